@@ -30,7 +30,7 @@ from pytest_cepbench.datasets.sample import (
     SeedImage,
 )
 from pytest_cepbench.datasets.shapes import caption, parse_caption, render
-from pytest_cepbench.datasets.sources.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1
@@ -90,10 +90,7 @@ def load_judged_battles(path: Path) -> Dataset:
 
 
 def _sample(place: str, value: Mapping[str, Any], root: Path) -> Sample:
-    try:
-        line = msgspec.convert(value, JudgedBattleLine)
-    except msgspec.ValidationError as error:
-        raise DatasetError(f"{place}: {error}") from error
+    line = convert_record(place, value, JudgedBattleLine)
     for name in ("id", "category", "question", "first", "second"):
         if not getattr(line, name):
             raise DatasetError(f"{place}: {name} is empty")

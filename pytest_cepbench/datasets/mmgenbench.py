@@ -13,7 +13,12 @@ from typing import Any
 from pytest_cepbench.datasets.folder import ROOT_CATEGORY
 from pytest_cepbench.datasets.sample import Dataset, EmbeddedImage, Sample
 from pytest_cepbench.datasets.sources.files import only_file, some_of
-from pytest_cepbench.datasets.sources.text_files import TableRow, read_json, read_rows
+from pytest_cepbench.datasets.sources.text_files import (
+    TableRow,
+    convert_record,
+    read_json,
+    read_rows,
+)
 from pytest_cepbench.errors import DatasetError
 
 VERSION = 1
@@ -118,21 +123,12 @@ def read_patterns(path: Path) -> dict[int, list[str]]:
 
     Raises DatasetError when it cannot be read or understood.
     """
-    index = read_json(path)
-    if not isinstance(index, dict) or not all(map(str.strip, index)):
-        raise DatasetError(
-            f'label index {str(path)!r} is expected to be {{"pattern": [0, 7, ...], ...}}'
-        )
+    index = convert_record(str(path), read_json(path), dict[str, Any])
+    if not all(map(str.strip, index)):
+        raise DatasetError(f"{path}: a pattern without a name")
     patterns: dict[int, list[str]] = {}
     for pattern in sorted(index):
-        for member in _members(path, pattern, index[pattern]):
+        place = f"{path}, pattern {pattern!r}"
+        for member in convert_record(place, index[pattern], set[int]):
             patterns.setdefault(member, []).append(pattern)
     return patterns
-
-
-def _members(path: Path, pattern: str, value: Any) -> set[int]:
-    if not isinstance(value, list) or any(type(member) is not int for member in value):
-        raise DatasetError(
-            f"{path}, pattern {pattern!r}: a list of whole numbers is expected, got {value!r:.80}"
-        )
-    return set(value)

@@ -121,7 +121,10 @@ def test_agreement(panels: Home) -> None:
             ["leaderboard", "careless.json"],
             "careless: the judge leaned to the first answer in all 300",
         ),
-        (["leaderboard", "extra.json"], "extra.json, record 1: has an unknown field 'reason'"),
+        (
+            ["leaderboard", "extra.json"],
+            "extra.json, record 1: Object contains unknown field `reason`",
+        ),
         (
             ["leaderboard", "people.json", "sub/people.json"],
             "two files are called 'people': rename",

@@ -100,7 +100,7 @@ def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
         ),
         (["elsewhere.json", "--people=people.json"], "elsewhere and people judged no battle both"),
         (["twice.json", "--people=people.json"], "was judged before, at twice.json, record 1"),
-        (["extra.json", "--people=people.json"], "has an unknown field 'reason'"),
+        (["extra.json", "--people=people.json"], "contains unknown field `reason`"),
         (
             ["judge.json", "--people=people.json", "--seen=m09"],
             "no battle has the model 'm09': m00, m01, m02 do",

@@ -71,13 +71,14 @@ def test_images_are_files_beside_the_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"verdict": "C"}, "line 1: .*'C'"),
+        ({"verdict": "C"}, "line 1, verdict: .*'C'"),
         ({"models": ["a"]}, "line 1: .*models"),
         ({"first": []}, "line 1: first is empty"),
         ({"question": []}, "line 1: question is empty"),
         ({"category": ""}, "line 1: category is empty"),
         ({"first": [{}]}, "line 1, first: a piece has neither a text nor an image"),
-        ({"first": [{"text": 3}]}, "line 1: .*int"),
+        ({"first": [{"text": 3}]}, r"line 1, first\[0\]\.text: .*int"),
+        ({"half \ud800": 1}, "line 1: .* surrogates not allowed"),
         ({"second": [{"drawing": "one circle"}]}, "line 1, second: 'one circle' .* is no drawing"),
         ({"second": [{"drawing": "no shapes", "jitter": -1}]}, "is no drawing"),
         ({"second": [{"drawing": "no shapes", "image": "a.png"}]}, "an image and a drawing"),

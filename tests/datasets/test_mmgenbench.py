@@ -195,11 +195,11 @@ def test_a_wrong_table_is_refused(tmp_path: Path, table: str, words: str) -> Non
     ("labels", "words"),
     [
         ({"Anime": [0, 7, 99]}, "pattern 'Anime': no row has index '7', '99'"),
-        ({"Anime": 0}, "pattern 'Anime': a list of whole numbers is expected, got 0"),
-        ({"Anime": ["0"]}, "pattern 'Anime': a list of whole numbers is expected"),
-        ({"Anime": [True]}, "pattern 'Anime': a list of whole numbers is expected"),
-        ([0], "is expected to be"),
-        ({" ": [0]}, "is expected to be"),
+        ({"Anime": 0}, "pattern 'Anime': Expected `array`, got `int`"),
+        ({"Anime": ["0"]}, r"pattern 'Anime', \[0\]: Expected `int`, got `str`"),
+        ({"Anime": [True]}, r"pattern 'Anime', \[0\]: Expected `int`, got `bool`"),
+        ([0], "Expected `object`, got `array`"),
+        ({" ": [0]}, "a pattern without a name"),
     ],
 )
 def test_a_wrong_label_index_is_refused(tmp_path: Path, labels: object, words: str) -> None:

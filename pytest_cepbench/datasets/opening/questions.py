@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pytest_cepbench.datasets.sample import Dataset, FileImage, GoldStep, Sample, SeedImage
 from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder
-from pytest_cepbench.datasets.sources.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 # The names are the paper's, and ids count: the released file misspells two tasks (Story Writting,
@@ -149,16 +151,11 @@ BEGIN_MARKER = "<BEGIN>"
 ID_FIELDS = ("meta_task_id", "meta_task_name", "subtask_id", "subtask_name", "data_id")
 """The fields of a record beside `total_uid` and `conversations`, all of them texts."""
 
-_UID, _CONVERSATIONS = "total_uid", "conversations"
-
 _DIGITS = {"meta_task_id": 2, "subtask_id": 2, "data_id": 3}
 """Fields whose numbers are a record's id, and the digits that each has there."""
 
-_STEP_FIELDS = {"image", "text"}
 
-
-@dataclass(frozen=True)
-class RecordedPart:
+class RecordedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One step of an input or an output as it is written.
 
     text: with its markers.
@@ -167,6 +164,24 @@ class RecordedPart:
 
     text: str
     image: str | None
+
+
+class _Question(msgspec.Struct, forbid_unknown_fields=True):
+    input: tuple[RecordedPart, ...]
+
+
+class _Answer(msgspec.Struct, forbid_unknown_fields=True):
+    output: tuple[RecordedPart, ...]
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    meta_task_id: str
+    meta_task_name: str
+    subtask_id: str
+    subtask_name: str
+    data_id: str
+    conversations: tuple[_Question, _Answer]
+    total_uid: Any = msgspec.UNSET
 
 
 @dataclass(frozen=True)
@@ -199,67 +214,19 @@ def parse_record(place: str, value: Any) -> Record:
     Raises DatasetError for missing and unknown fields, wrong types, and ids that contradict one
     another.
     """
-    if not isinstance(value, dict):
-        raise DatasetError(f"{place}: an object is expected, got {type(value).__name__}")
-    _check_fields(place, value, {*ID_FIELDS, _CONVERSATIONS}, {_UID})
-    fields = {name: _text(place, name, value[name]) for name in ID_FIELDS}
+    line = convert_record(place, value, _Line)
+    fields = {name: getattr(line, name) for name in ID_FIELDS}
     uid = "".join(
         f"{_number(place, name, fields[name], digits):0{digits}}"
         for name, digits in _DIGITS.items()
     )
-    given = value.get(_UID, uid)
-    if given != uid:
+    if line.total_uid not in (uid, msgspec.UNSET):
         raise DatasetError(
-            f"{place}: {_UID} is {given!r:.60}, and its ids give {uid!r}: they name one instance"
+            f"{place}: total_uid is {line.total_uid!r:.60}, and its ids give {uid!r}: they name "
+            "one instance"
         )
-    conversations = value[_CONVERSATIONS]
-    if not isinstance(conversations, list) or len(conversations) != 2:
-        raise DatasetError(
-            f'{place}: {_CONVERSATIONS} is expected to be [{{"input": ...}}, {{"output": ...}}]'
-        )
-    question, answer = (
-        _parts(place, side, conversation)
-        for side, conversation in zip(("input", "output"), conversations, strict=True)
-    )
-    return Record(place, uid, fields, question, answer)
-
-
-def _parts(place: str, side: str, conversation: Any) -> tuple[RecordedPart, ...]:
-    if not isinstance(conversation, dict):
-        raise DatasetError(f'{place}: {{"{side}": [...]}} is expected, got {conversation!r:.60}')
-    _check_fields(place, conversation, {side})
-    steps = conversation[side]
-    if not isinstance(steps, list):
-        raise DatasetError(f"{place}: {side} is expected to be a list of steps, got {steps!r:.60}")
-    return tuple(_part(f"{place}, {side} {number}", step) for number, step in enumerate(steps, 1))
-
-
-def _part(place: str, step: Any) -> RecordedPart:
-    if not isinstance(step, dict):
-        raise DatasetError(f'{place}: a step is {{"image": ..., "text": ...}}, got {step!r:.60}')
-    _check_fields(place, step, _STEP_FIELDS)
-    image = step["image"]
-    return RecordedPart(
-        _text(place, "text", step["text"]),
-        None if image is None else _text(place, "image", image),
-    )
-
-
-def _check_fields(
-    place: str, value: Mapping[str, Any], needed: set[str], allowed: set[str] | None = None
-) -> None:
-    missing = needed - value.keys()
-    unknown = value.keys() - needed - (allowed or set())
-    if missing or unknown:
-        what = "has no field" if missing else "has an unknown field"
-        names = ", ".join(f"{name!r:.60}" for name in sorted(missing or unknown)[:5])
-        raise DatasetError(f"{place}: {what} {names}")
-
-
-def _text(place: str, name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise DatasetError(f"{place}: {name} is expected to be a text, got {value!r:.60}")
-    return value
+    question, answer = line.conversations
+    return Record(place, uid, fields, question.input, answer.output)
 
 
 def _number(place: str, name: str, text: str, digits: int) -> int:

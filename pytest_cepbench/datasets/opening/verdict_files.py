@@ -9,17 +9,31 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
+import msgspec
+
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.datasets.sources.text_files import read_json, read_json_lines
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.metrics.arena import WINNERS, JudgedBattle, Pairing
 
-_FIELDS = {"data_id", "model_A", "model_B"}
+
+class _Model(msgspec.Struct):
+    name: Annotated[str, msgspec.Meta(pattern=r"\S")]
+
+
+class _Battle(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    question: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="data_id")
+    first: _Model = msgspec.field(name="model_A")
+    second: _Model = msgspec.field(name="model_B")
+    winner: Any = None
+
+
+class _Verdict(_Battle, forbid_unknown_fields=True, kw_only=True):
+    winner: Any
 
 
 class ModelNames:
@@ -37,15 +51,6 @@ class ModelNames:
         return self._spellings.setdefault(name.casefold(), name)
 
 
-@dataclass(frozen=True)
-class _Record:
-    place: str
-    question: str
-    first: str
-    second: str
-    winner: Any
-
-
 def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBattle]:
     """The verdicts of one judge, in the order of the file.
 
@@ -56,28 +61,23 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     """
     battles: dict[tuple[str, str, str], JudgedBattle] = {}
     places: dict[tuple[str, str, str], str] = {}
-    for record in _records(path, names or ModelNames(), {*_FIELDS, "winner"}):
-        if record.winner not in WINNERS:
-            raise DatasetError(
-                f"{record.place}: winner is {record.winner!r:.60}: {', '.join(WINNERS)} are known"
-            )
-        key = (record.question, record.first, record.second)
+    for place, battle, winner in _records(path, names or ModelNames(), _Verdict):
+        if winner not in WINNERS:
+            raise DatasetError(f"{place}: winner is {winner!r:.60}: {', '.join(WINNERS)} are known")
+        key = (battle.question, battle.first, battle.second)
         if key in battles:
             raise DatasetError(
-                f"{record.place}: {record.first!r} against {record.second!r} in question "
-                f"{record.question!r} was judged before, at {places[key]}: keep one of them"
+                f"{place}: {battle.first!r} against {battle.second!r} in question "
+                f"{battle.question!r} was judged before, at {places[key]}: keep one of them"
             )
-        battles[key] = JudgedBattle(*key, record.winner)
-        places[key] = record.place
+        battles[key] = JudgedBattle(*key, winner)
+        places[key] = place
     return list(battles.values())
 
 
 def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
     """The battles that were arranged; verdicts in the file are passed over. Raises DatasetError."""
-    return [
-        Pairing(record.question, record.first, record.second)
-        for record in _records(path, names or ModelNames(), _FIELDS)
-    ]
+    return [battle for _, battle, _ in _records(path, names or ModelNames(), _Battle)]
 
 
 def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
@@ -126,51 +126,25 @@ def model_id(name: str) -> str:
     return str(int(digest_text(name)[:12], 16))
 
 
-def _records(path: Path, names: ModelNames, fields: set[str]) -> Iterator[_Record]:
+def _records(
+    path: Path, names: ModelNames, kind: type[_Battle]
+) -> Iterator[tuple[str, Pairing, Any]]:
     empty = True
-    for place, record in _objects(path):
+    for place, value in _objects(path):
         empty = False
-        missing, unknown = fields - record.keys(), record.keys() - {*_FIELDS, "winner"}
-        if missing or unknown:
-            what = "has no field" if missing else "has an unknown field"
-            raise DatasetError(
-                f"{place}: {what} {', '.join(map(repr, sorted(missing or unknown)))}"
-            )
-        question = record["data_id"]
-        if not isinstance(question, str) or not question:
-            raise DatasetError(
-                f"{place}: data_id is expected to be the id of a question, got {question!r:.60}"
-            )
-        first, second = (
-            names(_name(place, field, record[field])) for field in ("model_A", "model_B")
-        )
+        battle = convert_record(place, value, kind)
+        first, second = names(battle.first.name), names(battle.second.name)
         if first == second:
             raise DatasetError(f"{place}: {first!r} cannot battle against itself")
-        yield _Record(place, question, first, second, record.get("winner"))
+        yield place, Pairing(battle.question, first, second), battle.winner
     if empty:
         raise DatasetError(f"file {str(path)!r} holds no battle")
 
 
-def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _objects(path: Path) -> Iterator[tuple[str, Any]]:
     if path.suffix == ".jsonl":
         yield from read_json_lines(path)
         return
-    records = read_json(path)
-    if not isinstance(records, list):
-        raise DatasetError(
-            f"file {str(path)!r}: a list of battles is expected, got {type(records).__name__}"
-        )
+    records = convert_record(f"file {str(path)!r}", read_json(path), list[Any])
     for number, record in enumerate(records, 1):
-        place = f"{path}, record {number}"
-        if not isinstance(record, dict):
-            raise DatasetError(f"{place}: an object is expected, got {type(record).__name__}")
-        yield place, record
-
-
-def _name(place: str, field: str, model: Any) -> str:
-    name = model.get("name") if isinstance(model, dict) else None
-    if not isinstance(name, str) or not name.strip():
-        raise DatasetError(
-            f'{place}: {field} is expected to be {{"id": ..., "name": ...}}, got {model!r:.60}'
-        )
-    return name
+        yield f"{path}, record {number}", record

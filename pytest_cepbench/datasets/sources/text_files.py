@@ -6,7 +6,9 @@ import codecs
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, Self
+from typing import Any, BinaryIO, NoReturn, Self, TypeVar
+
+import msgspec
 
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.files import open_regular, parse_json, read_regular
@@ -35,6 +37,24 @@ def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not isinstance(value, dict):
                 raise DatasetError(f"{place}: an object is expected, got {type(value).__name__}")
             yield place, value
+
+
+T = TypeVar("T")
+
+
+def convert_record(place: str, value: object, kind: type[T]) -> T:
+    """A value of a JSON file as a struct, or as another type that msgspec knows.
+
+    place: file and record, for messages.
+    Raises DatasetError naming place and field for a field that is missing, unknown or of another
+    type.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter of half surrogates
+        what, _, field = str(error).partition(" - at `$")
+        at = f", {field.strip('.`')}" if field else ""
+        raise DatasetError(f"{place}{at}: {' '.join(what.split())[:200]}") from error
 
 
 def _read(path: Path, most: int = MOST_BYTES) -> str:

@@ -200,11 +200,11 @@ def raw(folder: Path, text: str) -> None:
     ("text", "message"),
     [
         ("", "not JSON"),
-        ("[]", "an object is expected, got list"),
+        ("[]", "Expected `object`, got `array`"),
         ("[" * 100_000, "it is nested too deeply"),
         ("1" * 10_000, "a number has thousands of digits"),
         ('{"a": 1, "a": 2}', "key 'a' is there twice"),
-        ("\ufeff{}", "has no field"),
+        ("\ufeff{}", "missing required field `meta_task_id`"),
     ],
 )
 def test_files_that_are_no_record(tmp_path: Path, text: str, message: str) -> None:
@@ -220,19 +220,19 @@ def test_files_that_are_no_record(tmp_path: Path, text: str, message: str) -> No
 @pytest.mark.parametrize(
     ("steps", "more", "message"),
     [
-        ([], {"model": "SEED-X"}, "has an unknown field 'model'"),
-        ([], {"data_id": None}, "has no field 'data_id'"),
+        ([], {"model": "SEED-X"}, "unknown field `model`"),
+        ([], {"data_id": None}, "missing required field `data_id`"),
         ([], {"data_id": "95"}, "total_uid is '0301096', and its ids give '0301095'"),
         (
             [],
             {"data_id": "95", "total_uid": "0301095"},
             "the record is of question '0301095', and the file's name says another",
         ),
-        ([{"text": "x"}], {}, "output 1: has no field 'image'"),
-        ([{"text": "x", "image": None, "score": 1}], {}, "output 1: has an unknown field 'score'"),
-        ([{"text": None, "image": None}], {}, "output 1: text is expected to be a text, got None"),
-        ([{"text": "x", "image": 3}], {}, "output 1: image is expected to be a text, got 3"),
-        (["x"], {}, r'output 1: a step is {"image": \.\.\., "text": \.\.\.}, got \'x\''),
+        ([{"text": "x"}], {}, r"\[1\]\.output\[0\]: .* missing required field `image`"),
+        ([{"text": "x", "image": None, "score": 1}], {}, r"output\[0\]: .* unknown field `score`"),
+        ([{"text": None, "image": None}], {}, r"output\[0\]\.text: Expected `str`, got `null`"),
+        ([{"text": "x", "image": 3}], {}, r"output\[0\]\.image: Expected `str .*, got `int`"),
+        (["x"], {}, r"output\[0\]: Expected `object`, got `str`"),
         ([{"text": "", "image": ".."}], {}, r"image '\.\.' leads out of the folder"),
         ([{"text": "", "image": "x/"}], {}, "image '' is no file name"),
         ([{"text": "", "image": "x/."}], {}, r"image '\.' is no file name"),
