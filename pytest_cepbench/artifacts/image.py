@@ -8,6 +8,7 @@ Animations and files that are not safe to decode (decompression bombs) are refus
 from __future__ import annotations
 
 import io
+import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,17 +40,34 @@ from PIL import __version__ as _pillow
 from pytest_cepbench.errors import ImageError, UnreadError
 from pytest_cepbench.files import open_regular, tells_of_file
 
+
+def _pillow_has_avif() -> bool:
+    try:
+        from PIL import AvifImagePlugin
+    except ImportError:
+        return False
+    return bool(AvifImagePlugin.SUPPORTED)
+
+
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded, in pixels: Pillow's own warning limit (a quarter GiB of RGB)."""
 
 MOST_BYTES = 8 * MAX_PIXELS + 2**20
 """Largest file that is decoded, in bytes: four channels of 16 bits for every pixel, and headers."""
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF")
+AVIF = _pillow_has_avif()
+"""Whether AVIF can be decoded: Pillow brings its decoder from 11.3 on."""
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *(("AVIF",) if AVIF else ()))
 """Formats that are decoded; Pillow's rarer decoders (PSD, EPS, ...) are not used."""
 
 DECODER = f"1 pillow/{_pillow}"
 """Version of the rules above and of the decoders, on which remembered digests of pixels depend."""
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+_REMARKS = {b"tEXt", b"zTXt", b"iTXt", b"iCCP"}
+"""Chunks of PNG whose contents Pillow unpacks to a megabyte at most, and raises above."""
 
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
 
@@ -103,7 +121,11 @@ class ImageArtifact:
     @classmethod
     def from_pil(cls, image: Image.Image) -> ImageArtifact:
         """Any Pillow image as upright 8-bit RGB (see the module's text for the rules)."""
-        return cls(np.asarray(_to_rgb(ImageOps.exif_transpose(image)), dtype=np.uint8))
+        try:
+            upright = ImageOps.exif_transpose(image)
+        except (SyntaxError, ValueError, struct.error):  # EXIF that cannot be read says nothing
+            upright = image
+        return cls(np.asarray(_to_rgb(upright), dtype=np.uint8))
 
 
 def decode_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
@@ -170,9 +192,33 @@ def _decode(stream: BinaryIO, max_pixels: int) -> ImageArtifact:
             raise
         if isinstance(error, MemoryError | ImportError) or _lacks_memory(stream, error, max_pixels):
             raise UnreadError("no memory is left to decode it") from error
+        bare = _without_remarks(stream) if isinstance(error, ValueError) else None
+        if bare is not None:
+            return _decode(bare, max_pixels)
         # Pillow's decoders raise OSError, SyntaxError, ValueError, struct.error and others on
         # damaged files: each means that these bytes are no usable image.
         raise ImageError(f"damaged: {error}") from error
+
+
+def _without_remarks(stream: BinaryIO) -> BinaryIO | None:
+    """A PNG without its texts and color profile; None where it has none, or is no PNG.
+
+    Workflows, prompts and thumbnails of many megabytes are kept there, beside sound pixels.
+    """
+    stream.seek(0)
+    if stream.read(len(_PNG)) != _PNG:
+        return None
+    bare, dropped = io.BytesIO(), False
+    bare.write(_PNG)
+    while len(head := stream.read(8)) == 8:
+        length, kind = struct.unpack(">I4s", head)
+        if kind in _REMARKS:
+            stream.seek(length + 4, io.SEEK_CUR)
+            dropped = True
+        else:
+            bare.write(head + stream.read(length + 4))
+    bare.seek(0)
+    return bare if dropped else None
 
 
 def _lacks_memory(stream: BinaryIO, error: Exception, max_pixels: int) -> bool:

@@ -173,6 +173,7 @@ def _summary(
     rows = [_row(part, size, proposal) for part, size in sizes.items()]
     head = ("part", "images", "tolerance", "held", "visible", "needed")
     lines = [f"samples: {samples}; tolerance: {source}", *proposal.reasons]
+    lines += dataset.notes
     if proposal.measured:
         lines.append(
             "held: in so many of 100 runs a checkpoint as good as this one is held, and undecided "

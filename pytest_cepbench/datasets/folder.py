@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.sources.files import SUFFIXES, sample_name, walk_images
+from pytest_cepbench.datasets.sources.files import SUFFIXES, sample_name, unread_note, walk_images
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import read_regular
 
@@ -21,7 +22,9 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
     """The images below a folder, each named by its path relative to it, suffix included.
 
     captions: read `photo.txt` beside `photo.jpg` as the sample's text (for text-first chains).
-    Hidden files and files of other kinds are passed over. Symbolic links are followed.
+    Hidden files, folders of thumbnails and deleted files as storage makes them, and files of other
+    kinds are passed over; pictures of kinds that are not read are counted in the notes. Symbolic
+    links are followed.
     Raises DatasetError when the folder is missing, cannot be read or holds no image, when a name is
     not UTF-8, when two names are the same after Unicode normalization (NFC, so that ids agree over
     systems), or when a caption cannot be used.
@@ -30,21 +33,25 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
         what = "is a file" if path.exists() else "does not exist"
         raise DatasetError(f"data folder {str(path)!r} {what}: a folder of images is expected")
     samples: dict[str, Sample] = {}
-    for file in walk_images(path):
+    unread: Counter[str] = Counter()
+    for file in walk_images(path, unread):
         sample = _sample(path, file, captions=captions)
         if sample.id in samples:
             raise DatasetError(
                 f"two files in {str(path)!r} are both named {sample.id!r} once normalized"
             )
         samples[sample.id] = sample
+    note = unread_note(unread)
     if not samples:
         raise DatasetError(
             f"no images in {str(path)!r} (looked for {', '.join(sorted(SUFFIXES))}, also below)"
+            + (f"; {note}" if note else "")
         )
     return Dataset(
         name=path.name,
         identity={"loader": "folder", "version": VERSION},
         samples=tuple(samples[name] for name in sorted(samples)),
+        notes=(f"{str(path)!r}: {note}",) if note else (),
     )
 
 

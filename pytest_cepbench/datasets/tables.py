@@ -68,10 +68,14 @@ class TableReader:
     def image(self) -> str:
         """The column of images. Raises DatasetError where none is named so, or holds images."""
         known = any(name in self.table.schema.names for name in _IMAGES)
-        typed = [item.name for item in self.table.schema if _holds_images(item.type)]
+        schema = self.table.schema
+        typed = [item.name for item in schema if _holds_images(item.type)] or [
+            item.name for item in schema if _holds_images(_listed(item.type))
+        ]
         names = typed if len(typed) == 1 and not known else _IMAGES
         column = self.named("image", names, "images")
         kind = self.table.schema.field(column).type
+        kind = _listed(kind) if _holds_images(_listed(kind)) else kind  # each is to hold one
         if not (_holds_images(kind) or _is_bytes(kind) or _is_text(kind)):
             self._refuse_type(
                 column, "one image, as bytes, as base64, or with fields bytes and path"
@@ -253,11 +257,15 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _is_texts(kind: pa.DataType) -> bool:
+def _listed(kind: pa.DataType) -> pa.DataType:
+    """The type of a list's values; the type itself where it is none of a list."""
     import pyarrow as pa
 
-    listed = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    return bool(listed and _is_text(kind.value_type))
+    return kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
+
+
+def _is_texts(kind: pa.DataType) -> bool:
+    return _listed(kind) is not kind and _is_text(_listed(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from pytest_cepbench.artifacts.image import AVIF
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError
@@ -61,6 +62,7 @@ def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
     touch(tmp_path, "a.PNG", "b.Jpeg", "c.webp", "d.bmp", "e.gif", "f.tif", "g.tiff", "h.jpg")
     touch(tmp_path, ".hidden.png", "._resource.png", ".git/x.png", "cats/.thumbs/y.png")
     touch(tmp_path, "notes.txt", "movie.mp4", "png", "archive.png.zip")
+    assert load_folder(tmp_path).notes == ()
     assert ids(tmp_path) == [
         "a.PNG",
         "b.Jpeg",
@@ -71,6 +73,33 @@ def test_hidden_files_and_other_kinds_are_passed_over(tmp_path: Path) -> None:
         "g.tiff",
         "h.jpg",
     ]
+
+
+def test_rarer_suffixes_are_read_and_the_rest_is_counted(tmp_path: Path) -> None:
+    """JPEG has more suffixes than two; what cannot be read is named with how many there are."""
+    touch(tmp_path, "a.jfif", "b.JPE", "c.heic", "cats/d.HEIC", "cats/e.svg")
+    dataset = load_folder(tmp_path)
+    assert [sample.id for sample in dataset.samples] == ["a.jfif", "b.JPE"]
+    (note,) = dataset.notes
+    assert "2 .heic, 1 .svg passed over" in note
+    with pytest.raises(DatasetError, match=r"no images in .*; 1 \.heic, 1 \.svg passed over"):
+        load_folder(tmp_path / "cats")
+
+
+@pytest.mark.skipif(not AVIF, reason="this Pillow decodes no AVIF")
+def test_avif_is_read_where_pillow_does(tmp_path: Path) -> None:
+    """Its decoder comes with Pillow 11.3."""
+    (tmp_path / "a.avif").write_bytes(encoded(Image.new("RGB", (16, 16), "red"), "AVIF"))
+    (sample,) = load_folder(tmp_path).samples
+    assert sample.image is not None
+    assert sample.image.load().pixels[0, 0, 0] > 240
+
+
+@pytest.mark.parametrize("folder", ["@eaDir/photo.jpg", "#recycle", "__MACOSX", "lost+found"])
+def test_folders_of_storage_are_no_categories(tmp_path: Path, folder: str) -> None:
+    """Thumbnails and what was deleted are no samples, wherever the system keeps them."""
+    touch(tmp_path, "cats/a.png", f"{folder}/thumb.png", f"cats/{folder}/thumb.png")
+    assert ids(tmp_path) == ["cats/a.png"]
 
 
 @pytest.mark.parametrize(
@@ -184,7 +213,7 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("names", [(), ("notes.txt", "x/data.csv"), (".hidden.png",)])
 def test_a_folder_without_images_is_refused(tmp_path: Path, names: tuple[str, ...]) -> None:
     """A gate over nothing must not pass: the error lists the suffixes that were looked for."""
-    with pytest.raises(DatasetError, match=r"no images in .*\(looked for \.bmp, \.gif, \.jpeg"):
+    with pytest.raises(DatasetError, match=r"no images in .*\(looked for .*\.bmp, \.gif, \.jfif"):
         load_folder(touch(tmp_path, *names))
 
 

@@ -5,19 +5,50 @@ from __future__ import annotations
 import os
 import tempfile
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_cepbench.artifacts.image import AVIF
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import FileStamp, digest_json, open_regular
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+SUFFIXES = frozenset(
+    {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
+    | ({".avif"} if AVIF else set())
+)
+"""Of the image files that are read."""
+
+_UNREAD = frozenset(
+    {
+        *(".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".psd", ".tga", ".ico"),
+        *(".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf"),
+    }
+    - SUFFIXES
+)
+"""Suffixes of pictures that are not read, so that they are counted."""
+
+_SYSTEM_FOLDERS = frozenset(
+    {
+        "@eadir",
+        "@recycle",
+        "@recently-snapshot",
+        "#recycle",
+        "#snapshot",
+        "$recycle.bin",
+        "__macosx",
+        "lost+found",
+        "system volume information",
+    }
+)
+"""Folders, in lower case, in which storage and systems keep thumbnails, copies and what was
+deleted: no part of a data set."""
 
 _SHOWN = 5
 
@@ -100,9 +131,11 @@ def images_by_stem(folder: Path) -> dict[str, Path]:
     return images
 
 
-def walk_images(root: Path) -> Iterator[Path]:
+def walk_images(root: Path, unread: Counter[str] | None = None) -> Iterator[Path]:
     """Image files below a folder by suffix, hidden ones left out; each real folder once.
 
+    unread: counts the pictures that are not read, by suffix.
+    Folders of thumbnails and deleted files, as storage and systems make them, are left out too.
     Raises DatasetError for a folder that cannot be listed: its images would be missing silently.
     """
     seen: set[str] = set()
@@ -112,10 +145,27 @@ def walk_images(root: Path) -> Iterator[Path]:
             below.clear()
             continue
         seen.add(real)
-        below[:] = sorted(name for name in below if not name.startswith("."))
+        below[:] = sorted(
+            name
+            for name in below
+            if not name.startswith(".") and name.casefold() not in _SYSTEM_FOLDERS
+        )
         for name in sorted(files):
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
+            suffix = Path(name).suffix.lower()
+            if name.startswith("."):
+                continue
+            if suffix in SUFFIXES:
                 yield Path(folder) / name
+            elif unread is not None and suffix in _UNREAD:
+                unread[suffix] += 1
+
+
+def unread_note(unread: Counter[str]) -> str:
+    """A sentence on the pictures that `walk_images` did not read; empty where there are none."""
+    if not unread:
+        return ""
+    kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(unread.items()))
+    return f"{kinds} passed over, as such files are not read: save them as PNG or JPEG"
 
 
 def refuse_unreadable(error: OSError) -> None:

@@ -237,6 +237,10 @@ class CellImage:
 
 def _bytes_of(value: Any) -> bytes:
     """The encoded image in a cell. Raises ImageError where there is none."""
+    if isinstance(value, list):
+        if len(value) != 1:
+            raise ImageError(f"a list of {len(value)} images: one is expected")
+        (value,) = value
     if isinstance(value, dict):
         if value.get("bytes") is None and value.get("path"):
             raise ImageError(
@@ -307,6 +311,8 @@ class _CellCache:
 
 
 def _size(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_size, value))
     if isinstance(value, dict):
         value = value.get("bytes")
     return len(value) if isinstance(value, bytes | str) else 0

@@ -1,13 +1,15 @@
 """Webdataset shards: the members of a plain tar are listed once, and read by their offset.
 
-Members of one name up to its first dot, one behind the other, are a row; what follows the dot is
-the column (`0001.jpg`, `0001.txt`: row `0001`, columns `jpg` and `txt`).
+Members of one name up to its first dot are a row, wherever they lie; what follows the dot is the
+column (`0001.jpg`, `0001.txt`: row `0001`, columns `jpg` and `txt`). Hidden members, such as those
+that macOS adds, are passed over. Where no row has two images, those of all types are one column.
 """
 
 from __future__ import annotations
 
 import tarfile
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -28,6 +30,9 @@ _MOST_CELL = 2**30
 
 GROUP = 64
 """Rows that are read ahead of one that is needed."""
+
+IMAGES = ("jpg", "jpeg", "png", "webp")
+"""Columns that stand for one another where no row of the archive has two of them."""
 
 _BLOCK = 512
 
@@ -50,7 +55,7 @@ class TarShard:
     def __init__(self, path: Path, name: str, indexes: Path | None = None) -> None:
         self._path = path
         self._name = name
-        self._index = index_of_file(indexes, path, "members", lambda: _list_members(path, name))
+        self._index = index_of_file(indexes, path, "rows", lambda: _list_members(path, name))
 
     @property
     def schema(self) -> pa.Schema:
@@ -83,11 +88,26 @@ class TarShard:
 
     def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
         """Values of some rows; see `Shard.cells`."""
-        places = self._index.column(column)
+        names = [column] if column in self._index.column_names else []
+        if column in IMAGES and self._has_one_image:
+            names += [name for name in self._images if name != column]
         with self._open() as stream:
             for row in rows:
-                place = places[group * GROUP + row].as_py()
+                places = (self._index.column(name)[group * GROUP + row].as_py() for name in names)
+                place = next(filter(None, places), None)
                 yield place if column == KEY else self._read(stream, column, place)
+
+    @property
+    def _images(self) -> list[str]:
+        return [name for name in IMAGES if name in self._index.column_names]
+
+    @cached_property
+    def _has_one_image(self) -> bool:
+        """Whether no row has two images, of which one might be a mask of the other."""
+        import numpy as np
+
+        held = [self._index.column(name).is_valid().to_numpy() for name in self._images]
+        return bool(np.sum(held, axis=0).max(initial=0) <= 1)
 
     def _open(self) -> BinaryIO:
         try:
@@ -114,30 +134,29 @@ def _list_members(path: Path, name: str) -> pa.Table:
     """Key, and offset and size of each column's bytes, of every row, by one look at the headers."""
     import pyarrow as pa
 
-    keys: list[str] = []
+    rows: dict[str, int] = {}
     places: dict[str, dict[int, tuple[int, int]]] = {}
     for member in _members(path, name):
         key, _, column = _split_name(member.name)
         if not column or column == KEY:
             _refuse(name, f"member {member.name!r} has no suffix, so that it is no column of a row")
-        if not keys or keys[-1] != key:
-            keys.append(key)
+        row = rows.setdefault(key, len(rows))
         cells = places.setdefault(column, {})
-        if len(keys) - 1 in cells:
+        if row in cells:
             _refuse(name, f"member {member.name!r} is there twice")
-        cells[len(keys) - 1] = (member.offset_data, member.size)
+        cells[row] = (member.offset_data, member.size)
     kind = pa.struct({"offset": pa.int64(), "size": pa.int64()})
     columns = {
         column: pa.array(
             [
                 None if (cell := cells.get(row)) is None else {"offset": cell[0], "size": cell[1]}
-                for row in range(len(keys))
+                for row in range(len(rows))
             ],
             kind,
         )
         for column, cells in places.items()
     }
-    return pa.table({KEY: pa.array(keys, pa.string()), **columns})
+    return pa.table({KEY: pa.array(rows, pa.string()), **columns})
 
 
 def _split_name(name: str) -> tuple[str, str, str]:
@@ -158,7 +177,7 @@ def _members(path: Path, name: str) -> Iterator[tarfile.TarInfo]:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 while (member := archive.next()) is not None:
                     archive.members = []  # type: ignore[attr-defined] # else every header stays in memory
-                    if not member.isdir():
+                    if not (member.isdir() or _is_hidden(member.name)):
                         yield _checked(name, member)
                 _check_end(name, stream, archive.offset)
     except tarfile.TarError as error:
@@ -167,6 +186,11 @@ def _members(path: Path, name: str) -> Iterator[tarfile.TarInfo]:
         _refuse(name, f"it cannot be read: {error.strerror or error}")
     except (ValueError, UnicodeError) as error:
         _refuse(name, f"it is no tar archive: {error}")
+
+
+def _is_hidden(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    return (file.startswith(".") and file != "..") or "__MACOSX" in folder.split("/")
 
 
 def _checked(name: str, member: tarfile.TarInfo) -> tarfile.TarInfo:

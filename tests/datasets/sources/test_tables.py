@@ -240,6 +240,20 @@ def test_images_as_tables_hold_them(tmp_path: Path, kind: str) -> None:
     assert sample.image.load().pixels[0, 0, 0] == 7
 
 
+def test_a_list_of_one_image_is_an_image(tmp_path: Path) -> None:
+    """As trainers' sets have them; another number of images is named with its row."""
+    cells = [[{"bytes": png(row), "path": None}] * count for row, count in ((7, 1), (8, 2), (9, 0))]
+    table = pa.table({"prompt": ["a", "b", "c"], "images": cells})
+    path = write_parquet(tmp_path / "t.parquet", table)
+    images = [sample.image for sample in load(tmp_path, path).samples]
+    assert images[0] is not None
+    assert images[0].load().pixels[0, 0, 0] == 7
+    for image, number in zip(images[1:], (2, 0), strict=True):
+        assert image is not None
+        with pytest.raises(ImageError, match=f"column 'images': a list of {number} images"):
+            image.load()
+
+
 def test_rows_without_ids_are_counted(tmp_path: Path) -> None:
     """Their order as texts is that of the rows, over all shards."""
     for shard in range(2):
