@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.files import FileStamp
 from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.models.spec import SCHEMES, ModelSpec, Scheme
+from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
 
 @dataclass(frozen=True)
@@ -45,40 +45,24 @@ class DetectedModel:
     unified: bool = False
 
 
-def _target_name(spec: ModelSpec) -> str:
-    return spec.target.rstrip("/").rpartition("/")[2].rpartition(":")[2] or spec.scheme
+def _provided(spec: ModelSpec, name: str, default: Callable[..., Any] | None = None) -> Any:
+    """A function of the module that provides the models of a spec's scheme; none loads a model.
 
-
-@dataclass(frozen=True)
-class Provider:
-    """The functions that answer for the specs of one scheme, none of which loads a model.
-
-    detect: names the model and its roles; raises as `detect`.
-    bind: resolves a spec for a role; raises as `bind`.
-    check_installed: raises MissingDependencyError where a library is missing that every model
+    detect(spec), bind(spec, role, context): every module has these; they raise as those below.
+    check_installed(spec): raises MissingDependencyError where a library is missing that every model
         needs.
-    weights_bytes: bytes of the loaded weights on a device (cpu, cuda; None: the spec's own); None
-        where they are unknown. May raise CepError, OSError and ValueError for a spec that is wrong.
-    features_name: a short name of an encoder's features, for labels.
-    weights_present: whether an encoder can be used without a step that only its user can take.
+    weights_bytes(spec, device): bytes of the loaded weights; may raise CepError, OSError and
+        ValueError for a spec that is wrong.
+    features_name(spec), weights_present(spec): of an encoder, as below.
+    default: in the place of one that the module does not have.
+    Raises SpecError where no module provides the scheme's models.
     """
-
-    detect: Callable[[ModelSpec], DetectedModel]
-    bind: Callable[[ModelSpec, RoleName, BindContext], BoundRole]
-    check_installed: Callable[[ModelSpec], None] = lambda _: None
-    weights_bytes: Callable[[ModelSpec, str | None], int | None] = lambda _spec, _device: None
-    features_name: Callable[[ModelSpec], str] = _target_name
-    weights_present: Callable[[ModelSpec], bool] = lambda _: True
-
-
-def provider_of(scheme: Scheme) -> Provider:
-    """The provider of a scheme; imports its module. Raises SpecError where there is none."""
+    scheme = SCHEMES[spec.scheme]
     if not scheme.module:
         raise SpecError(
             f"{scheme.name}: names {scheme.summary}, which no model can be bound to by itself"
         )
-    provider: Provider = importlib.import_module(scheme.module).PROVIDER
-    return provider
+    return getattr(importlib.import_module(scheme.module), name, default)
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
@@ -87,7 +71,8 @@ def detect(spec: ModelSpec) -> DetectedModel:
     Raises CheckpointError when there is nothing to detect, SpecError for a `python:` model that
     cannot be imported and for a scheme that names no model.
     """
-    return provider_of(SCHEMES[spec.scheme]).detect(spec)
+    detected: DetectedModel = _provided(spec, "detect")(spec)
+    return detected
 
 
 def bind(
@@ -100,7 +85,7 @@ def bind(
     files, SpecError for parameters that are unknown or wrong.
     """
     context = replace(context, force=force)
-    bound = provider_of(SCHEMES[spec.scheme]).bind(spec, role, context)
+    bound: BoundRole = _provided(spec, "bind")(spec, role, context)
     files, load = bound.files, bound.load
     if files is None:
         return bound
@@ -118,7 +103,7 @@ def check_installed(spec: ModelSpec) -> None:
     The other libraries of a checkpoint are known only when it is bound, for which its weights are
     read. A served model needs the client alone.
     """
-    provider_of(SCHEMES[spec.scheme]).check_installed(spec)
+    _provided(spec, "check_installed", lambda _: None)(spec)
 
 
 def weights_bytes(spec: ModelSpec, device: str | None = None) -> int | None:
@@ -128,15 +113,17 @@ def weights_bytes(spec: ModelSpec, device: str | None = None) -> int | None:
     None where they are unknown: for `python:` models, built-in and served ones, for weights that
     are not here yet, and for a spec that is wrong, which binding explains.
     """
-    try:
-        return provider_of(SCHEMES[spec.scheme]).weights_bytes(spec, device)
-    except (CepError, OSError, ValueError):
-        return None
+    size: int | None = None
+    with suppress(CepError, OSError, ValueError):
+        size = _provided(spec, "weights_bytes", lambda *_: None)(spec, device)
+    return size
 
 
 def features_name(spec: ModelSpec) -> str:
     """A short name of an encoder's features, for labels: "Inception", "clip-vit-base-patch32"."""
-    return provider_of(SCHEMES[spec.scheme]).features_name(spec)
+    last = spec.target.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    name: str = _provided(spec, "features_name", lambda _: last or spec.scheme)(spec)
+    return name
 
 
 def weights_present(spec: ModelSpec) -> bool:
@@ -145,7 +132,8 @@ def weights_present(spec: ModelSpec) -> bool:
     False only for clean-fid's Inception without its weights, which a site of their own gives out;
     what libraries fetch or a folder lacks shows at binding. Raises SpecError.
     """
-    return provider_of(SCHEMES[spec.scheme]).weights_present(spec)
+    present: bool = _provided(spec, "weights_present", lambda _: True)(spec)
+    return present
 
 
 SHORT_FINGERPRINT = 16

@@ -17,7 +17,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
 from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities, Winner
 from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, SpecError, unknown_name
-from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Provider
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.ratings.battle_votes import (
@@ -175,14 +175,15 @@ def _read(spec: ModelSpec) -> Ratings:
         raise CheckpointError(f"{spec.text}: {error}") from error
 
 
-def _detect(spec: ModelSpec) -> DetectedModel:
+def detect(spec: ModelSpec) -> DetectedModel:
+    """What the answers of a ratings folder can play; raises as `_read`."""
     kind = _read(spec).study.kind
     roles = (_ROLES[kind],) if kind in _ROLES else ()
     because = f"holds ratings of the kind {kind!r}"
     return DetectedModel("people's answers", roles, because)
 
 
-def _bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
+def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
     """People in one role; the votes are read here, so that one run has one state of them.
 
     Raises RoleError for ratings of another kind, SpecError for wrong parameters, CheckpointError
@@ -267,6 +268,3 @@ def _bound(
         # battles of its own, so that a baseline outlives the votes of one study.
         named_in_baselines="people" if role == "judge" else "",
     )
-
-
-PROVIDER = Provider(detect=_detect, bind=_bind)

@@ -49,7 +49,6 @@ from pytest_cepbench.models.binding import (
     BoundRole,
     CoveredFiles,
     DetectedModel,
-    Provider,
 )
 from pytest_cepbench.models.protocols import (
     CODE,
@@ -75,7 +74,13 @@ def roles_of(model: object) -> tuple[RoleName, ...]:
     return tuple(name for name, role in ROLES.items() if isinstance(model, role.protocol))
 
 
-def bind_python(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+def detect(spec: ModelSpec) -> DetectedModel:
+    """The roles of a `python:` model, which is made for that. Raises as `make_model`."""
+    roles = roles_of(make_model(spec))
+    return DetectedModel(spec.target, roles, unified=is_unified(roles))
+
+
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Bind a `python:` model. The object is made here, since it alone knows its identity; a factory
     should put off loading weights to the first call.
 
@@ -316,11 +321,6 @@ def _plain(spec: ModelSpec, params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _detect(spec: ModelSpec) -> DetectedModel:
-    roles = roles_of(make_model(spec))
-    return DetectedModel(spec.target, roles, unified=is_unified(roles))
-
-
 def source_of(*modules: str) -> str:
     """File and digest of imported modules, in one phrase: `models.py 0123456789abcdef`.
 
@@ -338,6 +338,3 @@ def source_of(*modules: str) -> str:
             root = file.parents[name.count(".") + (file.name == "__init__.py")]
             files[file.relative_to(root).as_posix()] = sha256(file.read_bytes()).hexdigest()
     return f"{next(iter(files))} {digest_json(sorted(files.items()))[:_DIGITS]}" if files else ""
-
-
-PROVIDER = Provider(detect=_detect, bind=bind_python)

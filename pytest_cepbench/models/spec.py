@@ -1,8 +1,8 @@
 """Model specs: the string a user types for a model, taken apart: `SCHEME:TARGET?NAME=VALUE&...`.
 
 `SCHEMES` is the one table of schemes: parsing, binding, docs and tests read it. To add a provider,
-write a module that ends in `PROVIDER = Provider(...)` and enter it here. Without a scheme the
-target is a folder or a hub id.
+write a module with functions `detect` and `bind` (`binding` lists them all) and enter it here.
+Without a scheme the target is a folder or a hub id.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Scheme:
     example: a spec, for `--help` and docs.
     summary: what such a spec names, for people.
     roles: that its models can play, all together.
-    module: defines PROVIDER; empty where a suite replaces the spec before any model is bound.
+    module: provides its models; empty where a suite replaces the spec before any is bound.
     served: whether its models work on a server: they need no device, and their key is here.
     """
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, Provider, bind, detect, provider_of
+from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
 from pytest_cepbench.plugin.options import OPTIONS
@@ -109,11 +111,28 @@ print([name for name in heavy if name in sys.modules])
     assert done.stdout.strip() == "[]"
 
 
+FUNCTIONS = {
+    "detect": 1,
+    "bind": 3,
+    "check_installed": 1,
+    "weights_bytes": 2,
+    "features_name": 1,
+    "weights_present": 1,
+}
+"""What a module that provides models may have -> the number of its parameters."""
+
+
 @pytest.mark.parametrize("scheme", SCHEMES.values(), ids=lambda scheme: scheme.name or "checkpoint")
 def test_every_scheme_has_a_provider_or_says_that_a_suite_replaces_it(scheme: Scheme) -> None:
     """A scheme that parses and has no provider must not fall through to another one."""
     if scheme.module:
-        assert isinstance(provider_of(scheme), Provider)
+        functions = {
+            name: getattr(importlib.import_module(scheme.module), name, None) for name in FUNCTIONS
+        }
+        assert functions["detect"]
+        assert functions["bind"]
+        for name, function in functions.items():
+            assert function is None or len(signature(function).parameters) == FUNCTIONS[name]
     else:
         with pytest.raises(SpecError, match=f"{scheme.name}: names .*by itself"):
             detect(parse_spec(f"{scheme.name}:x"))

@@ -42,7 +42,6 @@ from pytest_cepbench.models.binding import (
     CoveredFiles,
     DetectedModel,
     HashFile,
-    Provider,
 )
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.protocols import Model, RoleName
@@ -82,7 +81,7 @@ def name_model(spec: ModelSpec) -> str:
     return f"{spec.target} behind an OpenAI-compatible server"
 
 
-def require_client(spec: ModelSpec) -> None:
+def check_installed(spec: ModelSpec) -> None:
     """Raise MissingDependencyError where the `openai` client is missing; it is not imported."""
     if util.find_spec("openai") is None:
         name = f"{spec.scheme}:{spec.target}"
@@ -91,7 +90,15 @@ def require_client(spec: ModelSpec) -> None:
         )
 
 
-def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+def detect(spec: ModelSpec) -> DetectedModel:
+    """What a served model can play: all roles, since a name tells none.
+
+    The option, or the roles that others leave, says which is under test.
+    """
+    return DetectedModel(name_model(spec), _ROLES)
+
+
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Bind a served model.
 
     Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no
@@ -102,7 +109,7 @@ def bind_api(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole
         raise RoleError(
             f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
         )
-    require_client(spec)
+    check_installed(spec)
     kind: type[Any] = ImageParams if role == "generator" else CHATS[role][0]
     server: ServerParams
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
@@ -218,11 +225,3 @@ def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: s
 def _quoted(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN_NAMES} others" if len(names) > _SHOWN_NAMES else ""
     return ", ".join(map(repr, names[:_SHOWN_NAMES])) + more
-
-
-PROVIDER = Provider(
-    # A name tells no role: the option, or the roles that others leave, says which is under test.
-    detect=lambda spec: DetectedModel(name_model(spec), _ROLES),
-    bind=bind_api,
-    check_installed=require_client,
-)

@@ -17,7 +17,6 @@ from pytest_cepbench.models.binding import (
     CoveredFiles,
     DetectedModel,
     HashFile,
-    Provider,
 )
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
@@ -195,8 +194,20 @@ def _decisive(plan: LoadPlan[Any]) -> dict[str, Any]:
     return {"dtype": plan.dtype, **plan.params.decisive}
 
 
-@dataclass(frozen=True)
-class Adapter(Generic[P]):
+Bind = Callable[[RoleName, ModelSpec, Checkpoint, BindContext], BoundRole]
+"""Resolves a checkpoint for a role, without importing torch."""
+
+
+def adapter(
+    name: str,
+    packages: tuple[str, ...],
+    params: type[P],
+    load: Callable[[LoadPlan[P]], Model],
+    *,
+    check: Callable[[LoadPlan[P]], object] = lambda _: None,
+    decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] = _decisive,
+    scores_answers: bool = False,
+) -> Bind:
     """A library's way to play a role: how its checkpoints are bound and loaded.
 
     name: with its version, "timm-encoder/1"; part of every step's key.
@@ -206,52 +217,41 @@ class Adapter(Generic[P]):
     check: raises, at binding, for what loading would refuse or, worse, misread.
     decisive: the parameters that enter keys.
     scores_answers: as in `BoundRole`.
+    What it returns raises SpecError for unknown or wrong parameters, CheckpointError for files that
+    cannot be used or that no fingerprint can vouch for, MissingDependencyError where a library is
+    not installed.
     """
 
-    name: str
-    packages: tuple[str, ...]
-    params: type[P]
-    load: Callable[[LoadPlan[P]], Model]
-    check: Callable[[LoadPlan[P]], object] = lambda _: None
-    decisive: Callable[[LoadPlan[P]], Mapping[str, Any]] = _decisive
-    scores_answers: bool = False
-
     def bind(
-        self, role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
+        role: RoleName, spec: ModelSpec, checkpoint: Checkpoint, context: BindContext
     ) -> BoundRole:
-        """Resolve a checkpoint for a role, without importing torch.
-
-        Raises SpecError for unknown or wrong parameters, CheckpointError for files that cannot be
-        used or that no fingerprint can vouch for, MissingDependencyError where a library is not
-        installed.
-        """
-        require(*self.packages, *(("peft",) if checkpoint.adapters else ()))
-        if "transformers" in self.packages:
+        require(*packages, *(("peft",) if checkpoint.adapters else ()))
+        if "transformers" in packages:
             check_configuration_names(checkpoint.config)
-        plan = make_plan(role, self.params, spec, checkpoint, context)
-        if plan.params.dispatched:
+        plan = make_plan(role, params, spec, checkpoint, context)
+        dispatched = plan.params.dispatched
+        if dispatched:
             require("accelerate")
         require_quantization(checkpoint, plan.device)
-        self.check(plan)
+        check(plan)
         weights = _stored_bytes(checkpoint)
         small = plan.device == "cpu" and 0 < weights <= _SMALL_BYTES
         size_left_open = "batch_size" not in spec.params
         writes = role in ("describer", "writer")
-        dispatched = plan.params.dispatched
         least = _SMALL_BATCH if small and size_left_open and writes else 1
 
-        def load() -> Model:
+        def load_plan() -> Model:
             bound_spinning()
-            return self.load(plan)
+            return load(plan)
 
         return BoundRole(
             role=role,
             spec=spec.text,
             what=checkpoint.what,
             fingerprint=plan.files.fingerprint,
-            adapter=self.name,
-            load=load,
-            params=self.decisive(plan),
+            adapter=name,
+            load=load_plan,
+            params=decisive(plan),
             seeded=plan.params.seeded,
             batch_size=max(least, plan.params.batch_size),
             grows=size_left_open and plan.device != "cpu",
@@ -259,11 +259,13 @@ class Adapter(Generic[P]):
             build=f"{weights >> 20} MiB{' dispatched' if dispatched else ''}",
             provenance={"device": plan.device, **library_versions()},
             files=plan.files,
-            scores_answers=self.scores_answers,
+            scores_answers=scores_answers,
             dispatched=dispatched,
             remarks=checkpoint.remarks,
             idle=cache(lambda: idle_parts(checkpoint, file_options(spec))),
         )
+
+    return bind
 
 
 def make_plan(
@@ -388,13 +390,14 @@ _FLOATS = {"F64", "F32", "F16", "BF16"}
 """Types that loading converts to the model's precision; integers and eight-bit types stay."""
 
 
-def _detect(spec: ModelSpec) -> DetectedModel:
+def detect(spec: ModelSpec) -> DetectedModel:
+    """What a checkpoint is; raises as `models.binding.detect`."""
     checkpoint = inspect_checkpoint(spec)
     roles = checkpoint.roles
     return DetectedModel(checkpoint.what, roles, checkpoint.because, unified=is_unified(roles))
 
 
-def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `models.binding.bind`."""
     checkpoint = inspect_checkpoint(spec)
     if not _plays(checkpoint, role) and not context.force:
@@ -406,7 +409,7 @@ def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     if (unified and role in _OF_UNIFIED) or drawing:
         bound: BoundRole = _imported(_UNIFIED)(role, spec, checkpoint, context)
         return bound
-    return _adapter(spec, role, checkpoint).bind(role, spec, checkpoint, context)
+    return _adapter_of(spec, role, checkpoint)(role, spec, checkpoint, context)
 
 
 def _plays(checkpoint: Checkpoint, role: RoleName) -> bool:
@@ -414,7 +417,7 @@ def _plays(checkpoint: Checkpoint, role: RoleName) -> bool:
     return ("describer" if role in ("judge", "vqa") else role) in checkpoint.roles
 
 
-def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter[Any]:
+def _adapter_of(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Bind:
     adapters, otherwise = _ADAPTERS[role]
     if checkpoint.kind not in adapters:
         raise RoleError(
@@ -423,8 +426,8 @@ def _adapter(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Adapter
     place = adapters[checkpoint.kind]
     if role == "detector":
         place = _DETECTORS.get(str(checkpoint.config.get("model_type")), place)
-    adapter: Adapter[Any] = _imported(place)
-    return adapter
+    bind: Bind = _imported(place)
+    return bind
 
 
 def _imported(place: str) -> Any:
@@ -446,7 +449,13 @@ def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:
     )
 
 
-def _weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
+def check_installed(_: ModelSpec) -> None:
+    """Raise MissingDependencyError without torch, which every checkpoint needs."""
+    require("torch")
+
+
+def weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
+    """As `models.binding.weights_bytes`."""
     checkpoint = inspect_checkpoint(spec)
     if device is None:
         device = resolve_device(spec.params.get("device", "auto"))
@@ -469,11 +478,3 @@ def _loaded_bytes(file: Path, width: int) -> int:
         else tensor["data_offsets"][1] - tensor["data_offsets"][0]
         for tensor in tensors
     )
-
-
-PROVIDER = Provider(
-    detect=_detect,
-    bind=_bind,
-    check_installed=lambda _: require("torch"),
-    weights_bytes=_weights_bytes,
-)

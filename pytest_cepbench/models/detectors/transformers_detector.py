@@ -14,7 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, TransformersParams
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, TransformersParams, adapter
 from pytest_cepbench.models.checkpoints.loading import (
     explained,
     from_pretrained,
@@ -244,7 +244,7 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
     return OwlDetector(plan.checkpoint, model, processor, tokenizer, plan.params)
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "owl-detector/1",
     ("torch", "transformers", "scipy"),  # OWLv2's own resizing is scipy's
     OwlParams,

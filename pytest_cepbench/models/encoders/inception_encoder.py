@@ -23,12 +23,14 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, Placement
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, Placement, adapter
 from pytest_cepbench.models.checkpoints.loading import loading, take_weights
-from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_provider
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder, bind_file
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
-from pytest_cepbench.models.torch_runtime import library_versions
+from pytest_cepbench.models.torch_runtime import library_versions, require
 
 if TYPE_CHECKING:
     import torch
@@ -140,7 +142,7 @@ def _load(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "cleanfid-inception/1",
     ("torch", "torchvision", "cleanfid"),
     InceptionParams,
@@ -148,11 +150,33 @@ ADAPTER = Adapter(
     decisive=lambda _: {},  # there is one precision
 )
 
-PROVIDER = file_provider(
-    WHAT,
-    ADAPTER,
-    find=inception_weights,
-    locate=_locate,
-    features_name=lambda _: "Inception",
-    weights_present=lambda spec: inception_weights(spec) is not None,
-)
+
+def detect(_: ModelSpec) -> DetectedModel:
+    """An encoder of images."""
+    return DetectedModel(WHAT, ("encoder",), "embeds images")
+
+
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """Raises as `models.binding.bind`."""
+    return bind_file(WHAT, ADAPTER, spec, role, _locate, context)
+
+
+def check_installed(_: ModelSpec) -> None:
+    """Raise MissingDependencyError without torch."""
+    require("torch")
+
+
+def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:
+    """The size of the file, None where it is not there."""
+    file = inception_weights(spec)
+    return None if file is None else file.stat().st_size
+
+
+def features_name(_: ModelSpec) -> str:
+    """Of its features, for labels."""
+    return "Inception"
+
+
+def weights_present(spec: ModelSpec) -> bool:
+    """Whether the file is there, which a site of its own gives out."""
+    return inception_weights(spec) is not None

@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import file_options, read_json
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.checkpoint import unwrapped
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
 from pytest_cepbench.models.checkpoints.loading import loading, no_random_weights, take_weights
@@ -72,7 +72,7 @@ def _count_tokens(tokenizer: Any, texts: Sequence[str]) -> tuple[list[int], int]
     return lengths, int(tokenizer.context_length)
 
 
-OPEN_CLIP = Adapter(
+OPEN_CLIP = adapter(
     "open_clip-encoder/1",
     ("torch", "open_clip"),
     EncoderParams,
@@ -156,7 +156,7 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, model, embed)
 
 
-TIMM = Adapter(
+TIMM = adapter(
     "timm-encoder/1", ("torch", "timm"), TimmEncoderParams, _load_timm, check=_find_weights
 )
 
@@ -216,7 +216,7 @@ def _count_sentence_tokens(model: Any, texts: Sequence[str]) -> tuple[list[int],
     return lengths, int(model.max_seq_length)
 
 
-SENTENCE_TRANSFORMERS = Adapter(
+SENTENCE_TRANSFORMERS = adapter(
     "sentence-transformers-encoder/1",
     ("torch", "sentence_transformers"),
     EncoderParams,

@@ -16,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, TransformersParams
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, TransformersParams, adapter
 from pytest_cepbench.models.checkpoints.loading import (
     explained,
     from_pretrained,
@@ -226,6 +226,6 @@ def pooled_output(output: Any) -> Any:
     return None
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "transformers-encoder/1", ("torch", "transformers"), TransformersEncoderParams, _load
 )

@@ -24,13 +24,15 @@ from typing import TYPE_CHECKING, Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan, Placement
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, Placement, adapter
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.checkpoints.loading import loading
-from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_provider
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder, bind_file
+from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import ModelSpec, check_at_least
-from pytest_cepbench.models.torch_runtime import own_memory, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import own_memory, require, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -332,7 +334,7 @@ def make_network(sizes: UnicomSizes) -> Any:
     return Unicom().eval()
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "unicom-encoder/1",
     ("torch", "torchvision", "safetensors"),
     UnicomParams,
@@ -340,12 +342,27 @@ ADAPTER = Adapter(
     check=_check_format,
 )
 
-PROVIDER = file_provider(
-    WHAT,
-    ADAPTER,
-    locate=_locate,
-    find=lambda spec: Path(spec.target).expanduser(),
-    features_name=lambda spec: (
-        Path(spec.target).name.removesuffix(".pt").removesuffix(".safetensors")
-    ),
-)
+
+def detect(_: ModelSpec) -> DetectedModel:
+    """An encoder of images."""
+    return DetectedModel(WHAT, ("encoder",), "embeds images")
+
+
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """Raises as `models.binding.bind`."""
+    return bind_file(WHAT, ADAPTER, spec, role, _locate, context)
+
+
+def check_installed(_: ModelSpec) -> None:
+    """Raise MissingDependencyError without torch."""
+    require("torch")
+
+
+def weights_bytes(spec: ModelSpec, _device: str | None) -> int:
+    """The size of the file. Raises OSError where it is not there."""
+    return Path(spec.target).expanduser().stat().st_size
+
+
+def features_name(spec: ModelSpec) -> str:
+    """Of its features, for labels: the name of the file."""
+    return Path(spec.target).name.removesuffix(".pt").removesuffix(".safetensors")

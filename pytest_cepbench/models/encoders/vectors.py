@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Provider
+from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, CheckpointParams, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import Bind, CheckpointParams, LoadPlan
 from pytest_cepbench.models.checkpoints.tokenizer_checks import TruncationNotice
 from pytest_cepbench.models.protocols import FloatArray, RoleName
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import quiet, require, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -127,40 +126,23 @@ class LoadedEncoder:
         return TruncationNotice(self.checkpoint.what)
 
 
-def file_provider(
+def bind_file(
     what: str,
-    adapter: Adapter[Any],
-    *,
-    find: Callable[[ModelSpec], Path | None],
+    bind: Bind,
+    spec: ModelSpec,
+    role: RoleName,
     locate: Callable[[ModelSpec], Checkpoint],
-    features_name: Callable[[ModelSpec], str],
-    weights_present: Callable[[ModelSpec], bool] = lambda _: True,
-) -> Provider:
-    """The provider of a scheme whose specs name one file, an encoder of images.
+    context: BindContext,
+) -> BoundRole:
+    """Bind an encoder of images that is one file, of a scheme of its own.
 
     what: the model, for people.
-    find: the file of a spec, None where it is not there.
-    locate: the file as a checkpoint; raises CheckpointError where it is not there.
-    features_name, weights_present: as in `Provider`.
+    bind: of its adapter.
+    locate: the file of a spec as a checkpoint; raises CheckpointError where it is not there.
+    Raises RoleError for another role.
     """
-
-    def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
-        if role != "encoder":
-            raise RoleError(
-                f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, "
-                f"not the {role}"
-            )
-        return adapter.bind(role, spec, locate(spec), context)
-
-    def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:
-        file = find(spec)
-        return None if file is None else file.stat().st_size
-
-    return Provider(
-        detect=lambda _: DetectedModel(what, ("encoder",), "embeds images"),
-        bind=bind,
-        check_installed=lambda _: require("torch"),
-        weights_bytes=weights_bytes,
-        features_name=features_name,
-        weights_present=weights_present,
-    )
+    if role != "encoder":
+        raise RoleError(
+            f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, not the {role}"
+        )
+    return bind(role, spec, locate(spec), context)

@@ -19,7 +19,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.pipelines.assembly import (
     load_pipeline_class,
     load_single_file,
@@ -193,7 +193,7 @@ class DiffusersEditor:
         return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, call, _KIND)
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "diffusers-editor/1",
     ("torch", "diffusers", "transformers"),
     EditorParams,

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.pipelines.assembly import (
     load_pipeline_class,
     load_single_file,
@@ -95,7 +95,7 @@ class DiffusersGenerator:
             return prompt_lengths(self._pipeline, self._call, texts)
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "diffusers-generator/1",
     ("torch", "diffusers", "transformers"),
     GeneratorParams,

@@ -27,7 +27,7 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.binding import BoundRole, DetectedModel, Provider
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.rule_based.arena_models import (
     MARGIN,
@@ -49,7 +49,6 @@ from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_params
 
 __all__ = [
     "ADAPTER",
-    "PROVIDER",
     "DescriberKnobs",
     "JudgeKnobs",
     "ShapesDescriber",
@@ -61,7 +60,8 @@ __all__ = [
     "ShapesVqa",
     "ShapesWriter",
     "VqaKnobs",
-    "bind_shapes",
+    "bind",
+    "detect",
 ]
 
 ADAPTER = "shapes/1"
@@ -105,7 +105,12 @@ _ROLES: dict[RoleName, _ShapesRole] = {
 }
 
 
-def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
+def detect(_: ModelSpec) -> DetectedModel:
+    """What `shapes:` is."""
+    return DetectedModel("the built-in world of shapes", SCHEMES["shapes"].roles)
+
+
+def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
     """`shapes:` in one role.
 
     Raises SpecError when something follows the colon but knobs, or a knob is unknown, not a
@@ -136,9 +141,3 @@ def bind_shapes(spec: ModelSpec, role: RoleName) -> BoundRole:
         probabilities=False,
         scores_answers=role == "judge",
     )
-
-
-PROVIDER = Provider(
-    detect=lambda _: DetectedModel("the built-in world of shapes", SCHEMES["shapes"].roles),
-    bind=lambda spec, role, _: bind_shapes(spec, role),
-)

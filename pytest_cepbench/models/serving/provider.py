@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from pytest_cepbench.errors import RoleError, SpecError, unknown_name
+from pytest_cepbench.models.api import provider as api
 from pytest_cepbench.models.api.client import ApiClient
 from pytest_cepbench.models.api.endpoint import Endpoint, Secret, refuse_secrets, without_secrets
 from pytest_cepbench.models.api.parameters import parse_parts
@@ -17,14 +18,12 @@ from pytest_cepbench.models.api.provider import (
     CHATS,
     decisive_params,
     ignored_warnings,
-    require_client,
 )
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
     CoveredFiles,
     DetectedModel,
-    Provider,
     Servers,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint, complete_checkpoint, inspect_checkpoint
@@ -86,7 +85,8 @@ def _checkpoint_spec(spec: ModelSpec) -> ModelSpec:
     return ModelSpec(spec.text, "", spec.target, params)
 
 
-def _detect(spec: ModelSpec) -> DetectedModel:
+def detect(spec: ModelSpec) -> DetectedModel:
+    """What the served checkpoint is; raises as `models.binding.detect`."""
     checkpoint_spec, engine = _checkpoint_spec(spec), _engine(spec)
     checkpoint = inspect_checkpoint(checkpoint_spec)
     # The judge of a run is always named as such, as it is of a checkpoint that is loaded here.
@@ -113,12 +113,12 @@ def _check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint, *, forc
         )
 
 
-def _bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `models.binding.bind`; MissingDependencyError where the engine is not installed."""
     own_spec, engine = _checkpoint_spec(spec), _engine(spec)
     checkpoint = inspect_checkpoint(own_spec)
     _check_role(spec, role, checkpoint, force=context.force)
-    require_client(spec)
+    api.check_installed(spec)
     what = f"the {role} served by {engine.title}"
     serve: ServeParams
     params: EngineParams
@@ -214,9 +214,7 @@ def _load(
     return CHATS[role][1](client, model, request)
 
 
-def _check_installed(spec: ModelSpec) -> None:
-    require_client(spec)
+def check_installed(spec: ModelSpec) -> None:
+    """Raise MissingDependencyError without the client or the engine's program."""
+    api.check_installed(spec)
     find_program(_engine(spec), spec.params.get("python") or None)
-
-
-PROVIDER = Provider(detect=_detect, bind=_bind, check_installed=_check_installed)

@@ -25,7 +25,7 @@ from pytest_cepbench.artifacts.outcome import (
     VerdictProbabilities,
 )
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
 from pytest_cepbench.models.text_model.conversations import Conversations, check_chat
 from pytest_cepbench.models.text_model.judge_prompts import (
@@ -217,7 +217,7 @@ def _scores(probabilities: FloatArray) -> CriteriaScores:
     )
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "transformers-judge/1",
     ("torch", "transformers"),
     LocalJudgeParams,

@@ -85,7 +85,7 @@ def bind_unified(
     texts, own = split_params(spec, f"the unified model {checkpoint.what}", of_texts, names)
     drawing = parse_params(own, UnifiedParams, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)
-    plain = DESCRIBER.bind("describer", texts, checkpoint, context)
+    plain = DESCRIBER("describer", texts, checkpoint, context)
     need("a unified model", "transformers", "5.0")
 
     def of_one_load(bound: BoundRole) -> BoundRole:
@@ -99,7 +99,7 @@ def bind_unified(
     if role == "describer":
         return of_one_load(plain)
     if role == "writer":
-        return of_one_load(WRITER.bind("writer", texts, checkpoint, context))
+        return of_one_load(WRITER("writer", texts, checkpoint, context))
     if role == "interleaver":
         if not has_chat_template(checkpoint):
             raise CheckpointError(

@@ -14,7 +14,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.binding import Adapter, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.protocols import Piece, Reply, VqaQuestion
 from pytest_cepbench.models.text_model.conversations import Conversations, check_chat, has_image
 from pytest_cepbench.models.text_model.judge_prompts import shrink_image
@@ -139,6 +139,6 @@ def _together(results: Sequence[float | Failure]) -> list[float] | Failure:
     return next(result for result in results if isinstance(result, Failure))
 
 
-ADAPTER = Adapter(
+ADAPTER = adapter(
     "transformers-vqa/1", ("torch", "transformers"), ConversationParams, _load, check=check_chat
 )

@@ -9,7 +9,7 @@ import pytest
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
-from pytest_cepbench.models.checkpoints.binding import Adapter, CheckpointParams
+from pytest_cepbench.models.checkpoints.binding import CheckpointParams, adapter
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.protocols import Model, RoleName
@@ -31,7 +31,7 @@ def bound(
 
     spec = parse_spec(f"{folder}{query}")
     role: RoleName = "describer" if kind is GenerationParams else "encoder"
-    return Adapter("test/1", (), kind, load).bind(role, spec, inspect_checkpoint(spec), context)
+    return adapter("test/1", (), kind, load)(role, spec, inspect_checkpoint(spec), context)
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,9 @@ from pytest_cepbench.models.protocols import (
     Vqa,
     Writer,
 )
-from pytest_cepbench.models.rule_based import bind_shapes
+from pytest_cepbench.models.rule_based import bind
 from pytest_cepbench.models.spec import SCHEMES, parse_spec
+from tests.models.binding import CONTEXT
 
 STEPS = 3
 LEVELS = (0.05, 0.1, 0.2, 0.4)
@@ -55,7 +56,7 @@ def dataset() -> Dataset:
 
 def bound(text: str, role: RoleName) -> BoundRole:
     """A spec bound as a user's would be."""
-    return bind_shapes(parse_spec(text), role)
+    return bind(parse_spec(text), role, CONTEXT)
 
 
 def unit(vectors: npt.NDArray[Any]) -> Floats:

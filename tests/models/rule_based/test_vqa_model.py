@@ -10,8 +10,9 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.shapes import parse_caption, render
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.protocols import Vqa, VqaQuestion
-from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs, bind_shapes
+from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs, bind
 from pytest_cepbench.models.spec import parse_spec
+from tests.models.binding import CONTEXT
 
 CAPTION = "two shapes : large red circle top left , small blue square bottom right"
 
@@ -49,11 +50,11 @@ def test_a_foreign_question_is_a_failure() -> None:
 def test_knobs_are_part_of_the_key_and_draw_nothing() -> None:
     """Answers have no seed."""
     plain, turned = (
-        bind_shapes(parse_spec(text), "vqa") for text in ("shapes:", "shapes:?yes=0.5&doubt=0.1")
+        bind(parse_spec(text), "vqa", CONTEXT) for text in ("shapes:", "shapes:?yes=0.5&doubt=0.1")
     )
     assert turned.params == {"yes": 0.5, "doubt": 0.1}
     assert plain.params == {}
     assert not turned.seeded
     assert isinstance(plain.load(), Vqa)
     with pytest.raises(SpecError, match=r"yes is a probability in \[0, 1\], got 2"):
-        bind_shapes(parse_spec("shapes:?yes=2"), "vqa")
+        bind(parse_spec("shapes:?yes=2"), "vqa", CONTEXT)
