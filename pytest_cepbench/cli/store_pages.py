@@ -23,7 +23,7 @@ from pytest_cepbench.store.maintenance import (
     count,
 )
 from pytest_cepbench.store.remote.sync import PullSummary, RemoteReport
-from pytest_cepbench.store.tables import DAY_SECONDS
+from pytest_cepbench.store.rows import DAY_SECONDS
 
 SCHEMA = 1
 """Raised when a field of the JSON changes its meaning."""

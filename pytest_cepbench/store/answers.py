@@ -25,7 +25,7 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_json, encode_image
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.errors import StoreError, UnreadError
 from pytest_cepbench.files import open_regular, tells_of_file
-from pytest_cepbench.store.images import MOST_BYTES, verify_image
+from pytest_cepbench.store.images import MOST_BYTES, is_there, verify_image
 from pytest_cepbench.store.rows import ImageRef, Read, StoredResult, batches, results_under
 from pytest_cepbench.store.store import Store
 
@@ -62,6 +62,7 @@ def get_answers(store: Store, digests: Iterable[str]) -> dict[str, Answer]:
     """The answers of these digests that the store has whole, with all of their images.
 
     From shared stores too; images are fetched when they are read.
+    Raises UnreadError where it cannot be known whether an image is there.
     """
     wanted = set(digests)
     texts = store.get(_answer_key(digest) for digest in wanted)
@@ -77,7 +78,7 @@ def get_answers(store: Store, digests: Iterable[str]) -> dict[str, Answer]:
     lost = {
         image
         for image, key in keys.items()
-        if key not in present or not store.image_path(image).exists()
+        if key not in present or not is_there(store.image_path(image))
     }
     return {d: answer for d, answer in answers.items() if not lost.intersection(answer.images)}
 

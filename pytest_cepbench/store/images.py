@@ -60,11 +60,15 @@ def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def has_image(root: Path, digest: str) -> bool:
-    """Whether the file of the image is there. Raises UnreadError where that cannot be known.
+    """Whether the file of the image is there; see `is_there`."""
+    return is_there(image_path(root, digest))
+
+
+def is_there(path: Path) -> bool:
+    """Whether a file is there. Raises UnreadError where that cannot be known.
 
     `Path.exists` says no to some errors of the file system, and to all of them from Python 3.14 on.
     """
-    path = image_path(root, digest)
     with reading_image(path):
         try:
             path.stat()

@@ -17,9 +17,18 @@ from pytest_cepbench.errors import DamagedIndexError, ImageError
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import digest_of, has_image, image_path, list_files, load_image
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.store.rows import ImageRef, Read, batches, pages, seal_stamp, unseal
+from pytest_cepbench.store.rows import (
+    DAY_SECONDS,
+    ImageRef,
+    Read,
+    batches,
+    pages,
+    remote_images,
+    seal_stamp,
+    today,
+    unseal,
+)
 from pytest_cepbench.store.store import Store
-from pytest_cepbench.store.tables import last_used, remote_images, today
 
 _LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * length(key) + 80)"
 
@@ -48,7 +57,11 @@ class Entry:
 
 def entries(read: Read, *, days: bool = True) -> Iterator[Entry]:
     """Every result. days: whether the store has the table of uses. Raises StoreError."""
-    day, source = last_used(days=days)
+    day = f"CAST(ifnull(CAST(created AS REAL), 0) / {DAY_SECONDS} AS INTEGER)"
+    source = "results"
+    if days:
+        day = f"max({day}, CAST(ifnull(used.day, 0) AS INTEGER))"
+        source = "results LEFT JOIN used USING (key)"
     lengths = f"SELECT total({_LENGTH}) FROM results"  # noqa: S608 - columns, ours
     rate = _bytes_of_index(read) / max(read(lengths, ())[0][0], 1)
     columns = (

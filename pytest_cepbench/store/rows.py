@@ -28,6 +28,10 @@ _PAGE = 500
 
 _T = TypeVar("_T")
 
+DAY_SECONDS = 86400
+
+_REMOTE = "away "  # in the name of a note, before the digest of an image in a shared store
+
 _FLOATS = np.dtype("<f4")
 
 _DIGITS = 64
@@ -163,7 +167,7 @@ def unseal(key: object, kind: object, payload: object, stored_seal: object) -> R
         return None
 
 
-# -- rows from elsewhere ---------------------------------------------------------------------------
+# -- rows -----------------------------------------------------------------------------------------
 
 
 def check_row(row: Row) -> tuple[str | None, str | None]:
@@ -198,6 +202,26 @@ def dated(row: Row) -> Row:
     now = time.time()
     past = isinstance(created, float) and 0 <= created <= now
     return key, kind, payload, provenance, created if past else now, sealed
+
+
+def rows_of(entries: Sequence[StoredResult]) -> list[Row]:
+    """Whole rows of results that are stored now."""
+    rows = []
+    documents: dict[int, str] = {}  # by id, since the entries of a batch share their provenance
+    for entry in entries:
+        kind, payload = pack(entry.result)
+        provenance = documents.get(id(entry.provenance))
+        if provenance is None:
+            provenance = json.dumps(dict(entry.provenance), sort_keys=True)
+            documents[id(entry.provenance)] = provenance
+        sealed = seal(entry.key, kind, payload)
+        rows.append((entry.key, kind, payload, provenance, time.time(), sealed))
+    return rows
+
+
+def today() -> int:
+    """Days since the epoch."""
+    return int(time.time() // DAY_SECONDS)
 
 
 # -- queries ---------------------------------------------------------------------------------------
@@ -255,3 +279,16 @@ def pages(read: Read, columns: str, source: str = "results") -> Iterator[list[Ro
     while rows := read(query, (last,)):
         last = int(rows[-1][0])
         yield [row[1:] for row in rows]
+
+
+def remote_image_note(digest: str) -> str:
+    """Name of the note that says in which shared store an image lies."""
+    return f"{_REMOTE}{digest}"
+
+
+def remote_images(read: Read) -> set[str]:
+    """Digests of images of results that lie in a shared store; some may be here as well."""
+    if not read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'notes'", ()):
+        return set()  # of an earlier version
+    rows = read("SELECT name FROM notes WHERE name GLOB ?", (f"{_REMOTE}*",))
+    return {str(name).removeprefix(_REMOTE) for (name,) in rows}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
-from pytest_cepbench.errors import ImageError
-from pytest_cepbench.files import write_small
+from pytest_cepbench.errors import ImageError, StoreError
+from pytest_cepbench.files import FileStamp, write_small
 from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_errors
 from pytest_cepbench.store.images import (
     FOLDER,
@@ -25,17 +25,30 @@ from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
 from pytest_cepbench.store.remote.remotes import Location, Remotes
-from pytest_cepbench.store.rows import Result, StoredResult, column, dated, results_under
-from pytest_cepbench.store.tables import (
-    AccessLog,
-    file_digest,
-    read_notes,
+from pytest_cepbench.store.rows import (
+    Result,
+    StoredResult,
+    column,
+    dated,
     remote_image_note,
+    results_under,
     rows_of,
-    write_notes,
+    rows_with,
+    seal_stamp,
+    today,
 )
 
 _STALE_SECONDS = 3600.0
+
+_INSERT_USE = (
+    "INSERT INTO used VALUES (?, ?) "
+    "ON CONFLICT (key) DO UPDATE SET day = excluded.day WHERE day < excluded.day"
+)
+"""Adds a key and the day on which it was used; a later day stays."""
+
+_WRITE_SECONDS = 60.0  # between two writes of a run
+
+_MOST_UNWRITTEN = 200_000  # keys, some 30 MB of them
 
 
 class Store:
@@ -87,7 +100,7 @@ class Store:
             opened.callback(self._overlay.close)
             self.index = Index(self._path, self.damage.append)
             opened.callback(self.index.close)
-            self._access_log = AccessLog(self.index)
+            self._access_log = _AccessLog(self.index)
             opened.callback(self._access_log.write)
             self._remotes = Remotes(
                 root,
@@ -150,8 +163,7 @@ class Store:
         if not shared:
             return {}
         # Notes first: a row whose image is not here and has no note would count as damaged.
-        notes = [(remote_image_note(row.image), row.source) for row in shared if row.image]
-        write_notes(self.index, notes)
+        self.note_all({remote_image_note(row.image): row.source for row in shared if row.image})
         self.index.write(INSERT_RESULT, [dated(row.row) for row in shared])
         results = self._own(row.row[0] for row in shared)
         self._access_log.add(results)
@@ -273,21 +285,76 @@ class Store:
     # -- what is remembered beside them ----------------------------------------------------------
 
     def file_digest(self, path: Path, what: str, compute: Callable[[Path], str]) -> str:
-        """`compute(path)`, remembered until the file changes; see `tables.file_digest`."""
-        return file_digest(self.index, path, what, compute)
+        """`compute(path)`, remembered until the file's size, times or inode change.
+
+        what: names the kind of digest ("bytes", "pixels").
+        A file that was written to in the two seconds before is computed each time, since its stamp
+        cannot be trusted yet: see `FileStamp.settled`.
+        """
+        resolved = path.resolve()
+        name = str(resolved).encode("utf-8", "backslashreplace").decode()  # it need not be UTF-8
+        before = FileStamp.of(resolved)
+        stamp = str(before)
+        query = "SELECT stamp, digest FROM files WHERE path = ? AND what = ?"
+        for sealed, digest in self.index.read(query, (name, what)):
+            if sealed == seal_stamp(name, what, stamp, str(digest)):
+                return str(digest)
+        digest = compute(resolved)
+        if before.settled and before == FileStamp.of(resolved):
+            row = (name, what, seal_stamp(name, what, stamp, digest), digest)
+            self.index.write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row])
+        return digest
 
     def note(self, name: str, value: str) -> None:
         """Remember something small that may change; it is lost when the index is rebuilt."""
-        write_notes(self.index, [(name, value)])
+        self.note_all({name: value})
 
     def note_all(self, values: Mapping[str, str]) -> None:
         """Remember several such values, by name."""
         if values:
-            write_notes(self.index, values.items())
+            self.index.write("INSERT OR REPLACE INTO notes VALUES (?, ?)", list(values.items()))
 
     def notes(self, names: Iterable[str]) -> dict[str, str]:
         """The values last noted under these names, where there are any."""
-        return read_notes(self.index.read, names)
+        rows = rows_with(self.index.read, "SELECT name, value FROM notes WHERE name", names)
+        return {str(name): str(value) for name, value in rows}
+
+
+class _AccessLog:
+    """Keys that were used, collected in memory: a cache hit must not cost a write.
+
+    They are written when the store writes anyway, or is closed. Where a process is killed before,
+    results look older than they are, nothing worse.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._keys: set[str] = set()
+        self._written = time.monotonic()
+
+    def add(self, keys: Iterable[str]) -> None:
+        """Record a use of these keys."""
+        self._keys.update(keys)
+        if len(self._keys) > _MOST_UNWRITTEN:
+            self.write()
+
+    def write_sometimes(self) -> None:
+        """Write, unless the last time was less than a minute ago."""
+        if self._keys and time.monotonic() - self._written > _WRITE_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write the collected keys in one transaction."""
+        keys, self._keys = self._keys, set()
+        self._written = time.monotonic()
+        if not keys:
+            return
+        day = today()
+        try:
+            self._index.write(_INSERT_USE, [(key, day) for key in sorted(keys)])
+        except StoreError:
+            # A run that only reads must not fail because a disk is full; the days are a hint.
+            return
 
 
 def _remove_stale(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
-from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
+from pytest_cepbench.artifacts.outcome import (
+    CRITERIA,
+    FAILURE_KINDS,
+    OVERALL,
+    CriteriaScores,
+    CriterionScore,
+    read_score,
+)
+from pytest_cepbench.datasets.shapes.arena import CRITERIA as TRUTH_CRITERIA
+from pytest_cepbench.datasets.shapes.arena import Truth
 
 BOX = (1.0, 2.0, 3.0, 4.0)
 
@@ -78,3 +88,115 @@ def test_detections_come_by_confidence(scored: list[tuple[float, str]]) -> None:
         if detection.score == score
     ]
     assert list(Detections.sort(detections).found) == expected
+
+
+ALL_SEVEN: dict[str, object] = dict.fromkeys(CRITERIA, 7)
+
+RESULTS = st.one_of(
+    st.builds(
+        CriterionScore,
+        st.integers(0, 10),
+        st.text(max_size=40),
+        st.none() | st.floats(0, 10),
+    ),
+    st.builds(Failure, st.sampled_from(["no-score", "refused"]), st.text(max_size=20)),
+)
+
+
+def test_the_criteria_are_those_of_the_known_truth() -> None:
+    """A judge's scores and the arena's truth have the same seven names in the same order."""
+    assert CRITERIA == TRUTH_CRITERIA == tuple(field.name for field in fields(Truth))
+
+
+@pytest.mark.parametrize("value", [0, 10, 7.0, np.int64(3)])
+def test_whole_numbers_on_the_scale_are_scores(value: Any) -> None:
+    """Also in the types in which JSON readers and arrays give them."""
+    assert read_score("quality", value) == CriterionScore(int(value))
+
+
+@pytest.mark.parametrize(
+    "value", [11, -1, 6.5, True, None, "7", [7], float("nan"), float("inf"), 10**30]
+)
+def test_anything_else_is_a_failure_of_the_criterion(value: Any) -> None:
+    """Nothing is clipped, rounded or read out of a text; the failure names the criterion."""
+    result = read_score("quality", value)
+    assert isinstance(result, Failure)
+    assert result.kind == "no-score"
+    assert result.detail.startswith("quality: ")
+
+
+def test_a_missing_criterion_is_a_failure_of_its_own() -> None:
+    """The others keep their scores; a mean over all seven there is none."""
+    scores = CriteriaScores.of({"correctness": 8, "richness": 12})
+    assert scores.value("correctness") == 8.0
+    assert [scores.value(name) for name in ("richness", "quality", OVERALL)] == [None] * 3
+    assert len(scores.failures) == 6
+    assert list(scores.by_criterion) == list(CRITERIA)
+
+
+def test_the_overall_score_is_the_mean_of_all_seven() -> None:
+    """Of expected scores, where there are any."""
+    assert CriteriaScores.of(ALL_SEVEN | {"quality": 0}).value(OVERALL) == 6.0
+    soft = CriteriaScores.of(ALL_SEVEN | {"quality": CriterionScore(0, expected=3.5)})
+    assert soft.value(OVERALL) == 6.5
+
+
+def test_a_second_reply_fills_gaps_alone() -> None:
+    """A score that was given stays, whatever is said later."""
+    first = CriteriaScores.of({"correctness": 8, "quality": 40})
+    second = CriteriaScores.of({"correctness": 1, "quality": 4})
+    filled = first.filled_from(second)
+    assert [filled.value(name) for name in ("correctness", "quality", "richness")] == [8, 4, None]
+
+
+@given(st.dictionaries(st.sampled_from(CRITERIA), RESULTS))
+def test_what_is_written_is_read_again(results: Any) -> None:
+    """Every score and failure, through the text that a store keeps."""
+    scores = CriteriaScores(results)
+    assert CriteriaScores.from_json(scores.to_json()) == scores
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"size": {"score": 1}}', '{"quality": 7}', '{"quality": {}}',
+             '{"quality": {"score": 70, "justification": ""}}',
+             '{"quality": {"failure": ["odd", ""]}}', "[" * 100_000]
+)  # fmt: skip
+def test_other_texts_are_no_scores(text: str) -> None:
+    """A store can hold anything under a key."""
+    with pytest.raises(ValueError, match=r"\S"):
+        CriteriaScores.from_json(text)
+
+
+@given(st.text())
+def test_a_justification_hides_nothing_and_is_short(text: str) -> None:
+    """One line of printable characters, however long and whatever it held."""
+    justification = CriterionScore(5, text).justification
+    assert len(justification) <= 300
+    assert justification == " ".join(justification.split())
+    assert all(char.isprintable() for char in justification)
+
+
+def test_control_characters_are_left_out() -> None:
+    """Those that a terminal obeys, and those that turn or hide text."""
+    assert CriterionScore(5, "so\x1b[2J so\u202e\n\x00fine\u200b").justification == "so[2J so fine"
+    assert CriterionScore(5, "x" * 999).justification == "x" * 297 + "..."
+
+
+@pytest.mark.parametrize("score", [11, -1, 2.0, True, "7"])
+def test_a_score_out_of_range_cannot_be_made(score: Any) -> None:
+    """A user's own judge that builds one meets the error where it stands."""
+    with pytest.raises(ValueError, match="whole number from 0 to 10"):
+        CriterionScore(score)
+
+
+@pytest.mark.parametrize("expected", [-0.1, 10.1, float("nan")])
+def test_an_expected_score_lies_on_the_scale(expected: float) -> None:
+    """A mean of numbers on the scale lies on it too."""
+    with pytest.raises(ValueError, match="expected score lies in"):
+        CriterionScore(5, expected=expected)
+
+
+def test_an_unknown_criterion_answers_with_the_nearest() -> None:
+    """A typo is not a missing criterion."""
+    with pytest.raises(ValueError, match="Did you mean 'richness'"):
+        CriteriaScores.of({"richnes": 5})

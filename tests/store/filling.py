@@ -14,7 +14,7 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.images import image_path
-from pytest_cepbench.store.tables import today
+from pytest_cepbench.store.rows import today
 from tests.artifacts.files import noise
 
 

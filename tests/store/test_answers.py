@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,9 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
+from pytest_cepbench.errors import UnreadError
 from pytest_cepbench.store import Store, StoredResult
-from pytest_cepbench.store.answers import answer_results, get_answers, put_answers
+from pytest_cepbench.store.answers import _read, answer_results, get_answers, put_answers
 from tests.artifacts.files import noise
 
 
@@ -81,3 +85,32 @@ def test_answers_have_equal_digests_only_where_they_are_equal(
     first, second = (Answer(tuple(StoredStep(*step) for step in steps)) for steps in (one, other))
     assert (first.digest == second.digest) == (one == other)
     assert Answer.from_json(first.to_json()) == first
+
+
+def test_an_entry_may_be_as_large_as_the_limit_and_no_larger(tmp_path: Path) -> None:
+    """However small it is in the file: what it unpacks to counts."""
+    with zipfile.ZipFile(tmp_path / "answers.zip", "w", zipfile.ZIP_DEFLATED) as bundle:
+        bundle.writestr("entry", bytes(1000))
+    with zipfile.ZipFile(tmp_path / "answers.zip") as bundle:
+        assert _read(bundle, "entry", 1000) == bytes(1000)
+        with pytest.raises(ValueError, match="entry is larger than 999 bytes"):
+            _read(bundle, "entry", 999)
+
+
+def test_an_answer_whose_image_cannot_be_looked_for_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails says nothing of what is on it."""
+    stat = Path.stat
+
+    def fail(path: Path, **options: bool) -> os.stat_result:
+        if path.suffix == ".webp":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return stat(path, **options)
+
+    with Store(tmp_path) as store:
+        answer = _answer(store, 1)
+        put_answers(store, [answer])
+        monkeypatch.setattr(Path, "stat", fail)
+        with pytest.raises(UnreadError, match="Input/output error"):
+            get_answers(store, [answer.digest])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from benchmarks.store_under_load import killed, together
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.database import INDEX, replacement_lock
+from pytest_cepbench.store.database import INDEX, _enter_wal, replacement_lock
 from tests.store.writer import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -149,3 +151,19 @@ def test_no_process_waits_for_ever_to_open_the_index(
     os.kill(child, signal.SIGCONT)
     assert os.waitpid(child, 0)[1] == 0
     Store(tmp_path).close()
+
+
+def test_a_new_index_waits_for_whoever_has_the_file(tmp_path: Path) -> None:
+    """SQLite itself does not wait there, whatever its time-out says."""
+    path = tmp_path / "index.sqlite"
+    with (
+        closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other,
+        closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as connection,
+    ):
+        other.execute("CREATE TABLE t (x)")
+        other.execute("BEGIN EXCLUSIVE")
+        release = threading.Timer(0.1, other.execute, ["COMMIT"])
+        release.start()
+        _enter_wal(connection)
+        release.join()
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)

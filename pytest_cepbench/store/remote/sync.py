@@ -15,9 +15,8 @@ from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
 from pytest_cepbench.store.images import SUFFIX, has_image, write_image
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
 from pytest_cepbench.store.remote.remotes import RemoteReader
-from pytest_cepbench.store.rows import batches, dated
+from pytest_cepbench.store.rows import batches, dated, remote_images
 from pytest_cepbench.store.store import Store
-from pytest_cepbench.store.tables import remote_images
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
