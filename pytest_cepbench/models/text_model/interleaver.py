@@ -61,11 +61,6 @@ def step_text(number: int, told: int | None) -> str:
     )
 
 
-def image_text(step: str, question: str) -> str:
-    """How a model is asked for the image of a step. question: the texts of the question."""
-    return f"{step}\nThis image belongs to the answer to: {question}"
-
-
 def is_end(line: str) -> bool:
     """True for a line that says no more than that the answer is complete."""
     return line.strip(" .!*\"'`") == END
@@ -91,15 +86,11 @@ class _Draft:
     cut: bool = False
 
     @property
-    def most(self) -> int:
-        """Steps that it may have."""
-        told = self.limit.told
-        return self.limit.most if told is None else min(told, self.limit.most)
-
-    @property
     def open(self) -> bool:
         """Whether another step is to be made."""
-        return not self.complete and self.failure is None and len(self.steps) < self.most
+        told, most = self.limit.told, self.limit.most
+        most = most if told is None else min(told, most)
+        return not self.complete and self.failure is None and len(self.steps) < most
 
     def text_question(self) -> list[Piece]:
         """What the model reads before it writes the next step."""
@@ -109,17 +100,12 @@ class _Draft:
     def image_prompt(self, text: str) -> str:
         """What the model reads before it draws the next step, whose text is written."""
         question = " ".join(piece for piece in self.question if isinstance(piece, str))
-        return image_text(text, question)
+        return f"{text}\nThis image belongs to the answer to: {question}"
 
     def step_seed(self, stage: str) -> int:
         """The seed of a stage of the next step, below 2**32."""
         named = f"{self.seed} {len(self.steps)} {stage}"
         return int.from_bytes(sha256(named.encode()).digest()[:4], "big")
-
-    def add(self, text: str, image: Image.Image, whole: str) -> None:
-        """Take the next step. whole: its text with the reasoning that came with it."""
-        self.steps.append(AnswerStep(whole, image))
-        self.pieces += [text, image] if text else [image]
 
     def result(self) -> list[AnswerStep] | Failure | Reply:
         """The answer, or why there is none."""
@@ -128,71 +114,76 @@ class _Draft:
         return Reply(answer, provenance=CUT) if self.cut else answer
 
 
-class TwoStageInterleaver:
-    """Answers with a writer and a generator, which are one model.
+def interleave(
+    writer: Writer,
+    generator: Generator,
+    questions: Sequence[Question],
+    limits: Sequence[StepLimit],
+    seeds: Sequence[int],
+    *,
+    keeps_reasoning: bool = False,
+) -> list[list[AnswerStep] | Failure | Reply]:
+    """Answer each question with a writer and a generator, which are one model; see `Interleaver`.
 
-    writer: writes a step's text. generator: draws its image; gives Pillow images or failures.
+    Where no number of steps is told, an empty text ends an answer, and so does the word with which
+    the model says that it is complete. A step that fails fails its answer.
+
+    writer: writes a step's text.
+    generator: draws its image; gives Pillow images or failures.
     keeps_reasoning: whether reasoning is a part of a text: else it is kept with its step, but
         neither drawn nor read again.
     """
+    drafts = [_Draft(*given) for given in zip(questions, limits, seeds, strict=True)]
+    while open_drafts := [draft for draft in drafts if draft.open]:
+        texts = _write_steps(writer, open_drafts, keeps_reasoning=keeps_reasoning)
+        if texts:
+            _draw_steps(generator, texts)
+    return [draft.result() for draft in drafts]
 
-    def __init__(
-        self, writer: Writer, generator: Generator, *, keeps_reasoning: bool = False
-    ) -> None:
-        self._writer = writer
-        self._generator = generator
-        self._keeps_reasoning = keeps_reasoning
 
-    def interleave(
-        self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
-    ) -> list[list[AnswerStep] | Failure | Reply]:
-        """Answer each question; see `Interleaver`.
+def _write_steps(
+    writer: Writer, drafts: Sequence[_Draft], *, keeps_reasoning: bool
+) -> list[tuple[_Draft, str, str]]:
+    """The drafts whose next step has a text, that text, and the same with the reasoning that came
+    with it.
+    """
+    written = writer.write(
+        [draft.text_question() for draft in drafts],
+        "",
+        [draft.step_seed("text") for draft in drafts],
+    )
+    texts: list[tuple[_Draft, str, str]] = []
+    for draft, result in zip(drafts, written, strict=True):
+        draft.cut |= isinstance(result, Reply)
+        whole: str | Failure = result.value if isinstance(result, Reply) else result
+        text = whole if keeps_reasoning or isinstance(whole, Failure) else read_answer(whole)
+        if isinstance(text, Failure):
+            draft.failure = text
+            continue
+        assert isinstance(whole, str)
+        if draft.limit.told is None:
+            text, ended = split_end(text)
+            whole, _ = split_end(whole)
+            draft.complete = ended or not text
+        if text or draft.limit.told is not None:
+            texts.append((draft, text, whole))
+    return texts
 
-        Where no number of steps is told, an empty text ends an answer, and so does the word with
-        which the model says that it is complete. A step that fails fails its answer.
-        """
-        drafts = [_Draft(*given) for given in zip(questions, limits, seeds, strict=True)]
-        while open_drafts := [draft for draft in drafts if draft.open]:
-            self._make_steps(open_drafts)
-        return [draft.result() for draft in drafts]
 
-    def _make_steps(self, drafts: Sequence[_Draft]) -> None:
-        written = self._writer.write(
-            [draft.text_question() for draft in drafts],
-            "",
-            [draft.step_seed("text") for draft in drafts],
-        )
-        texts: list[tuple[_Draft, str, str]] = []
-        for draft, result in zip(drafts, written, strict=True):
-            draft.cut |= isinstance(result, Reply)
-            whole = result.value if isinstance(result, Reply) else result
-            answer = whole
-            if isinstance(whole, str) and not self._keeps_reasoning:
-                answer = read_answer(whole)
-            if isinstance(answer, Failure):
-                draft.failure = answer
-                continue
-            assert isinstance(whole, str)
-            text = answer
-            if draft.limit.told is None:
-                text, ended = split_end(answer)
-                whole, _ = split_end(whole)
-                draft.complete = ended or not text
-            if text or draft.limit.told is not None:
-                texts.append((draft, text, whole))
-        if not texts:
-            return
-        drawn = self._generator.generate(
-            [draft.image_prompt(text) for draft, text, _ in texts],
-            [draft.step_seed("image") for draft, _, _ in texts],
-        )
-        for (draft, text, whole), image in zip(texts, drawn, strict=True):
-            if isinstance(image, Failure):
-                number = len(draft.steps) + 1
-                draft.failure = Failure(image.kind, f"image of step {number}: {image.detail}")
-            else:
-                assert isinstance(image, Image.Image)
-                draft.add(text, image, whole)
+def _draw_steps(generator: Generator, texts: Sequence[tuple[_Draft, str, str]]) -> None:
+    """Complete a step of each draft by the image of its text; texts: of `_write_steps`."""
+    drawn = generator.generate(
+        [draft.image_prompt(text) for draft, text, _ in texts],
+        [draft.step_seed("image") for draft, _, _ in texts],
+    )
+    for (draft, text, whole), image in zip(texts, drawn, strict=True):
+        if isinstance(image, Failure):
+            number = len(draft.steps) + 1
+            draft.failure = Failure(image.kind, f"image of step {number}: {image.detail}")
+        else:
+            assert isinstance(image, Image.Image)
+            draft.steps.append(AnswerStep(whole, image))
+            draft.pieces += [text, image] if text else [image]
 
 
 def split_end(text: str) -> tuple[str, bool]:

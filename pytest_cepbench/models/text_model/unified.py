@@ -35,7 +35,7 @@ from pytest_cepbench.models.text_model.drawing import (
     PipelineDecoder,
     to_image,
 )
-from pytest_cepbench.models.text_model.interleaver import PROMPTS, TwoStageInterleaver
+from pytest_cepbench.models.text_model.interleaver import PROMPTS, interleave
 from pytest_cepbench.models.text_model.loading import (
     LoadedTextModel,
     conversation,
@@ -176,7 +176,7 @@ class UnifiedModel:
     ) -> None:
         self._describer = describer
         self._writer = writer
-        self._interleaver = TwoStageInterleaver(describer, self, keeps_reasoning=keeps_reasoning)
+        self._keeps_reasoning = keeps_reasoning
         self._decoder = decoder
         self._finish = finish
         self._template = template
@@ -201,8 +201,9 @@ class UnifiedModel:
     def interleave(
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
     ) -> list[list[AnswerStep] | Failure | Reply]:
-        """Answer each question in steps; see `TwoStageInterleaver`."""
-        return self._interleaver.interleave(questions, limits, seeds)
+        """Answer each question in steps, each a text and then its image."""
+        keeps = self._keeps_reasoning
+        return interleave(self._describer, self, questions, limits, seeds, keeps_reasoning=keeps)
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
         """Draw each text: an image, or a "nan-image" failure where the model's scores are NaN.

@@ -8,7 +8,7 @@ about as a picture is, in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 
 from PIL import Image
 
@@ -94,25 +94,24 @@ class TransformersVqa:
         known = sorted(set().union(*wanted))
         columns = {token: column for column, token in enumerate(known)}
         conversations = [self._conversation(piece, question.text) for piece, question in asked]
-        readable = [
-            row for row, own in enumerate(conversations) if self._reads_texts or has_image(own)
-        ]
-        likelihoods = self._conversations.likelihoods(
-            [conversations[row] for row in readable],
-            token_scorer(self._loaded.model, known),
-            batched=self._batched,
-            what="question",
+        readable = [self._reads_texts or has_image(own) for own in conversations]
+        likelihoods = iter(
+            self._conversations.likelihoods(
+                list(compress(conversations, readable)),
+                token_scorer(self._loaded.model, known),
+                batched=self._batched,
+                what="question",
+            )
         )
-        results: list[float | Failure] = [
-            Failure("refused", f"{self._plan.checkpoint.what} reads no text without an image")
-            for _ in asked
-        ]
-        for row, own in zip(readable, likelihoods, strict=True):
+        unread = Failure("refused", f"{self._plan.checkpoint.what} reads no text without an image")
+        results: list[float | Failure] = []
+        for tokens, is_read in zip(wanted, readable, strict=True):
+            own = next(likelihoods) if is_read else unread
             if isinstance(own, Failure):
-                results[row] = own
+                results.append(own)
             else:
-                total = sum(float(own[columns[token]]) for token in wanted[row])
-                results[row] = min(1.0, total)  # probabilities of different tokens, rounded
+                total = sum(float(own[columns[token]]) for token in tokens)
+                results.append(min(1.0, total))  # probabilities of different tokens, rounded
         return results
 
     def _tokens(self, question: VqaQuestion) -> frozenset[int]:

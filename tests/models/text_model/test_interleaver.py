@@ -24,7 +24,7 @@ from pytest_cepbench.models.protocols import (
 )
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.interleaver import (
-    TwoStageInterleaver,
+    interleave,
     is_end,
     split_end,
     step_text,
@@ -63,7 +63,7 @@ def shown(answer: Any) -> list[Shown]:
     ]
 
 
-def interleave(
+def answers_of(
     model: Interleaver, questions: Sequence[Question], limit: StepLimit, first_seed: int = 7
 ) -> list[list[Shown]]:
     """The answers, with seeds that count up."""
@@ -101,8 +101,9 @@ class Painter:
 
 def answer(limit: StepLimit, **texts: list[str | Failure]) -> list[list[str] | Failure]:
     """The texts of each answer of a writer."""
-    model = TwoStageInterleaver(Writer(**texts), Painter())
-    answers = model.interleave([[name] for name in texts], [limit] * len(texts), [1] * len(texts))
+    count = len(texts)
+    questions = [[name] for name in texts]
+    answers = interleave(Writer(**texts), Painter(), questions, [limit] * count, [1] * count)
     return [a if isinstance(a, Failure) else [step.text for step in a] for a in plain(answers)]
 
 
@@ -141,9 +142,8 @@ def test_a_step_that_fails_fails_its_answer() -> None:
 def test_a_step_is_asked_with_all_that_came_before() -> None:
     """Question, texts and images in order; the image with the texts of the question."""
     writer, painter = Writer(a=["one", "two", "END"]), Painter()
-    model = TwoStageInterleaver(writer, painter)
 
-    model.interleave([["a", RED, "b"]], [FREE], [5])
+    interleave(writer, painter, [["a", RED, "b"]], [FREE], [5])
 
     first, second, third = writer.asked
     assert first == ["a", RED, "b", step_text(1, None)]
@@ -160,8 +160,7 @@ def test_reasoning_is_neither_drawn_nor_read_again() -> None:
     thoughts = ["<think>a red one?</think>one", "two\nEND"]
     writer, painter = Writer(a=list(thoughts), b=["<think>hm"]), Painter()
 
-    model = TwoStageInterleaver(writer, painter)
-    steps, failure = model.interleave([["a"], ["b"]], [FREE, FREE], [5, 5])
+    steps, failure = interleave(writer, painter, [["a"], ["b"]], [FREE, FREE], [5, 5])
 
     assert isinstance(steps, list)
     assert [step.text for step in steps] == [thoughts[0], "two"]
@@ -171,17 +170,16 @@ def test_reasoning_is_neither_drawn_nor_read_again() -> None:
     assert failure.kind == "only-reasoning"
 
     kept = Painter()
-    whole = TwoStageInterleaver(Writer(a=list(thoughts)), kept, keeps_reasoning=True)
-    whole.interleave([["a"]], [FREE], [5])
+    writer = Writer(a=list(thoughts))
+    interleave(writer, kept, [["a"]], [FREE], [5], keeps_reasoning=True)
     assert kept.drawn[0][0].startswith("<think>")
 
 
 def test_an_answer_with_a_cut_text_says_so() -> None:
     """Whichever of its steps it is."""
     texts: list[Any] = ["one", Reply("two", provenance=CUT), "END"]
-    model = TwoStageInterleaver(Writer(a=texts), Painter())
 
-    (reply,) = model.interleave([["a"]], [FREE], [5])
+    (reply,) = interleave(Writer(a=texts), Painter(), [["a"]], [FREE], [5])
 
     assert isinstance(reply, Reply)
     assert ([step.text for step in reply.value], reply.provenance) == (["one", "two"], CUT)
@@ -209,9 +207,9 @@ def test_a_checkpoint_answers_each_question_for_itself(interleaver: Load, family
     """Alone and together the same texts, and images that differ by the rounding of a batch."""
     model = interleaver(family, "max_new_tokens=5")
 
-    together = interleave(model, QUESTIONS, StepLimit(2))
+    together = answers_of(model, QUESTIONS, StepLimit(2))
 
-    alone = [interleave(model, [q], StepLimit(2), 7 + i)[0] for i, q in enumerate(QUESTIONS)]
+    alone = [answers_of(model, [q], StepLimit(2), 7 + i)[0] for i, q in enumerate(QUESTIONS)]
     assert [len(steps) for steps in together] == [2] * 4
     for steps, own in zip(together, alone, strict=True):
         assert steps[0][0] == own[0][0]
