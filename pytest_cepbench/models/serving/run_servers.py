@@ -4,24 +4,284 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
+import secrets
+import shlex
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
-from pytest_cepbench.errors import CepError, ModelError, WriteError
-from pytest_cepbench.models.serving.engines import HOST
-from pytest_cepbench.models.serving.launch import ServerLauncher
+from pytest_cepbench.errors import (
+    CepError,
+    MissingDependencyError,
+    ModelError,
+    SpecError,
+    WriteError,
+)
+from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
+from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
+from pytest_cepbench.models.serving import supervisor
+from pytest_cepbench.models.serving.engines import HOST, ServerPlan
+from pytest_cepbench.models.serving.probe import free_port, get, is_free, listed_models, listens
 from pytest_cepbench.models.serving.server_folder import (
     FAILED,
     ServerFolder,
     lock_shared,
     wait_for_end,
 )
-from pytest_cepbench.models.serving.server_plan import ServerPlan
-from pytest_cepbench.models.serving.supervisor import ENDED, READY, RUN
+from pytest_cepbench.models.serving.supervisor import COMMAND, ENDED, READY, RUN, RUNNING
+
+_LOGS = 10  # that are kept
+
+_PORTS = 3  # tried, where another program takes a free one first
+
+_POLL = 0.1  # seconds
+
+_TAKEN = re.compile(r"address already in use|errno 98\b|port \d+ is already in use", re.IGNORECASE)
+
+_NOT_INSTALLED = 3
+
+_PRINT_VERSION = f"""
+import sys
+from importlib import metadata, util
+try:
+    print(metadata.version(sys.argv[1]))
+except metadata.PackageNotFoundError:
+    sys.exit(0 if util.find_spec(sys.argv[1]) else {_NOT_INSTALLED})
+"""
+
+
+_PASSED_ON = re.compile(
+    r"(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|TEMP|TMP|LANG|VIRTUAL_ENV|MAX_JOBS|CC|CXX"
+    r"|CUDAHOSTCXX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD"
+    r"|(?:LC|XDG|CONDA|PYTHON|MALLOC"
+    r"|CUDA|NVIDIA|NV|ROCR|ROCM|HIP|HSA|AMD|GPU|MIOPEN|ZE|SYCL|XPU|ONEAPI|ONEDNN|DNNL|CCL|ASCEND"
+    r"|HABANA|PT_HPU|TPU|PJRT|XLA|NEURON"
+    r"|HF|TRANSFORMERS|TOKENIZERS|SAFETENSORS|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|FLASHINFER"
+    r"|VLLM|SGLANG|SGL|RAY|NCCL|RCCL|GLOO|UCX|OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR)_?[A-Z0-9_]*)"
+)
+"""Variables of the environment that a server gets: the system's, those of devices, libraries and
+engines. Tokens are not among them: it serves a folder, and asks no hub."""
+
+_SUPERVISORS: list[subprocess.Popen[bytes]] = []
+"""Kept, since Python complains of processes that are forgotten while they run."""
+
+
+@dataclass
+class ServerLauncher:
+    """Starts servers from this process.
+
+    logs: folder of their logs.
+    unleased: variables as they are without the lease of this process; None where it has none.
+    show: called with what is waited for.
+    """
+
+    logs: Path
+    unleased: Mapping[str, str] | None
+    show: Callable[[str], None]
+
+    def start(self, plan: ServerPlan, folder: ServerFolder) -> None:
+        """Start the server and wait until it answers; take over from a process that was killed."""
+        until = time.monotonic() + plan.start_timeout
+        command = folder.read(COMMAND) if folder.is_supervised else None
+        for tries_left in reversed(range(_PORTS if plan.port == "auto" else 1)):
+            if command is None:
+                command = self._launch(plan, folder)
+            if self._answers(plan, folder, command, until):
+                folder.write(READY, command)
+                return
+            if not (tries_left and any(map(_TAKEN.search, folder.log_lines()))):
+                msg = f"{plan.label}: {plan.engine.title} did not start ({folder.end_reason}). "
+                raise ModelError(msg + folder.log_end())
+            command = None
+
+    def _launch(self, plan: ServerPlan, folder: ServerFolder) -> dict[str, Any]:
+        """Start the supervisor; returns the command, as the folder has it."""
+        environment = self._environment(plan)
+        version = _engine_version(plan, environment, folder.path)
+        port = free_port() if plan.port == "auto" else int(plan.port)
+        if not is_free(port):
+            raise SpecError(
+                f"{plan.label}: port={port} is taken by another program. Leave port= out, and the "
+                "run takes a free one"
+            )
+        key = None if plan.engine.key_variable is None else secrets.token_hex(24)
+        if key is not None and plan.engine.key_variable:
+            environment[plan.engine.key_variable] = key
+        log = self._new_log(plan)
+        command = {
+            "argv": plan.argv(port, key),
+            "log": str(log),
+            "port": port,
+            "key": key,
+            "version": version,
+        }
+        folder.forget()
+        folder.write(COMMAND, command)
+        shown = plan.argv(port, None if key is None else "[key]")
+        log.write_bytes(f"$ {shlex.join(shown)}\n".encode("utf-8", "surrogateescape"))
+        try:
+            process = _supervise(folder, log, environment)
+        except OSError as error:
+            raise ModelError(
+                f"{plan.label}: the supervisor of its server could not be started: {error}"
+            ) from error
+        while not (folder.read(RUNNING) or folder.read(ENDED)):
+            if process.poll() is not None and not folder.read(ENDED):
+                msg = f"{plan.label}: the supervisor of its server ended at once. "
+                raise ModelError(msg + folder.log_end())
+            time.sleep(_POLL / 10)
+        return command
+
+    def _answers(
+        self, plan: ServerPlan, folder: ServerFolder, command: Mapping[str, Any], until: float
+    ) -> bool:
+        """Wait until the server answers; False where it ended before."""
+        started = time.monotonic()
+        while folder.end_reason is None:
+            state = folder.read(RUNNING)
+            if state is not None and _is_ready(plan, command, state["supervisor"]):
+                return True
+            if time.monotonic() > until:
+                folder.end()
+                msg = (
+                    f"{plan.label}: {plan.engine.title} gave no answer within "
+                    f"{plan.start_timeout:g} s (start_timeout= in its spec). "
+                )
+                raise ModelError(msg + folder.log_end())
+            seconds = time.monotonic() - started
+            self.show(f"starting {plan.engine.title}, {seconds:.0f} s")
+            time.sleep(_POLL if seconds < 10 else 5 * _POLL)
+        return False
+
+    def _environment(self, plan: ServerPlan) -> dict[str, str]:
+        """The environment of a server: what it needs of that of this process, and no key.
+
+        Raises SpecError for a variable that the spec names and that is not set.
+        """
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if _PASSED_ON.fullmatch(name)
+            and not is_secret_name(name)
+            and name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
+        }
+        for name in plan.variables:
+            if name not in os.environ:
+                raise SpecError(
+                    f"{plan.label}: env= names {name}, which is not set in the environment"
+                )
+            environment[name] = os.environ[name]
+        # All that it reads is fingerprinted, so that it needs nothing from a network.
+        environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
+        unleased = environment if self.unleased is None else self.unleased
+        _restore(environment, THREADS, unleased)  # one server works for all
+        named = [name for name in DEVICE_VARIABLES if name in environment or name in unleased]
+        variable = named[0] if named else DEVICE_VARIABLES[0]
+        if plan.devices is not None:
+            environment[variable] = plan.devices
+        elif _count(environment.get(variable)) < plan.device_count:
+            _restore(environment, variable, unleased)
+        if plan.device_count > 1 and _count(environment.get(variable)) < plan.device_count:
+            raise SpecError(
+                f"{plan.label} needs {plan.device_count} devices, and {variable} is "
+                f"{environment[variable]}: name more with devices=, or lower "
+                "tensor_parallel_size, pipeline_parallel_size or data_parallel_size"
+            )
+        return environment
+
+    def _new_log(self, plan: ServerPlan) -> Path:
+        """A new log, for its owner alone; the oldest ones make room. Raises WriteError."""
+        now = time.strftime("%Y%m%d-%H%M%S")
+        path = self.logs / f"{now}-{plan.engine.name}-{plan.folder.name}-{plan.digest[:4]}.log"
+        try:
+            self.logs.mkdir(parents=True, exist_ok=True)
+            keep_out_of_git(self.logs.parent, path)
+            for old in sorted(self.logs.glob("*.log"))[: 1 - _LOGS]:
+                old.unlink(missing_ok=True)
+            path.touch(mode=0o600)
+        except OSError as error:
+            raise WriteError(
+                f"{plan.label}: the log of its server, {path}, cannot be written: {error}"
+            ) from error
+        return path
+
+
+def _supervise(
+    folder: ServerFolder, log: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start the supervisor of the command in a folder. Raises OSError."""
+    with log.open("ab") as stream:
+        process = subprocess.Popen(  # noqa: S603 - a script of this package
+            # The standard library is all that it needs, whatever the environment holds.
+            [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stream,
+            cwd=folder.path,  # `python -m` would find the modules of a project first
+            env=environment,
+            start_new_session=True,  # Ctrl-C is for the run
+        )
+    _SUPERVISORS.append(process)
+    return process
+
+
+def _is_ready(plan: ServerPlan, command: Mapping[str, Any], process: int) -> bool:
+    """Whether the server is healthy, is the one that was started, and lists what was asked for."""
+    port, key = command["port"], command["key"]
+    if not listens(process, port) or get(port, "/health") is None:
+        return False
+    return not plan.engine.lists_model or plan.served_name in listed_models(port, key)
+
+
+def _restore(environment: dict[str, str], name: str, unleased: Mapping[str, str]) -> None:
+    """Give a variable the value that it has without a lease."""
+    if name in unleased:
+        environment[name] = unleased[name]
+    else:
+        environment.pop(name, None)
+
+
+def _count(devices: str | None) -> float:
+    """How many devices a variable leaves to a process."""
+    return float("inf") if devices is None else len([name for name in devices.split(",") if name])
+
+
+def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Path) -> str:
+    """The version of the engine, of its own environment; empty where that is unknown.
+
+    place: a folder without any module.
+    Raises MissingDependencyError where the engine is not there.
+    """
+    interpreter, engine = plan.program.interpreter, plan.engine
+    if interpreter is None:
+        return ""
+    command = [interpreter, "-c", _PRINT_VERSION, engine.name]
+    try:
+        done = subprocess.run(  # noqa: S603 - the interpreter that the user named
+            command,
+            cwd=place,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):  # what starts the server says why
+        return ""
+    if done.returncode == _NOT_INSTALLED:
+        raise MissingDependencyError(
+            f"{plan.label}: {interpreter} has no {engine.title}: {interpreter} -m {engine.install}"
+        )
+    return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""
 
 
 @dataclass(frozen=True)

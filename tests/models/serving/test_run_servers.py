@@ -27,7 +27,7 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.models.api.roles import ApiDescriber, ApiJudge
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.protocols import AnsweredQuestion
-from pytest_cepbench.models.serving import launch
+from pytest_cepbench.models.serving import run_servers
 from pytest_cepbench.models.serving.probe import free_port, is_free, listens
 from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.models.spec import parse_spec
@@ -317,8 +317,8 @@ def test_a_port_that_is_taken_meanwhile_is_left_to_its_owner(
     """A free port is no reservation, and a healthy server there is not the one that was started."""
     with serving() as stranger:
         ports = iter([int(stranger.url.rpartition(":")[2].partition("/")[0])])
-        monkeypatch.setattr(launch, "free_port", lambda: next(ports, None) or free_port())
-        monkeypatch.setattr(launch, "is_free", lambda _: True)
+        monkeypatch.setattr(run_servers, "free_port", lambda: next(ports, None) or free_port())
+        monkeypatch.setattr(run_servers, "is_free", lambda _: True)
         assert describe(bind_served(stand_in.spec())).value == "200 10 10"
         assert stranger.seen == []
     assert len(stand_in.starts) == 2
