@@ -27,7 +27,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.api.endpoint import (
     Endpoint,
-    ServerParams,
+    RequestLimits,
     redact_logs,
 )
 from pytest_cepbench.models.api.faults import (
@@ -305,31 +305,31 @@ class ApiClient:
     """Sends batches of requests to one server, and repeats them as the spec's parameters allow.
 
     endpoint: where the model is served.
-    params: limits, waits and prices of the spec.
-    image_price: of one image, in the user's currency.
+    limits: of its requests.
+    prices: of a million tokens read, of as many written and of an image, in the user's currency.
     own: the server, where the run has started it.
     """
 
     def __init__(
         self,
         endpoint: Endpoint,
-        params: ServerParams,
-        image_price: float = 0.0,
+        limits: RequestLimits,
+        prices: tuple[float, float, float] = (0.0, 0.0, 0.0),
         own: OwnServer | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._own = own
-        self._params = params
-        self._image_price = image_price
-        self._connection = Connection(endpoint, params.timeout)
-        self._limiter = RequestLimiter(params.concurrency, params.rpm)
+        self._limits = limits
+        self._prices = prices
+        self._connection = Connection(endpoint, limits.timeout)
+        self._limiter = RequestLimiter(limits.concurrency, limits.rpm)
         # Images are encoded while earlier requests are in flight; not those of a whole batch, whose
         # encoded images may be large.
-        self._prepared = asyncio.Semaphore(_AHEAD * params.concurrency)
+        self._prepared = asyncio.Semaphore(_AHEAD * limits.concurrency)
         self._capabilities = ServerCapabilities(endpoint)
         self._models: tuple[str, ...] = ()  # that the server lists
         self._has_answered = False
-        self._retries = params.retries
+        self._retries = limits.retries
 
     def check(self) -> None:
         """Request the list of models, which costs nothing.
@@ -416,11 +416,11 @@ class ApiClient:
                 return Reply(Failure("exception", words), usage, passing=True)
             pause = result.wait
             if pause is None:
-                longest = min(self._params.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
+                longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
                 # Random, so that requests which failed together are not repeated together.
                 pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret depends on it
             waited += time.monotonic() - started
-            if tries >= self._retries or waited + pause > self._params.patience:
+            if tries >= self._retries or waited + pause > self._limits.patience:
                 words = f"after {usage.requests} requests: {words}"
                 return Reply(Failure("unanswered", words), usage, passing=True)
             if result.kind == "throttled":
@@ -464,14 +464,14 @@ class ApiClient:
         if isinstance(value, list):
             images = sum(step.image is not None for step in value)
         tokens_in, tokens_out = response.tokens
-        cost = (tokens_in * self._params.price_in + tokens_out * self._params.price_out) / 1e6
-        cost += images * self._image_price
+        price_in, price_out, price_image = self._prices
+        cost = (tokens_in * price_in + tokens_out * price_out) / 1e6 + images * price_image
         usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
         provenance, remarks = self._capabilities.record(response)
         provenance |= response.provenance
         if self._own is not None:
             provenance |= self._own.provenance
-        self._has_answered, self._retries = True, self._params.retries
+        self._has_answered, self._retries = True, self._limits.retries
         return Reply(value, usage, provenance, remarks=remarks)
 
     def _without_secrets(self, value: Any) -> Any:

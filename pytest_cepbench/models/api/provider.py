@@ -155,7 +155,8 @@ def decisive_params(role: RoleName, request: Any) -> dict[str, Any]:
 def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -> Model:
     """Reach the server. Raises ModelError where that cannot work."""
     endpoint = find_endpoint(spec.target, role, server)
-    client = ApiClient(endpoint, server, getattr(request, "price_image", 0.0))
+    prices = (server.price_in, server.price_out, getattr(request, "price_image", 0.0))
+    client = ApiClient(endpoint, server, prices)
     client.check()
     if role == "generator":
         return ApiGenerator(client, spec.target, request)

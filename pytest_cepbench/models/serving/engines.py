@@ -15,8 +15,7 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.serving.parameters import EngineParams
-
-HOST = "127.0.0.1"
+from pytest_cepbench.models.serving.supervisor import HOST
 
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import math
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.files import parse_json
-from pytest_cepbench.models.api.endpoint import ServerParams
+from pytest_cepbench.models.api.endpoint import RequestLimits
 from pytest_cepbench.models.spec import check_at_least
 
 _LORA_NAME = re.compile(r"[A-Za-z0-9_.-]+")
@@ -25,7 +25,7 @@ _DEVICE = re.compile(r"[A-Za-z0-9./:_-]+")
 
 
 @dataclass(frozen=True)
-class ServeParams:
+class ServeParams(RequestLimits):
     """How a server is started and how it is asked; of these only `engine_args` changes an answer.
 
     engine: vllm, sglang or transformers.
@@ -41,7 +41,6 @@ class ServeParams:
     revision: commit, tag or branch of a hub id.
     allow_pickle: whether pickled weights may be read where there are no others.
     trust_remote_code: whether the engine runs the checkpoint's Python files.
-    concurrency, batch_size, timeout, retries, patience, max_retry_wait, rpm: as in `ServerParams`.
     Raises ValueError for a value outside its range.
     """
 
@@ -55,16 +54,11 @@ class ServeParams:
     revision: str | None = None
     allow_pickle: bool = False
     trust_remote_code: bool = False
-    concurrency: int = 16
-    batch_size: int | None = None
     timeout: float = 600.0
-    retries: int = 8
     patience: float = 900.0
-    max_retry_wait: float = 60.0
-    rpm: float | None = None
 
     def __post_init__(self) -> None:
-        _ = self.client  # checks what both have
+        super().__post_init__()
         if self.port != "auto" and not (self.port.isdecimal() and 0 < int(self.port) < 65536):
             raise ValueError(f"port must be auto or a number from 1 to 65535, got {self.port!r}")
         if not 0 < self.start_timeout < float("inf"):
@@ -84,14 +78,6 @@ class ServeParams:
             raise ValueError(
                 f"engine_args cannot be read as a shell reads it ({error}): {self.engine_args}"
             ) from error
-
-    @property
-    def client(self) -> ServerParams:
-        """How the server is asked; its address is not known yet."""
-        names = {field.name for field in dataclasses.fields(ServerParams)}
-        shared = {name: value for name, value in vars(self).items() if name in names}
-        # What is served is known for certain, whatever the client is told.
-        return ServerParams(**(shared | {"revision": "started by the run"}), key_env=None)
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -209,15 +195,12 @@ class EngineParams:
     def device_count(self) -> int:
         """Devices that the server needs, at least one."""
         sizes = (self.tensor_parallel_size, self.pipeline_parallel_size, self.data_parallel_size)
-        count = 1
-        for size in sizes:
-            count *= size or 1
-        return count
+        return math.prod(size or 1 for size in sizes)
 
     @property
     def given(self) -> dict[str, Any]:
         """The parameters that differ from their defaults, those in JSON in its canonical form."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        defaults = {field.name: field.default for field in fields(self)}
         values = vars(self) | self.json_values
         return {name: value for name, value in values.items() if value != defaults[name]}
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -139,26 +138,6 @@ ADAPTER = f"serve/1+{API_ADAPTER}"
 _ROLES = SCHEMES["serve"].roles
 
 
-@dataclass(frozen=True)
-class OwnServer:
-    """A server of the run, as its client knows it.
-
-    provenance: kept beside each of its results.
-    """
-
-    provenance: Mapping[str, str]
-    _server: RunningServer
-    _files: CoveredFiles | None
-
-    def check(self) -> None:
-        """Raise ModelError where it has ended."""
-        self._server.check()
-
-    def unchanged(self) -> AbstractContextManager[None]:
-        """Raise IdentityError where files change that it may go on reading."""
-        return nullcontext() if self._files is None else self._files.unchanged("it was asked")
-
-
 def _engine(spec: ModelSpec) -> Engine:
     """Raises SpecError for an engine that is not known."""
     name = spec.params.get("engine", ServeParams.engine)
@@ -268,7 +247,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         load=lambda: _load(plan, role, params, serve, request, context.servers),
         params=decisive | ({"engine_args": serve.engine_args} if further else {}),
         seeded=request.sampled,
-        batch_size=serve.client.batch,
+        batch_size=serve.batch,
         lasting=True,
         # Not a device of this process: with --cep-residency=swap no model has to leave it.
         provenance={"device": "server", "server": engine.title},
@@ -300,15 +279,9 @@ def _load(
     model = plan.engine.model_name(plan.served_name, params.adapter)
     key = None if server.key is None else Secret(server.key)
     endpoint = Endpoint(
-        model, role, server.url, Secret(server.url), key, None, None, label=plan.label,
-        log=server.log,
-    )  # fmt: skip
-    own = OwnServer(
-        {"engine": f"{plan.engine.title} {server.version}".strip()},
-        server,
-        plan.files if plan.engine.maps_files else None,
+        model, role, server.url, Secret(server.url), key, label=plan.label, log=server.log
     )
-    client = ApiClient(endpoint, replace(serve.client, base_url=server.url), own=own)
+    client = ApiClient(endpoint, serve, own=server)
     return CHATS[role][1](client, model, request)
 
 

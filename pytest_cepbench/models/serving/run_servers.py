@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -27,17 +27,30 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.models.api.faults import read_json
+from pytest_cepbench.models.api.responses import read_models
+from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
 from pytest_cepbench.models.serving import supervisor
-from pytest_cepbench.models.serving.engines import HOST, ServerPlan
-from pytest_cepbench.models.serving.probe import free_port, get, is_free, listed_models, listens
+from pytest_cepbench.models.serving.engines import ServerPlan
 from pytest_cepbench.models.serving.server_folder import (
     FAILED,
     ServerFolder,
     lock_shared,
     wait_for_end,
 )
-from pytest_cepbench.models.serving.supervisor import COMMAND, ENDED, READY, RUN, RUNNING
+from pytest_cepbench.models.serving.supervisor import (
+    COMMAND,
+    ENDED,
+    HOST,
+    READY,
+    RUN,
+    RUNNING,
+    free_port,
+    get,
+    is_free,
+    listens,
+)
 
 _LOGS = 10  # that are kept
 
@@ -239,7 +252,9 @@ def _is_ready(plan: ServerPlan, command: Mapping[str, Any], process: int) -> boo
     port, key = command["port"], command["key"]
     if not listens(process, port) or get(port, "/health") is None:
         return False
-    return not plan.engine.lists_model or plan.served_name in listed_models(port, key)
+    if not plan.engine.lists_model:
+        return True
+    return plan.served_name in read_models(read_json(get(port, "/v1/models", key) or b""))
 
 
 def _restore(environment: dict[str, str], name: str, unleased: Mapping[str, str]) -> None:
@@ -286,20 +301,26 @@ def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Pat
 
 @dataclass(frozen=True)
 class RunningServer:
-    """A server that answers.
+    """A server that answers, as its client knows it.
 
     url: where its API begins.
     key: that it asks for; None for none.
-    version: of its engine; empty where that is unknown.
+    provenance: kept beside each of its results.
     log: path of its log.
     check: raises ModelError where it has ended, with the last lines of its log.
+    files: that it may go on reading; None where there are none.
     """
 
     url: str
     key: str | None
-    version: str
+    provenance: Mapping[str, str]
     log: str
     check: Callable[[], None]
+    files: CoveredFiles | None
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Raise IdentityError where files change that it may go on reading."""
+        return nullcontext() if self.files is None else self.files.unchanged("it was asked")
 
 
 class RunServers:
@@ -364,9 +385,10 @@ class RunServers:
         return RunningServer(
             f"http://{HOST}:{ready['port']}/v1",
             ready["key"],
-            ready["version"],
+            {"engine": f"{plan.engine.title} {ready['version']}".strip()},
             ready["log"],
             folder.check,
+            plan.files if plan.engine.maps_files else None,
         )
 
     def close(self) -> None:

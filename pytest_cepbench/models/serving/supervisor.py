@@ -1,4 +1,5 @@
-"""The process beside a server: starts it, and ends it when no process of the run uses it any more.
+"""The process beside a server: starts it, and ends it when no process of the run uses it any more;
+and what shows that a server is ready.
 
 Run as a script, `supervisor.py FOLDER`, with the standard library alone. Every process of the run
 that may use the server holds a lock on `users.lock`, its controller one on `run.lock` too, and
@@ -14,14 +15,17 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+HOST = "127.0.0.1"
 
 COMMAND = "command.json"
 """What is to be started: argv, log."""
@@ -47,6 +51,10 @@ _INTERVAL = 0.1
 _LOOK = 2.0  # seconds, far more than a look at a lock takes
 
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl, <linux/prctl.h>
+
+_SECONDS, _MOST_BYTES = 5.0, 1 << 20  # of one answer
+
+_LISTENING = "0A"  # <include/net/tcp_states.h>
 
 
 def read_state(path: Path) -> dict[str, Any] | None:
@@ -81,6 +89,71 @@ def descendants(process: int) -> list[int]:
         level = [child for parent in level for child in parents.get(parent, ())]
         below += level
     return below
+
+
+def free_port() -> int:
+    """A port that no process listens on now."""
+    with closing(socket.socket()) as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on a port."""
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def get(port: int, path: str, key: str | None = None) -> bytes | None:
+    """The body of a page, asked without any proxy; None where there is no good answer yet."""
+    import http.client  # here, since the script does without it
+
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    connection = http.client.HTTPConnection(HOST, port, timeout=_SECONDS)
+    with closing(connection), suppress(OSError, http.client.HTTPException):
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        if response.status == 200:
+            return response.read(_MOST_BYTES)
+    return None
+
+
+def listens(process: int, port: int) -> bool:
+    """Whether a process, or one that it started, is who listens on a port.
+
+    Another program may have taken the port just before the server did, and would answer for it.
+    """
+    sockets = _listening_sockets(port)
+    return bool(sockets) and any(
+        sockets & _sockets(each) for each in (process, *descendants(process))
+    )
+
+
+def _listening_sockets(port: int) -> set[str]:
+    sockets = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):  # no IPv6
+            for line in Path(table).read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                local, state, inode = fields[1], fields[3], fields[9]
+                if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
+                    sockets.add(f"socket:[{inode}]")
+    return sockets
+
+
+def _sockets(process: int) -> set[str]:
+    links = set()
+    with suppress(OSError):  # it has ended
+        for entry in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):
+                links.add(str(entry.readlink()))
+    return links
 
 
 class Supervisor:

@@ -28,8 +28,8 @@ from pytest_cepbench.models.api.roles import ApiDescriber, ApiJudge
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.protocols import AnsweredQuestion
 from pytest_cepbench.models.serving import run_servers
-from pytest_cepbench.models.serving.probe import free_port, is_free, listens
 from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.serving.supervisor import free_port, is_free, listens
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.api.fake_server import serving
 from tests.models.binding import context_with
