@@ -16,9 +16,9 @@ from pytest_cepbench.models.text_model.judge_prompts import break_up
 from pytest_cepbench.models.text_model.likelihood import Scorer
 from pytest_cepbench.models.text_model.loading import (
     Conversation,
-    LoadedTextModel,
     any_of,
     conversation,
+    load_text_model,
 )
 from pytest_cepbench.models.text_model.parameters import has_chat_template
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
@@ -61,11 +61,14 @@ def check_chat(plan: LoadPlan[Any]) -> None:
 
 
 class Conversations:
-    """Builds conversations for a loaded checkpoint, and reads them."""
+    """Loads a checkpoint, builds conversations for it, and has it read them.
 
-    def __init__(self, plan: LoadPlan[Any], loaded: LoadedTextModel) -> None:
+    loaded: the model and what prepares its inputs.
+    """
+
+    def __init__(self, plan: LoadPlan[Any]) -> None:
         self._plan = plan
-        self._loaded = loaded
+        self.loaded = loaded = load_text_model(plan, {"do_sample": False}, chat=True)
         added = loaded.tokenizer.added_tokens_decoder.values()
         controls = {t.content for t in added if t.special or t.content.startswith("<")}
         controls |= {getattr(loaded.processor, "image_token", None)}
@@ -82,7 +85,7 @@ class Conversations:
 
     def inputs(self, conversations: Sequence[Conversation]) -> Any:
         """What the processor makes of them, padded on the left."""
-        loaded = self._loaded
+        loaded = self.loaded
         return loaded.chat_inputs(conversations).to(loaded.device, loaded.model.dtype)
 
     def likelihoods(
@@ -129,9 +132,9 @@ class Conversations:
 
     def _too_long(self, inputs: Any, room: int, what: str) -> dict[int, Failure]:
         """Failures by row: cut, a conversation would be another one."""
-        if self._loaded.positions is None:
+        if self.loaded.positions is None:
             return {}
-        most = self._loaded.positions - room
+        most = self.loaded.positions - room
         return {
             row: Failure(
                 "exception",

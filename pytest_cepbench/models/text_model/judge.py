@@ -40,7 +40,6 @@ from pytest_cepbench.models.text_model.loading import (
     Conversation,
     LoadedTextModel,
     conversation,
-    load_text_model,
 )
 from pytest_cepbench.models.text_model.parameters import LocalJudgeParams
 
@@ -59,20 +58,17 @@ _PROBES = (
 """Battles of unequal length, so that one is padded, first with images and then without."""
 
 
-def _load(plan: LoadPlan[LocalJudgeParams]) -> TransformersJudge:
-    return TransformersJudge(plan, load_text_model(plan, {"do_sample": False}, chat=True))
-
-
 class TransformersJudge:
     """A loaded judge: holds the model, its processor and the tokens of its verdicts and scores."""
 
-    def __init__(self, plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> None:
-        """Raises CheckpointError for a tokenizer that cannot tell the verdicts apart and for a
-        chat template that takes images out of their order, ModelError for a model that fails when
-        it is shown a battle.
+    def __init__(self, plan: LoadPlan[LocalJudgeParams]) -> None:
+        """Raises what loading does, CheckpointError for a tokenizer that cannot tell the verdicts
+        apart and for a chat template that takes images out of their order, ModelError for a model
+        that fails when it is shown a battle.
         """
         self._plan = plan
-        self._loaded = loaded
+        self._conversations = Conversations(plan)
+        loaded = self._conversations.loaded
         self._prompt: JudgePrompt = JUDGE_PROMPTS[plan.params.prompt]
         phrases = [self._prompt.phrases[winner] for winner in WINNERS]
         tokens: list[list[int]] = [
@@ -86,14 +82,13 @@ class TransformersJudge:
             )
         if not self._prompt.numbered:
             _check_order(plan, loaded)
-        self._conversations = Conversations(plan, loaded)
         self._scorer = phrase_scorer(loaded.model, tokens)
         probes = [[self._conversation(battle) for battle in battles] for battles in _PROBES]
         self._batched, _ = self._conversations.compare_ways(probes, self._scorer)
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
-        self._loaded.model.to(device)
+        self._conversations.loaded.model.to(device)
 
     def judge(
         self,
@@ -139,7 +134,7 @@ class TransformersJudge:
     @cached_property
     def _number_scorer(self) -> tuple[Scorer, bool]:
         """Scores of numbers, and whether answers go in batches; made when scores are asked for."""
-        loaded = self._loaded
+        loaded = self._conversations.loaded
         try:
             scorer = number_scorer(loaded.model, loaded.tokenizer, LINE_LEADS, HIGHEST_SCORE + 1)
         except ValueError as error:
@@ -221,7 +216,7 @@ ADAPTER = adapter(
     "transformers-judge/1",
     ("torch", "transformers"),
     LocalJudgeParams,
-    _load,
+    TransformersJudge,
     check=check_chat,
     scores_answers=True,
 )

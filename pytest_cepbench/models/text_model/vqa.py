@@ -19,11 +19,7 @@ from pytest_cepbench.models.protocols import Piece, Reply, VqaQuestion
 from pytest_cepbench.models.text_model.conversations import Conversations, check_chat, has_image
 from pytest_cepbench.models.text_model.judge_prompts import shrink_image
 from pytest_cepbench.models.text_model.likelihood import first_tokens, token_scorer
-from pytest_cepbench.models.text_model.loading import (
-    Conversation,
-    LoadedTextModel,
-    load_text_model,
-)
+from pytest_cepbench.models.text_model.loading import Conversation
 from pytest_cepbench.models.text_model.parameters import ConversationParams
 
 _YES, _NO = ("Yes", "yes"), ("No", "no")
@@ -37,20 +33,16 @@ _PROBES: tuple[tuple[tuple[Piece, str], ...], ...] = (
 """Questions of unequal length, so that one is padded, first about pictures and then about texts."""
 
 
-def _load(plan: LoadPlan[ConversationParams]) -> TransformersVqa:
-    return TransformersVqa(plan, load_text_model(plan, {"do_sample": False}, chat=True))
-
-
 class TransformersVqa:
     """A loaded VQA model: holds the model and its processor."""
 
-    def __init__(self, plan: LoadPlan[ConversationParams], loaded: LoadedTextModel) -> None:
-        """Raises CheckpointError for a tokenizer that does not tell yes from no, ModelError for a
-        model that fails when it is shown a picture and a question.
+    def __init__(self, plan: LoadPlan[ConversationParams]) -> None:
+        """Raises what loading does, CheckpointError for a tokenizer that does not tell yes from no,
+        ModelError for a model that fails when it is shown a picture and a question.
         """
         self._plan = plan
-        self._loaded = loaded
-        self._conversations = Conversations(plan, loaded)
+        self._conversations = Conversations(plan)
+        loaded = self._conversations.loaded
         yes, no = (first_tokens(loaded.tokenizer, words) for words in (_YES, _NO))
         if not yes or not no or yes & no:
             raise CheckpointError(
@@ -63,7 +55,7 @@ class TransformersVqa:
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
-        self._loaded.model.to(device)
+        self._conversations.loaded.model.to(device)
 
     def answer(
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
@@ -98,7 +90,7 @@ class TransformersVqa:
         likelihoods = iter(
             self._conversations.likelihoods(
                 list(compress(conversations, readable)),
-                token_scorer(self._loaded.model, known),
+                token_scorer(self._conversations.loaded.model, known),
                 batched=self._batched,
                 what="question",
             )
@@ -115,7 +107,7 @@ class TransformersVqa:
         return results
 
     def _tokens(self, question: VqaQuestion) -> frozenset[int]:
-        tokens = first_tokens(self._loaded.tokenizer, question.answers)
+        tokens = first_tokens(self._conversations.loaded.tokenizer, question.answers)
         if not tokens:
             raise CheckpointError(
                 f"{self._plan.checkpoint.path}: its tokenizer has no token that begins the answer "
@@ -139,5 +131,9 @@ def _together(results: Sequence[float | Failure]) -> list[float] | Failure:
 
 
 ADAPTER = adapter(
-    "transformers-vqa/1", ("torch", "transformers"), ConversationParams, _load, check=check_chat
+    "transformers-vqa/1",
+    ("torch", "transformers"),
+    ConversationParams,
+    TransformersVqa,
+    check=check_chat,
 )
