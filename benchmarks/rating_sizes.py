@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from pytest_cepbench.gate.people_votes import ALPHA, TOLERANCE
+from pytest_cepbench.gate.labels.bounds import ALPHA, TOLERANCE
 from pytest_cepbench.gate.statistics.betting import Rounds, stops_of
 
 RESULTS = Path(__file__).parent / "results"

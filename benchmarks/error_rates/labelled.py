@@ -17,8 +17,7 @@ from benchmarks.error_rates.verdicts import FAILS, LEVELS, PASSES
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
-from pytest_cepbench.gate.labels.draw import Battle
-from pytest_cepbench.gate.labels.label_file import Draw, DrawnBattle, LabelFile
+from pytest_cepbench.gate.labels.label_file import Battle, Draw, DrawnBattle, LabelFile
 from pytest_cepbench.gate.labels.usable import PeopleScores, UsableLabels, people_scores
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
 

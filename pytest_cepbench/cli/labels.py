@@ -23,20 +23,18 @@ from pytest_cepbench.cli.session import (
 from pytest_cepbench.cli.shared_options import ANSWER_ROLES
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
-from pytest_cepbench.gate.labels.draw import (
+from pytest_cepbench.gate.labels.label_file import (
     Battle,
     Contestant,
-    draw_battles,
-    population_digest,
-)
-from pytest_cepbench.gate.labels.label_file import (
     Draw,
     DrawnBattle,
     Label,
     LabelFile,
+    draw_battles,
     label_folder,
     label_path,
     now,
+    population_digest,
     read_label_files,
 )
 from pytest_cepbench.gate.labels.usable import judged_first

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.output import tell
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate.people_votes import decided
+from pytest_cepbench.gate.labels.bounds import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import read_ratings

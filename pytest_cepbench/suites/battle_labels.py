@@ -7,8 +7,12 @@ from pathlib import Path
 
 from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.errors import LabelError
-from pytest_cepbench.gate.labels.draw import Battle, Contestant
-from pytest_cepbench.gate.labels.label_file import label_folder, read_label_files
+from pytest_cepbench.gate.labels.label_file import (
+    Battle,
+    Contestant,
+    label_folder,
+    read_label_files,
+)
 from pytest_cepbench.gate.labels.usable import (
     UsableLabels,
     check_drawn_first,

@@ -11,8 +11,12 @@ from datetime import UTC, datetime
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import LabelError, SpecError
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.gate.labels.draw import Contestant, draw_battles, population_digest
-from pytest_cepbench.gate.labels.label_file import LabelFile
+from pytest_cepbench.gate.labels.label_file import (
+    Contestant,
+    LabelFile,
+    draw_battles,
+    population_digest,
+)
 from pytest_cepbench.gate.statistics.prediction_powered import LEAST_IN_CATEGORY
 
 _PARTS = 10

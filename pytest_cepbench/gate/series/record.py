@@ -1,4 +1,5 @@
-"""What the record of a series says: its looks, in order, each with alpha and verdict of its cases.
+"""What the record of a series says: its looks, in order, each with alpha and verdict of its cases;
+and the delays of the series: checkpoints until a drop is found with 80 % power.
 
 The record is a text of JSON lines. The first says what the series is; then there is a line before a
 case of a checkpoint is judged, and another when it was. So a verdict is never seen whose error is
@@ -21,11 +22,12 @@ from typing import TypeVar
 
 import msgspec
 
-from pytest_cepbench.gate.policy import SeriesShares
+from pytest_cepbench.gate.policy import Policy, SeriesShares
 from pytest_cepbench.gate.statistics import (
     EXPECTED_CHECKPOINTS,
     Design,
     checkpoint_share,
+    detection_delay,
     reference_share,
 )
 from pytest_cepbench.gate.verdict import Verdict
@@ -251,3 +253,58 @@ def _check_opening(opening: Opening, name: str) -> None:
         raise ValueError(f"it is the record of series {opening.series!r}")
     if not 1 <= opening.expected <= LONGEST_SERIES:
         raise ValueError(f"{opening.expected} checkpoints are expected")
+
+
+# -- detection delays ------------------------------------------------------------------------------
+
+DROPS = (1, 2, 4)
+"""Drops of which delays are told, in tolerances."""
+
+DECLINE = 0.5
+"""Tolerances that a slow decline loses at each checkpoint."""
+
+LONGEST = 20
+"""Checkpoints that are looked ahead."""
+
+
+@dataclass(frozen=True)
+class Delays:
+    """Checkpoints until a drop is found, the next one being 1; None: more than `LONGEST`.
+
+    drops: of a drop of each of `DROPS` tolerances since the baseline, which stays as it is.
+    decline: of a slow decline since the anchor, of `DECLINE` tolerances at each checkpoint, however
+    the baseline moves on the way.
+    """
+
+    drops: tuple[int | None, ...]
+    decline: int | None
+
+
+def delays_of(place: Place, design: Design, policy: Policy) -> Delays | None:
+    """Delays from the next checkpoint on.
+
+    place: of the last one.
+    design: of what is compared.
+    Returns None without spread or tolerance, where there is nothing to tell.
+    """
+    tolerance = policy.tolerance
+    if not design.sd or tolerance <= 0:
+        return None
+    numbers = range(place.look + 1, place.look + 1 + LONGEST)
+    levels = list(_levels(place, policy.alpha, numbers))
+    drops = [
+        detection_delay(design, levels, [drop * tolerance] * LONGEST, tolerance) for drop in DROPS
+    ]
+    fixed = [
+        policy.alpha * checkpoint_share(number, place.expected) * reference_share(number, None)
+        for number in numbers
+    ]
+    losses = [DECLINE * tolerance * number for number in range(1, LONGEST + 1)]
+    return Delays(tuple(drops), detection_delay(design, fixed, losses, policy.since_anchor))
+
+
+def _levels(place: Place, alpha: float, numbers: range) -> Iterator[float]:
+    """Error of the upper bound against the baseline at each of the next checkpoints."""
+    for number in numbers:
+        share = checkpoint_share(number, place.expected)
+        yield alpha * share * reference_share(number, place.baseline)

@@ -11,7 +11,19 @@ from pytest_cepbench.gate.statistics.betting import (
 )
 from pytest_cepbench.gate.statistics.bounds import GAFFKE, HALL, Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
-from pytest_cepbench.gate.statistics.error_budget import alpha_shares, holm, look_shares, look_sizes
+from pytest_cepbench.gate.statistics.error_budget import (
+    EXPECTED_CHECKPOINTS,
+    FIRST_SEQUENTIAL_LOOK,
+    LEAST_SHARE,
+    SEQUENTIAL_GROWTH,
+    alpha_shares,
+    checkpoint_share,
+    holm,
+    look_shares,
+    look_sizes,
+    reference_share,
+    sequential_levels,
+)
 from pytest_cepbench.gate.statistics.measurement_spread import MeasurementSpread
 from pytest_cepbench.gate.statistics.power import (
     Design,
@@ -22,17 +34,6 @@ from pytest_cepbench.gate.statistics.power import (
     tolerance_that_holds,
     units_needed,
     units_to_fail,
-)
-from pytest_cepbench.gate.statistics.sequential import (
-    FIRST_SEQUENTIAL_LOOK,
-    SEQUENTIAL_GROWTH,
-    sequential_levels,
-)
-from pytest_cepbench.gate.statistics.spending import (
-    EXPECTED_CHECKPOINTS,
-    LEAST_SHARE,
-    checkpoint_share,
-    reference_share,
 )
 
 __all__ = [

@@ -1,9 +1,39 @@
-"""Division of a run's error among cases, and among the looks of a case at its samples."""
+"""Division of a run's error among cases, of a case's among looks and the checkpoints of a series.
+
+**Series.** Every checkpoint k of a series may be compared with every reference: the baseline that
+it began with, another one from before it (j = 0), or an earlier checkpoint j that was accepted
+since. The upper bound of each such pair is made at a share of alpha that depends on j and k alone,
+and all shares add up to at most 1. So the probability that any of these bounds is ever wrong is at
+most alpha, by Bonferroni's inequality. Nothing is assumed of how the pairs depend on each other:
+all checkpoints are measured on the same samples, and which of them becomes the baseline is decided
+by the same scores.
+
+Source: alpha spending, or online Bonferroni (Tian and Ramdas, Online control of the familywise
+error rate, 2021). Products of e-values are no alternative: they need evidence that is new given all
+that was seen before, which the same samples do not give. Sums of weighted e-values need nothing
+either (Vovk and Wang, E-values: calibration, combination and applications, 2021), and find drops
+later: `benchmarks/error_rates/trainings.py` measures both.
+
+**Looks.** Bonferroni's inequality takes looks at growing samples for unrelated. They are not: a
+mean of 100 samples and one of the 80 among them err together. The means of nested samples are, but
+for their last bits, those of a Brownian motion at the shares of all samples, and so the probability
+that any look errs can be computed and spent whole: a group sequential test. Sources: Armitage,
+McPherson and Rowe, Repeated significance tests on accumulating data, 1969 (the recursion); Jennison
+and Turnbull, Group Sequential Methods, 2000, chapter 3 (why the joint law holds for estimates of
+this kind).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import ceil, fsum, isfinite
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from math import ceil, fsum, isfinite, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+from pytest_cepbench.gate.statistics.differences import Array
 
 FIRST_LOOK = 25
 
@@ -98,3 +128,138 @@ def look_shares(count: int) -> tuple[float, ...]:
     if count == 1:
         return (1.0,)
     return (*[0.5 / (count - 1)] * (count - 1), 0.5)
+
+
+# -- checkpoints of a series -----------------------------------------------------------------------
+
+EXPECTED_CHECKPOINTS = 40
+"""Checkpoints over which half of the error is spent, where nothing else is said."""
+
+LEAST_SHARE = 1e-5
+"""The smallest share of a checkpoint: with less of alpha no drop is told from noise."""
+
+_RECENT = 2
+"""Checkpoints after a baseline over which half of the error of its comparisons is spent."""
+
+_FIXED = 0.5
+"""Of a checkpoint's share: for the baseline that the series began with."""
+
+
+def checkpoint_share(number: int, expected: int = EXPECTED_CHECKPOINTS) -> float:
+    """Share of the error that the gate of a checkpoint has.
+
+    number: of the checkpoint in its series, from 1.
+    expected: checkpoints over which half of the error is spent, at least 1.
+    Returns N / ((k + N - 1) (k + N)) for checkpoint k and N expected ones. The first K checkpoints
+    have K / (K + N) together, all of them 1.
+    Raises ValueError for other numbers.
+    """
+    return _telescoping(number, expected, "checkpoint")
+
+
+def reference_share(number: int, reference: int | None) -> float:
+    """Part of a checkpoint's share that its bound against one reference has.
+
+    number: of the checkpoint, from 1.
+    reference: number of the checkpoint that it is compared with; 0 for a model from before the
+    series, None for the baseline that it began with.
+    The parts of all references that a checkpoint can have add up to at most 1: half for the first
+    baseline, half for the others, the nearest of which have most.
+    Raises ValueError for a reference that is not earlier.
+    """
+    if reference is None:
+        return _FIXED
+    if not 0 <= reference < number:
+        raise ValueError(f"checkpoint {number} is compared with earlier ones, got {reference}")
+    return (1 - _FIXED) * _telescoping(number - reference, _RECENT, "distance")
+
+
+def _telescoping(index: int, half: int, what: str) -> float:
+    if index < 1 or half < 1:
+        raise ValueError(
+            f"expected a {what} and a number of expected ones from 1 on, got {index} and {half}"
+        )
+    return half / ((index + half - 1) * (index + half))
+
+
+# -- looks whose means are correlated --------------------------------------------------------------
+
+SEQUENTIAL_GROWTH = 1.25
+"""Growth of a look over the one before it: finer looks cost little where levels know each other."""
+
+FIRST_SEQUENTIAL_LOOK = 12
+"""Samples at the first look: large drops show in few."""
+
+_LAST = 0.5
+"""Of the error: what the last look has, as under `look_shares`, so that whoever does not stop early
+pays as little for having looked."""
+
+_SPENT = 0.95
+"""Of the error: what the looks spend together by the computation, which is one of normal means."""
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
+
+_FAR = 8.0  # standard deviations below which a motion does not come
+
+_NORMAL = NormalDist()
+
+
+@cache
+def sequential_levels(sizes: tuple[int, ...], alpha: float) -> tuple[float, ...]:
+    """Level of the bound at each look, one-sided.
+
+    sizes: samples at each look, rising; the earlier ones are among the later ones.
+    alpha: error of all looks together, in (0, 0.5].
+    Returns (K,) levels: half of alpha for the last look, and for each earlier one the same level,
+    with which any of K normal means of correlation sqrt(n_j / n_k) lies beyond its bound with
+    probability 0.95 alpha. The levels add up to more than alpha; they are never below those of
+    Bonferroni's inequality.
+    Raises ValueError for sizes that do not rise, and for another alpha.
+    """
+    if not 0 < alpha <= 0.5:
+        raise ValueError(f"alpha is the error of one bound, in (0, 0.5], got {alpha}")
+    if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
+        raise ValueError(f"expected sizes of looks that rise from 1 on, got {sizes}")
+    least = tuple(alpha * share for share in look_shares(len(sizes)))
+    if len(sizes) == 1:
+        return least
+    shares = tuple(size / sizes[-1] for size in sizes)
+    last = _LAST * alpha
+    low, high = least[0], alpha
+    for _ in range(30):
+        middle = sqrt(low * high)
+        levels = (*[middle] * (len(sizes) - 1), last)
+        if crossing_probability(shares, levels) <= _SPENT * alpha:
+            low = middle
+        else:
+            high = middle
+    return (*[low] * (len(sizes) - 1), last)
+
+
+def crossing_probability(shares: Sequence[float], levels: Sequence[float]) -> float:
+    """Probability that a Brownian motion without drift is ever beyond its bound.
+
+    shares: times of the looks, rising to 1.
+    levels: of the one-sided bound at each look, in (0, 0.5].
+    By recursion over the density of what has not crossed yet, on Gauss's nodes.
+    """
+    crossed = 0.0
+    points = np.zeros(1)
+    mass = np.ones(1)
+    before = 0.0
+    for share, level in zip(shares, levels, strict=True):
+        bound = -_NORMAL.inv_cdf(level) * sqrt(share)
+        step = sqrt(share - before)
+        crossed += float(mass @ _above((bound - points) / step))
+        low = -_FAR * sqrt(share)
+        half = (bound - low) / 2
+        at = low + half * (_NODES + 1)
+        density = np.exp(-(((at[:, None] - points) / step) ** 2) / 2) @ mass
+        mass = density * _WEIGHTS * half / (step * sqrt(2 * np.pi))
+        points, before = at, share
+    return crossed
+
+
+def _above(z: Array) -> Array:
+    """Upper tail of the standard normal."""
+    return np.array([_NORMAL.cdf(-x) for x in z.tolist()])

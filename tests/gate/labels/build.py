@@ -6,13 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.gate.labels.draw import (
+from pytest_cepbench.gate.labels.label_file import (
     Battle,
     Contestant,
+    Draw,
+    DrawnBattle,
+    Label,
+    LabelFile,
     draw_battles,
     population_digest,
 )
-from pytest_cepbench.gate.labels.label_file import Draw, DrawnBattle, Label, LabelFile
 
 DRAWN = "2026-11-20T10:00:00Z"
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace as changed
 
 from pytest_cepbench.errors import LabelError
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
-from pytest_cepbench.gate.labels.draw import Contestant
-from pytest_cepbench.gate.labels.label_file import Label, LabelFile
+from pytest_cepbench.gate.labels.label_file import Contestant, Label, LabelFile
 from pytest_cepbench.gate.labels.usable import (
     PeopleScores,
     UsableLabels,

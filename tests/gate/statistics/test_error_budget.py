@@ -1,0 +1,298 @@
+"""Division of the error: among cases, among looks at more samples, among checkpoints."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import fsum, sqrt
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_cepbench.gate.statistics import (
+    Design,
+    Differences,
+    alpha_shares,
+    checkpoint_share,
+    detection_delay,
+    holm,
+    look_shares,
+    look_sizes,
+    mean_bounds,
+    reference_share,
+    sequential_levels,
+)
+from pytest_cepbench.gate.statistics.error_budget import crossing_probability
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"),
+    [
+        (1, (1,)),
+        (25, (25,)),
+        (31, (31,)),
+        (32, (25, 32)),
+        (50, (25, 50)),
+        (110, (25, 50, 110)),
+        (125, (25, 50, 100, 125)),
+        (1284, (25, 50, 100, 200, 400, 800, 1284)),
+    ],
+)
+def test_looks_double_up_to_the_most(most: int, sizes: tuple[int, ...]) -> None:
+    """A last step of less than a quarter replaces the look before it."""
+    assert look_sizes(most) == sizes
+
+
+@given(st.integers(1, 100_000), st.integers(1, 100))
+def test_each_look_has_at_least_a_quarter_more(most: int, first: int) -> None:
+    """The last is the most, none more than doubles but the last, which is below 2.5 times."""
+    sizes = look_sizes(most, first)
+    assert sizes[-1] == most
+    assert all(1.25 * size <= larger < 2.5 * size for size, larger in pairwise(sizes))
+    assert sizes[0] == first or (len(sizes) == 1 and most < 1.25 * first)
+
+
+@given(st.integers(1, 30))
+def test_shares_add_up(count: int) -> None:
+    """To 1, half of it for the last look, the others alike."""
+    shares = look_shares(count)
+    assert len(shares) == count
+    assert fsum(shares) == pytest.approx(1.0, abs=1e-12)
+    assert shares[-1] == (1.0 if count == 1 else 0.5)
+    assert len(set(shares[:-1])) <= 1
+
+
+@pytest.mark.parametrize(("most", "first"), [(0, 25), (10, 0)])
+def test_looks_at_nothing_are_refused(most: int, first: int) -> None:
+    """Neither first nor last look is at no sample; nor are there no looks."""
+    with pytest.raises(ValueError, match="at least 1 sample"):
+        look_sizes(most, first)
+    with pytest.raises(ValueError, match="at least 1 look"):
+        look_shares(0)
+
+
+P_VALUES = st.dictionaries(st.text(max_size=2), st.floats(0, 0.1), max_size=8)
+WEIGHT = st.floats(0.1, 10)
+
+
+@given(st.dictionaries(st.text(max_size=2), WEIGHT, min_size=1), st.floats(0.001, 0.5))
+def test_shares_follow_the_weights(weights: dict[str, float], alpha: float) -> None:
+    """They add up to alpha, and a case of twice the weight has twice the share."""
+    shares = alpha_shares(weights, alpha)
+    assert shares.keys() == weights.keys()
+    assert fsum(shares.values()) == pytest.approx(alpha)
+    per_weight = {share / weights[case] for case, share in shares.items()}
+    assert max(per_weight) == pytest.approx(min(per_weight))
+
+
+def plain_holm(p_values: dict[str, float], alpha: float) -> set[str]:
+    """As Holm states it: the ordered p-values against alpha / (m - rank)."""
+    rejected: set[str] = set()
+    for rank, case in enumerate(sorted(p_values, key=lambda name: p_values[name])):
+        if p_values[case] > alpha / (len(p_values) - rank):
+            break
+        rejected.add(case)
+    return rejected
+
+
+@given(P_VALUES, st.floats(0.01, 0.2))
+def test_equal_weights_give_holms_procedure(p_values: dict[str, float], alpha: float) -> None:
+    """The same cases as by ordered p-values, whatever the ties."""
+    rejected = holm(
+        lambda case, level: p_values[case] <= level, dict.fromkeys(p_values, 1.0), alpha
+    )
+    assert rejected == plain_holm(p_values, alpha)
+
+
+@given(P_VALUES, st.floats(0.01, 0.2), st.lists(WEIGHT, min_size=8, max_size=8))
+def test_what_bonferroni_rejects_holm_does_too(
+    p_values: dict[str, float], alpha: float, weights: list[float]
+) -> None:
+    """With any weights: showing both costs no further error."""
+    weighted = dict(zip(p_values, weights, strict=False))
+    shares = alpha_shares(weighted, alpha)
+    rejected = holm(lambda case, level: p_values[case] <= level, weighted, alpha)
+    assert {case for case, share in shares.items() if p_values[case] <= share} <= rejected
+
+
+def rejected_of(rng: np.random.Generator) -> set[int]:
+    """What Holm rejects at 0.1 of ten cases, of which the first five are clearly false."""
+    p_values = {str(i): float(rng.random() * (1e-4 if i < 5 else 1)) for i in range(10)}
+    weights = dict.fromkeys(p_values, 1.0)
+    return {int(case) for case in holm(lambda case, p: p_values[case] <= p, weights, 0.1)}
+
+
+def test_holm_errs_no_more_often_than_promised() -> None:
+    """Half of ten cases have drifted: any of the others is rejected in at most alpha of runs."""
+    rng = np.random.default_rng(0)
+    runs = 4000
+    rejected = [rejected_of(rng) for _ in range(runs)]
+    false = sum(any(case >= 5 for case in members) for members in rejected)
+    assert all({0, 1, 2, 3, 4} <= cases for cases in rejected)
+    # With Bonferroni's 0.01 for each of the five it would be 0.05.
+    assert 0.07 < false / runs <= 0.1 + 3 * np.sqrt(0.1 * 0.9 / runs)
+
+
+@pytest.mark.parametrize(
+    ("weights", "alpha", "message"),
+    [
+        ({"a": 0.0}, 0.05, "the weight of 'a' is 0.0"),
+        ({"a": float("inf")}, 0.05, "expected a number above 0"),
+        ({"a": 1.0}, 0.0, "alpha is the error of the whole run"),
+        ({"a": 1.0}, 1.0, "alpha is the error of the whole run"),
+    ],
+)
+def test_other_numbers_are_refused(weights: dict[str, float], alpha: float, message: str) -> None:
+    """A case without weight would have no error to spend, a run without error no verdicts."""
+    with pytest.raises(ValueError, match=message):
+        alpha_shares(weights, alpha)
+    with pytest.raises(ValueError, match=message):
+        holm(lambda _case, _level: True, weights, alpha)
+
+
+@given(expected=st.integers(1, 10_000), count=st.integers(1, 400))
+def test_the_shares_of_checkpoints_never_exceed_the_whole(expected: int, count: int) -> None:
+    """The first K of N expected have K / (K + N) together, so that all of them have 1."""
+    shares = [checkpoint_share(number, expected) for number in range(1, count + 1)]
+    assert fsum(shares) == pytest.approx(count / (count + expected), rel=1e-9)
+    assert all(earlier > later > 0 for earlier, later in pairwise(shares))
+
+
+@given(number=st.integers(1, 2_000))
+def test_the_parts_of_references_never_exceed_their_checkpoint(number: int) -> None:
+    """The first baseline, one from before, every earlier checkpoint: any of them is compared."""
+    earlier = (reference_share(number, reference) for reference in range(number))
+    assert fsum([reference_share(number, None), *earlier]) <= 1
+
+
+def test_all_pairs_of_a_long_training_stay_within_alpha() -> None:
+    """Each of 300 checkpoints against each one before it, and what was there before."""
+    spent = fsum(
+        checkpoint_share(number) * reference_share(number, reference)
+        for number in range(1, 301)
+        for reference in (None, *range(number))
+    )
+    assert 0.8 < spent < 1
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(0, 40), (-1, 40), (1, 0)], ids=["none", "negative", "no length"]
+)
+def test_other_checkpoints_have_no_share(number: int, expected: int) -> None:
+    """They are counted from 1."""
+    with pytest.raises(ValueError, match="from 1 on"):
+        checkpoint_share(number, expected)
+
+
+@pytest.mark.parametrize("reference", [-1, 5, 6])
+def test_a_checkpoint_is_compared_with_earlier_ones_only(reference: int) -> None:
+    """A later one would be another comparison, which has no share here."""
+    with pytest.raises(ValueError, match="checkpoint 5 is compared with earlier ones"):
+        reference_share(5, reference)
+
+
+_SIZES = st.builds(
+    look_sizes,
+    st.integers(1, 3000),
+    st.integers(1, 60),
+    st.floats(1.25, 3.0),
+)
+
+
+@given(_SIZES, st.floats(1e-4, 0.5))
+def test_no_look_has_less_than_by_bonferroni_and_the_last_has_as_much(
+    sizes: tuple[int, ...], alpha: float
+) -> None:
+    """Every level is at least the share that unrelated looks would have, and below alpha."""
+    levels = sequential_levels(sizes, alpha)
+    least = [alpha * share for share in look_shares(len(sizes))]
+    assert levels[-1] == least[-1]
+    assert all(low <= level * (1 + 1e-9) for low, level in zip(least, levels, strict=True))
+    assert all(level <= alpha for level in levels)
+    shares = [size / sizes[-1] for size in sizes]
+    assert crossing_probability(shares, levels) <= alpha * (1 + 1e-9)
+
+
+def test_normal_means_cross_as_often_as_computed() -> None:
+    """Of simulated sums of normal numbers 5 in 100 are ever beyond their bounds, less a margin."""
+    sizes = look_sizes(192, 12, 1.25)
+    levels = sequential_levels(sizes, 0.05)
+    sums = np.random.default_rng(0).standard_normal((40_000, 192)).cumsum(axis=1)
+    scaled = np.stack([sums[:, size - 1] / np.sqrt(size) for size in sizes], axis=1)
+    bounds = np.array([-NormalDist().inv_cdf(level) for level in levels])
+    crossed = float((scaled > bounds).any(axis=1).mean())
+    assert crossed == pytest.approx(0.0475, abs=0.004)
+    shares = [size / 192 for size in sizes]
+    assert crossing_probability(shares, levels) == pytest.approx(crossed, abs=0.004)
+
+
+def test_one_look_has_the_whole_error() -> None:
+    """Nothing is divided where there is nothing to divide it among."""
+    assert sequential_levels((40,), 0.05) == (0.05,)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "alpha"), [((), 0.05), ((25, 25), 0.05), ((0, 10), 0.05), ((25,), 0.0), ((25,), 0.6)]
+)
+def test_numbers_out_of_range_are_refused(sizes: tuple[int, ...], alpha: float) -> None:
+    """Sizes rise from 1 on, and an error of a bound is at most one half."""
+    with pytest.raises(ValueError, match=r"expected sizes|alpha is"):
+        sequential_levels(sizes, alpha)
+
+
+SD, UNITS, TOLERANCE = 0.05, 100, 0.01
+
+
+@given(levels=st.lists(st.floats(1e-6, 0.1), min_size=1, max_size=8), units=st.integers(2, 5000))
+def test_what_is_tolerated_is_never_found(levels: list[float], units: int) -> None:
+    """A drop of exactly the tolerance is found with the error's probability only."""
+    drops = [TOLERANCE] * len(levels)
+    assert detection_delay(Design.plain(SD, units), levels, drops, TOLERANCE, 0.9) is None
+
+
+def test_larger_drops_more_units_and_more_error_are_found_sooner() -> None:
+    """None, for never within these checkpoints, counts as latest."""
+
+    def delay(drop: float, units: int = UNITS, level: float = 1e-3) -> float:
+        checkpoints = detection_delay(Design.plain(SD, units), [level] * 20, [drop] * 20, TOLERANCE)
+        return 99 if checkpoints is None else checkpoints
+
+    assert delay(0.02) == 99 > delay(0.025) > delay(0.028) > delay(0.06) == 1
+    assert delay(0.025, units=400) < delay(0.025)
+    assert delay(0.025, level=0.05) < delay(0.025)
+
+
+def test_a_decline_is_found_when_it_has_added_up() -> None:
+    """Half a tolerance at each checkpoint: the first ones are within what is tolerated."""
+    drops = [TOLERANCE / 2 * number for number in range(1, 21)]
+    delay = detection_delay(Design.plain(SD, 1000), [1e-4] * 20, drops, 2 * TOLERANCE)
+    assert delay is not None
+    assert 4 < delay < 12
+
+
+@pytest.mark.slow
+def test_the_delay_is_that_of_simulated_checkpoints() -> None:
+    """Four of five series have found the drop by then, and fewer one checkpoint before."""
+    drop, level, runs = 0.028, 1e-3, 400
+    delay = detection_delay(Design.plain(SD, UNITS), [level] * 20, [drop] * 20, TOLERANCE)
+    assert delay is not None
+    assert delay > 1
+    generator = np.random.default_rng(0)
+    seen_by = np.zeros(delay)
+    for _ in range(runs):
+        reference = generator.standard_normal(UNITS)
+        for number in range(delay):
+            own = generator.standard_normal(UNITS)
+            differences = Differences(
+                -drop + SD / sqrt(2) * (own - reference),
+                np.zeros(UNITS, np.int64),
+                np.arange(UNITS),
+            )
+            high = mean_bounds(differences, level).high
+            if high is not None and high < -TOLERANCE:
+                seen_by[number:] += 1
+                break
+    assert seen_by[-1] / runs > 0.74
+    assert seen_by[-2] / runs < 0.84
