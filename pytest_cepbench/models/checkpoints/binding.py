@@ -107,31 +107,22 @@ class CheckpointParams(Placement):
 
 
 @dataclass(frozen=True)
-class TransformersParams(CheckpointParams, SourceOptions):
+class TransformersParams(CheckpointParams, SourceOptions, DeviceMap):
     """Parameters of every transformers checkpoint that reads images, with those of
-    `CheckpointParams` and `SourceOptions`.
+    `CheckpointParams`, `SourceOptions` and `DeviceMap`.
 
     attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves the library's choice.
     backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
         and there, so one is pinned: Pillow's, which every installation has; a processor that comes
         in one form only is used in that form.
-    device_map: auto, balanced, balanced_low_0 or sequential: how the model is divided among the
-        devices that the process sees; None puts it on one.
-    max_memory: of each device and the host for this model's weights, "0:20GiB,1:20GiB,cpu:60GiB".
-    offload: cpu or disk: what may hold the parts that no device has room for.
-    offload_folder: where the parts on disk are kept while the model is loaded.
     """
 
     attn_implementation: str | None = None
     backend: str = "pil"
-    device_map: str | None = None
-    max_memory: str | None = None
-    offload: str | None = None
-    offload_folder: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.division.check(self.device)
+        self.check_map(self.device)
         if self.backend not in IMAGE_BACKENDS:
             raise ValueError(f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}")
 
@@ -141,11 +132,6 @@ class TransformersParams(CheckpointParams, SourceOptions):
         if self.attn_implementation is None:
             return {"backend": self.backend}
         return {"backend": self.backend, "attn_implementation": self.attn_implementation}
-
-    @property
-    def division(self) -> DeviceMap:
-        """How the model is divided among devices."""
-        return DeviceMap(self.device_map, self.max_memory, self.offload, self.offload_folder)
 
     @property
     def dispatched(self) -> bool:

@@ -143,13 +143,13 @@ def from_pretrained(
         # libraries' own, which `take_weights` does not know, so the file is read and not mapped.
         options |= {"device_map": {"": plan.device}, "disable_mmap": True}
     with (
-        map_options(params.division, plan.device) as divided,
+        map_options(params, plan.device) as divided,
         unwrapped(checkpoint, file_options(plan.spec)) as whole,
     ):
         model, info = _read_model(model_class, whole, {**options, **divided})
         if divided:
             what = f"{checkpoint.path}: {checkpoint.what}"
-            check_division(model, params.division, plan.device, divided["offload_folder"], what)
+            check_division(model, params, plan.device, divided["offload_folder"], what)
         elif "device_map" not in options:
             model = model.to(plan.device)
     answer_by_names(model)

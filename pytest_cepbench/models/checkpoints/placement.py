@@ -76,38 +76,38 @@ def parse_max_memory(text: str) -> dict[int | str, int]:
 
 @dataclass(frozen=True)
 class DeviceMap:
-    """How a model is divided, as a spec asks for it; None leaves a setting to transformers.
+    """The parameters of a spec that say how a model is divided; None leaves it to transformers.
 
-    strategy: one of `STRATEGIES`.
-    max_memory: as `parse_max_memory` reads it; places that it does not name hold nothing.
-    offload: one of `OFFLOADS`; "disk" allows host memory too.
-    folder: where the parts on disk are kept; None is the system's folder of temporary files.
+    device_map: auto, balanced, balanced_low_0 or sequential: how the model is divided among the
+        devices that the process sees; None puts it on one.
+    max_memory: of each device and the host for this model's weights, "0:20GiB,1:20GiB,cpu:60GiB";
+        places that it does not name hold nothing.
+    offload: cpu or disk: what may hold the parts that no device has room for; disk allows host
+        memory too.
+    offload_folder: where the parts on disk are kept while the model is loaded; None is the system's
+        folder of temporary files.
     """
 
-    strategy: str | None = None
+    device_map: str | None = None
     max_memory: str | None = None
     offload: str | None = None
-    folder: str | None = None
+    offload_folder: str | None = None
 
-    def check(self, device: str) -> None:
+    def check_map(self, device: str) -> None:
         """Raise ValueError for settings that contradict one another.
 
         device: the spec's own, before "auto" is resolved.
         """
-        if self.strategy is None:
-            for name, value in (
-                ("max_memory", self.max_memory),
-                ("offload", self.offload),
-                ("offload_folder", self.folder),
-            ):
-                if value is not None:
+        if self.device_map is None:
+            for name in ("max_memory", "offload", "offload_folder"):
+                if getattr(self, name) is not None:
                     raise ValueError(f"{name} divides a model among devices: add device_map=auto")
             return
-        if self.strategy not in STRATEGIES:
-            raise ValueError(f"device_map must be {', '.join(STRATEGIES)}, got {self.strategy!r}")
+        if self.device_map not in STRATEGIES:
+            raise ValueError(f"device_map must be {', '.join(STRATEGIES)}, got {self.device_map!r}")
         if self.offload not in (None, *OFFLOADS):
             raise ValueError(f"offload must be {' or '.join(OFFLOADS)}, got {self.offload!r}")
-        if self.folder is not None and self.offload != "disk":
+        if self.offload_folder is not None and self.offload != "disk":
             raise ValueError("offload_folder keeps the parts that lie on disk: add offload=disk")
         if ":" in device:
             raise ValueError(
@@ -119,7 +119,7 @@ class DeviceMap:
         if device == "cpu" and numbers:
             raise ValueError(f"max_memory names device {numbers[0]}, and device=cpu uses none")
 
-    def limits(self, device: str) -> dict[int | str, int] | None:
+    def memory_limits(self, device: str) -> dict[int | str, int] | None:
         """Most bytes of weights by place; None leaves it to transformers: what is free.
 
         device: where the model works, `cuda` or `cpu`.
@@ -133,25 +133,25 @@ class DeviceMap:
 
 
 @contextmanager
-def map_options(device_map: DeviceMap, device: str) -> Iterator[dict[str, Any]]:
+def map_options(params: DeviceMap, device: str) -> Iterator[dict[str, Any]]:
     """The options of from_pretrained with which transformers divides a model; none without a map.
 
     device: where it works. The folder for the parts on disk is made here, and removed if what the
     block does raises; `check_division` leaves it to the model. Raises ModelError for limits of
     devices that are not there.
     """
-    if device_map.strategy is None:
+    if params.device_map is None:
         yield {}
         return
-    limits = device_map.limits(device)
+    limits = params.memory_limits(device)
     if device == "cpu" and any(place != "cpu" for place in limits or {}):
         raise ModelError(
-            f"max_memory {device_map.max_memory!r} names a device, and the model runs on the cpu"
+            f"max_memory {params.max_memory!r} names a device, and the model runs on the cpu"
         )
-    folder = tempfile.mkdtemp(prefix="cepbench-offload-", dir=device_map.folder)
+    folder = tempfile.mkdtemp(prefix="cepbench-offload-", dir=params.offload_folder)
     try:
         yield {
-            "device_map": device_map.strategy,
+            "device_map": params.device_map,
             "max_memory": limits,
             "offload_folder": folder,
         }
@@ -160,15 +160,15 @@ def map_options(device_map: DeviceMap, device: str) -> Iterator[dict[str, Any]]:
         raise
 
 
-def check_division(model: Any, device_map: DeviceMap, device: str, folder: str, what: str) -> None:
+def check_division(model: Any, params: DeviceMap, device: str, folder: str, what: str) -> None:
     """Raise DeviceMemoryError where parts lie in host memory or on disk that may not lie there.
 
     Such a model works, many times slower than anyone expects who did not ask for it.
 
     folder: for the parts on disk; it goes with the model. what: the model, for people.
     """
-    allowed = set() if device_map.offload is None else {"cpu", device_map.offload}
-    if device == "cpu" or "cpu" in (device_map.limits(device) or {}):
+    allowed = set() if params.offload is None else {"cpu", params.offload}
+    if device == "cpu" or "cpu" in (params.memory_limits(device) or {}):
         allowed.add("cpu")
     outside = ({str(place) for place in places(model)} & set(OFFLOADS)) - allowed
     if not outside:
