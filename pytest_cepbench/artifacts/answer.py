@@ -5,16 +5,17 @@ answer in one message and for answers that are read from files.
 
 What a model thinks on the way is no part of what it answers: right thoughts would hide a useless
 answer, and wrong ones spoil a right answer. Stores keep texts as models gave them; what counts is
-read out of them here.
+read out of them here, JSON objects among it: the whole reply, else those that stand in its text.
 """
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pytest_cepbench.artifacts.outcome import Failure
 from pytest_cepbench.files import canonical_json, digest_text, parse_json
@@ -288,3 +289,63 @@ def steps_without_reasoning(
         answer.append((kept, drawn) if kept or drawn is not None else None)
         low = high + 1
     return answer
+
+
+class Repeated:
+    """Stands for the value of a key that an object has twice."""
+
+    def __repr__(self) -> str:
+        return "a key that is given twice"
+
+
+def parse_reply(text: str) -> Any:
+    """The JSON document of a text, with `Repeated` for keys that an object has twice.
+
+    Raises ValueError, RecursionError where it is none.
+    """
+    return json.loads(text, object_pairs_hook=_pairs)
+
+
+def read_objects(reply: str) -> Iterator[Mapping[str, Any]]:
+    """The objects of a reply: the reply itself, else those in it that are not part of another."""
+    document = _parse(reply)
+    if isinstance(document, dict):
+        yield document
+        return
+    for text in _balanced(reply):
+        document = _parse(text)
+        if isinstance(document, dict):
+            yield document
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for key, value in pairs:
+        document[key] = Repeated() if key in document else value
+    return document
+
+
+def _parse(text: str) -> Any:
+    """The JSON document of a text; None where it is none."""
+    try:
+        return parse_reply(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+_TOKEN = re.compile(r'[{}]|"(?:[^"\\]|\\[\s\S])*+(?:"|\Z)')
+"""A brace, or a string of JSON, in which braces do not count."""
+
+
+def _balanced(text: str) -> Iterator[str]:
+    """Every `{...}` with as many closing as opening braces outside of strings, in one pass."""
+    start = text.find("{")
+    while start >= 0:
+        depth, end = 0, len(text)
+        for token in _TOKEN.finditer(text, start):
+            depth += {"{": 1, "}": -1}.get(token[0], 0)
+            if depth == 0:
+                end = token.end()
+                yield text[start:end]
+                break
+        start = text.find("{", end)

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.artifacts.answer import after_reasoning
+from pytest_cepbench.artifacts.answer import Repeated, after_reasoning, parse_reply, read_objects
 from pytest_cepbench.construction.pattern_list import MOST_PATTERNS
 from pytest_cepbench.errors import UnreadableReplyError
-from pytest_cepbench.models.json_objects import Repeated, parse_reply, read_objects
 
 LONGEST_NAME = 200
 """Characters of a name, a reason or a sentence; what is longer is cut."""

@@ -16,6 +16,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact
+from pytest_cepbench.artifacts.answer import read_objects
 from pytest_cepbench.datasets.shapes import (
     Degradation,
     Scene,
@@ -38,7 +39,6 @@ from pytest_cepbench.datasets.shapes.samples import (
 )
 from pytest_cepbench.datasets.shapes.scene import SHAPES, SIDE
 from pytest_cepbench.errors import RoleError, unknown_name
-from pytest_cepbench.models.json_objects import read_objects
 from pytest_cepbench.models.protocols import FloatArray, ImageLike, Piece, Question, VqaQuestion
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.answer import after_reasoning
+from pytest_cepbench.artifacts.answer import Repeated, after_reasoning, read_objects
 from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
     CriteriaScores,
@@ -24,7 +24,6 @@ from pytest_cepbench.artifacts.outcome import (
     Winner,
     read_score,
 )
-from pytest_cepbench.models.json_objects import Repeated, read_objects
 from pytest_cepbench.models.text_model.judge_prompts import CRITERION_SENTENCES, JudgePrompt
 
 _NO_SIDE = "Tie"
