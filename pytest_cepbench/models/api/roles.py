@@ -53,7 +53,7 @@ from pytest_cepbench.models.protocols import (
     Usage,
     VqaQuestion,
 )
-from pytest_cepbench.models.text_model.interleaver import INTERLEAVE, told_text
+from pytest_cepbench.models.text_model.interleaver import INTERLEAVE, step_count_text
 from pytest_cepbench.models.text_model.judge_prompts import (
     JSON_CLOSING,
     JUDGE_PROMPTS,
@@ -319,7 +319,7 @@ class ApiInterleaver(ChatModel[InterleaverParams]):
         params, settings = self.params, self.settings(seed)
         if params.modalities is not None:
             settings["modalities"] = params.modalities.split(",")
-        told = [told_text(limit.told)] if limit.told is not None else []
+        told = [step_count_text(limit.told)] if limit.told is not None else []
         system = INTERLEAVE if params.system_prompt is None else params.system_prompt
         read = partial(read_steps, beside=params.reasoning == "strip")
         return self.request([*question, *told], system, settings, read)

@@ -43,18 +43,19 @@ END = "END"
 """What a model that writes step by step says where its answer is complete."""
 
 
-def told_text(steps: int) -> str:
-    """How a model is told the number of its steps, after the question."""
+def step_count_text(steps: int) -> str:
+    """How a model is asked for a number of steps, after the question."""
     return f"Answer in exactly {steps} step{'s'[: steps > 1]}, each a text and an image."
 
 
-def step_text(number: int, told: int | None) -> str:
+def step_text(number: int, steps: int | None) -> str:
     """How a model is asked for the text of one step, after the question and the steps before.
 
-    number: of the step, from 1. told: how many there are to be; None where the model decides.
+    number: of the step, from 1. steps: how many there are to be; None where the model decides.
     """
-    of_all = "" if told is None else f" of {told}"
-    ending = f" If the answer is complete, reply with {END}." if told is None and number > 1 else ""
+    of_all = "" if steps is None else f" of {steps}"
+    may_end = steps is None and number > 1
+    ending = f" If the answer is complete, reply with {END}." if may_end else ""
     return (
         f"Write the text of step {number}{of_all} of the answer and nothing else. An image will be "
         f"drawn for it.{ending}"
@@ -125,8 +126,8 @@ def interleave(
 ) -> list[list[AnswerStep] | Failure | Reply]:
     """Answer each question with a writer and a generator, which are one model; see `Interleaver`.
 
-    Where no number of steps is told, an empty text ends an answer, and so does the word with which
-    the model says that it is complete. A step that fails fails its answer.
+    Where no number of steps is asked for, an empty text ends an answer, and so does the word with
+    which the model says that it is complete. A step that fails fails its answer.
 
     writer: writes a step's text.
     generator: draws its image; gives Pillow images or failures.

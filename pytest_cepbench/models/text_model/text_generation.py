@@ -172,33 +172,27 @@ class TextModel:
         )
 
     def _image_inputs(self, images: Sequence[Image.Image], prompt: str) -> Any:
-        loaded, template = self.loaded, self.params.prompt_template
-        if self._chats:
-            own = self.params.system_prompt or ""
-            asked = [[image, prompt] if prompt else [image] for image in images]
-            return loaded.chat_inputs([conversation(pieces, own) for pieces in asked])
-        if template is not None and loaded.processor is not None:
-            text = template.replace("{prompt}", prompt)
-            return self._template_inputs(images, [text] * len(images))
+        loaded = self.loaded
+        if self._chats or (
+            self.params.prompt_template is not None and loaded.processor is not None
+        ):
+            asked: list[Question] = [[image, prompt] if prompt else [image] for image in images]
+            return self._question_inputs(asked, self.params.system_prompt or "")
+        # A captioner would write on after the prompt.
         process = loaded.processor or loaded.image_processor
         return process(images=list(images), return_tensors="pt")
 
     def _question_inputs(self, questions: Sequence[Question], system: str) -> Any:
         if self._chats:
             return self.loaded.chat_inputs([conversation(q, system) for q in questions])
-        images = [next(p for p in question if not isinstance(p, str)) for question in questions]
-        texts = [
-            "\n".join(filter(None, [system, *(p for p in question if isinstance(p, str))]))
-            for question in questions
-        ]
         template = self.params.prompt_template or "{prompt}"
-        return self._template_inputs(images, [template.replace("{prompt}", t) for t in texts])
-
-    def _template_inputs(self, images: Sequence[Any], texts: Sequence[str]) -> Any:
-        """What a model without a chat template reads of images and the text of each."""
+        texts = [[piece for piece in q if isinstance(piece, str)] for q in questions]
         return self.loaded.processor(
-            images=[[image] for image in images],
-            text=list(texts),
+            images=[[piece for piece in q if not isinstance(piece, str)] for q in questions],
+            text=[
+                template.replace("{prompt}", "\n".join(filter(None, [system, *own])))
+                for own in texts
+            ],
             return_tensors="pt",
             padding=True,
         )

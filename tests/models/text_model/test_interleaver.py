@@ -28,8 +28,8 @@ from pytest_cepbench.models.text_model.interleaver import (
     interleave,
     is_end,
     split_end,
+    step_count_text,
     step_text,
-    told_text,
 )
 from tests.models.binding import CONTEXT, bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
@@ -191,7 +191,7 @@ def test_the_prompts_say_what_is_wanted() -> None:
     assert "step 2 of 3" in step_text(2, 3)
     assert "END" not in step_text(2, 3) + step_text(1, None)
     assert "END" in step_text(2, None)
-    assert ("1 step," in told_text(1), "4 steps," in told_text(4)) == (True, True)
+    assert ("1 step," in step_count_text(1), "4 steps," in step_count_text(4)) == (True, True)
     assert [is_end(line) for line in ("END", " **END.** ", "The END", "end")] == [
         True,
         True,
