@@ -5,7 +5,6 @@ imported inside functions of this folder and nowhere else.
 """
 
 from pytest_cepbench.chains.ray.cluster import Cluster, connect
-from pytest_cepbench.chains.ray.pools import PoolManager
-from pytest_cepbench.chains.ray.resources import ResourceRequest
+from pytest_cepbench.chains.ray.pools import PoolManager, ResourceRequest
 
 __all__ = ["Cluster", "PoolManager", "ResourceRequest", "connect"]

@@ -7,20 +7,23 @@ types, NumPy arrays, our own dataclasses.
 from __future__ import annotations
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from hashlib import file_digest
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from PIL import Image
 
 from pytest_cepbench import errors
+from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import (
     Detection,
     Detections,
@@ -30,7 +33,6 @@ from pytest_cepbench.artifacts import (
     canonical_json,
 )
 from pytest_cepbench.artifacts.outcome import CriteriaScores, CriterionScore
-from pytest_cepbench.chains.ray.cluster import VERSIONS, other_versions
 from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import open_regular
@@ -47,6 +49,9 @@ from pytest_cepbench.models.protocols import (
 from pytest_cepbench.models.roles import METHODS, check_drawn, check_image
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
+
+VERSIONS = (__version__, sys.version.split()[0])
+"""Of pytest-cepbench and Python in this process."""
 
 _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
@@ -75,6 +80,7 @@ class ActorSetup:
     gpus: the actor's part of an accelerator; 0 hides accelerators from it.
     identity: what the actor's model has to agree with, as of `BoundRole`; None while binding.
     versions: of the driver, as `VERSIONS`.
+    folder: of the driver, where paths of specs begin.
     """
 
     role: RoleName
@@ -84,6 +90,7 @@ class ActorSetup:
     gpus: float
     identity: Mapping[str, Any] | None = None
     versions: tuple[str, str] = VERSIONS
+    folder: str = field(default_factory=lambda: str(Path.cwd()))
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,7 @@ class ActorReady:
     methods: of `ASKED`, those that the loaded model has.
     node_id, node: id of its node and the name for people; empty where it was only bound.
     seconds: of loading.
+    process: a name of its process.
     """
 
     bound: BoundRole
@@ -103,6 +111,7 @@ class ActorReady:
     node_id: str = ""
     node: str = ""
     seconds: float = 0.0
+    process: str = ""
 
 
 @dataclass(frozen=True)
@@ -235,17 +244,20 @@ class ChainActor:
 
     ready: ActorReady | ActorFault
 
-    def __init__(self, setup: ActorSetup, node_id: str, node: str) -> None:
+    def __init__(self, setup: ActorSetup, node_id: str = "", node: str = "") -> None:
+        if not node:
+            import ray
+
+            node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+            node_id = ray.get_runtime_context().get_node_id()
         self._model: Any = None
         self._unread: CoveredFiles | None = None  # files that the first answers may read
         started = time.perf_counter()
         try:
-            mismatch = other_versions(node, VERSIONS, setup.versions)
-            if not mismatch:
-                with warnings.catch_warnings(action="default"):
-                    bound = _bind(setup)
-                    mismatch = _other_model(setup, bound, node)
-                    self._model = None if mismatch else bound.load()
+            with warnings.catch_warnings(action="default"):
+                bound = _bind(setup)
+                mismatch = _other_versions(setup, node) or _other_model(setup, bound, node)
+                self._model = None if mismatch else bound.load()
         except Exception as error:  # noqa: BLE001 - as above
             self.ready = ActorFault.of(error, f"node {node}: ")
         else:
@@ -254,9 +266,14 @@ class ChainActor:
                 return
             seconds = time.perf_counter() - started
             self._unread = bound.files
-            self.ready = _ready(bound, methods_of(self._model), node_id, node, seconds)
+            methods, process = methods_of(self._model), uuid4().hex
+            self.ready = _ready(bound, methods, node_id, node, seconds, process)
             return
         release_memory()
+
+    def state(self) -> ActorReady | ActorFault:
+        """What became of the model, see `ready`."""
+        return self.ready
 
     def answer(self, method: str, args: Sequence[Any]) -> ActorAnswer | ActorFault | None:
         """The model's outputs for a batch, checked and plain; an exception becomes a fault.
@@ -281,6 +298,8 @@ class ChainActor:
 
 
 def _bind(setup: ActorSetup) -> BoundRole:
+    if Path(setup.folder).is_dir():
+        os.chdir(setup.folder)
     if setup.gpus == 0:  # Ray may leave them visible to those that asked for none
         os.environ.update(dict.fromkeys(_DEVICE_VARIABLES, ""))
     if setup.threads is not None:
@@ -298,6 +317,17 @@ def _ready(bound: BoundRole, *about: Any) -> ActorReady:
     """Without the functions of the bound role: they are of this process, and not pickled."""
     plain = replace(bound, load=refuse_to_load, files=None, warn=None, idle=IdleParts)
     return ActorReady(plain, bound.idle(), *about)
+
+
+def _other_versions(setup: ActorSetup, node: str) -> str:
+    """Say that a node has another pytest-cepbench, or another minor version of Python."""
+    there, here = VERSIONS, setup.versions
+    if there[0] == here[0] and there[1].rpartition(".")[0] == here[1].rpartition(".")[0]:
+        return ""
+    return (
+        f"node {node} has pytest-cepbench {there[0]} on Python {there[1]}, this process {here[0]} "
+        f"on Python {here[1]}: install the same everywhere"
+    )
 
 
 def _other_model(setup: ActorSetup, bound: BoundRole, node: str) -> str:

@@ -2,21 +2,24 @@
 
 Ray starts an actor's process again where it dies (`max_restarts`), and the process compares what it
 loads with the run's model before it answers, so that no restart plays another one. Ray repeats no
-batch by itself (`max_task_retries=0`): one that kills its process would kill one after the other,
-and those of other batches with it, before it could be given up.
+batch by itself (`max_task_retries=0`): one that kills its process would kill one after the other
+before it could be given up. Ray's own ActorPool serves one thread and knows of no deaths.
 
 Why Ray Serve and Ray Data were not taken is in docs/clusters.md.
 """
 
 from __future__ import annotations
 
+import os
 import pickle
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from math import floor
 from threading import Condition, Lock, RLock
 from typing import Any
 
@@ -26,24 +29,24 @@ from pytest_cepbench.chains.ray.actor import (
     ActorFault,
     ActorReady,
     ActorSetup,
+    ChainActor,
     RemoteModel,
     as_sent,
+    bind_here,
     methods_of,
 )
-from pytest_cepbench.chains.ray.cluster import Cluster, Node, node_preparation, start_on_node
-from pytest_cepbench.chains.ray.resources import (
-    Allocation,
-    Place,
-    ResourceRequest,
-    allocate,
-    check_requests,
-    reserve,
+from pytest_cepbench.chains.ray.cluster import (
+    Cluster,
+    Node,
+    list_nodes,
+    same_imports,
 )
 from pytest_cepbench.errors import (
     CepError,
     DeviceMemoryError,
     MeasurementError,
     ModelError,
+    SpecError,
     StoppedError,
     error_line,
 )
@@ -53,154 +56,176 @@ from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
 PATIENCE = 300.0
-"""Seconds to wait while no actor of a model lives and none has a place."""
-
-PREFETCH = 2
-"""Batches that an actor has at most: one that it works on, one that is on its way there."""
+"""Seconds to wait while no actor of a model lives and Ray has no place for one."""
 
 _RESTARTS = 2  # of an actor by Ray; one that was ready is made anew when they are used up
 
-_MOST_LOSSES = 8  # of a batch, with whole nodes counted: the cluster is being taken down
-
-_NODE_SECONDS = 60.0  # for Ray to notice that a node is gone; by default it takes half a minute
-
-_PROBE_SECONDS = 5.0  # for a node to start a process, before the report says why one died
+_WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
 
 _SPARE_SECONDS = 2.0  # without any actor, after which one is started beside those of another node
 
-_WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
+_MOST_ACTORS = 16  # of a role without a request, where there are no accelerators
 
-_DIED = "its process died, as it does when memory runs out"
+_OPTION = "--cep-ray-pool"
 
-_NO_MEMORY = "Ray ended the process, since memory ran out"
-
-
-# -- losses --------------------------------------------------------------------------------------
+Place = tuple[RoleName, ModelSpec]
+"""A role, and the spec of its model."""
 
 
-@dataclass(eq=False)
-class LostActor:
-    """A process of an actor that is gone.
+# -- resources -----------------------------------------------------------------------------------
 
-    role: of its model.
-    node: its name; empty where the actor had no place yet.
-    reason: as far as it is known.
-    probe: Ray's reference to a task on that node, which tells whether only the process is gone;
-        None once that is known.
-    batches: that it had, and that went to other actors.
-    noted: when it was, in seconds.
+
+@dataclass(frozen=True)
+class ResourceRequest:
+    """What the user asked for a role's pool; None leaves it to `allocate`.
+
+    actors: how many processes.
+    gpus, cpus: of each actor; parts are allowed.
     """
 
-    role: str
-    node: str
-    reason: str = "it could not be reached any more"
-    probe: Any = None
-    batches: int = 0
-    noted: float = field(default_factory=time.monotonic)
+    actors: int | None = None
+    gpus: float | None = None
+    cpus: float | None = None
 
-    @property
-    def by_process(self) -> bool:
-        """Whether its process ended, by itself or by Ray, and not with its node."""
-        return self.reason in (_DIED, _NO_MEMORY)
 
-    def look(self, until: float = 0.0) -> None:
-        """Look what became of its node. Ray's error of an actor that it restarts does not say.
+@dataclass(frozen=True)
+class Allocation:
+    """The resources of a role's pool.
 
-        until: when to stop waiting for that, in seconds after it was lost.
-        """
-        import ray
+    actors: how many processes.
+    gpus, cpus: of each actor, as Ray counts them.
+    threads: CPU threads of each model; None leaves the library's choice.
+    shared: whether its actors share their places with those of other roles, one of each to a place.
+    """
 
-        probe, timeout = self.probe, max(0.0, self.noted + until - time.monotonic())
-        if probe is None or not ray.wait([probe], timeout=timeout)[0]:
-            return
-        reason = _DIED
-        try:
-            ray.get(probe)
-        except (ray.exceptions.TaskUnschedulableError, ray.exceptions.NodeDiedError):
-            reason = "the node left the cluster"
-        except ray.exceptions.RayError:
-            pass  # something ran there, however far it came
-        self.reason, self.probe = reason, None  # in this order: threads wait for the second
+    actors: int
+    gpus: float
+    cpus: float
+    threads: int | None
+    shared: bool = False
+
+    def __str__(self) -> str:
+        parts = [
+            f"{count:g} {what}" for count, what in ((self.gpus, "GPU"), (self.cpus, "CPU")) if count
+        ]
+        return f"{self.actors} x {' + '.join(parts) or 'nothing'}"
+
+
+def allocate(
+    roles: Sequence[str], requests: Mapping[str, ResourceRequest], nodes: Sequence[Node]
+) -> dict[str, Allocation]:
+    """The resources of each role's pool.
+
+    roles: of every model of the run; several may have the same.
+    requests: by role. A role without one has an actor on each accelerator that they leave, with
+        an equal part of it; without accelerators likewise of the cores.
+    Raises SpecError for more than the cluster can ever hold, and where no accelerator is left.
+    """
+    asked = {role: requests.get(role, ResourceRequest()) for role in roles}
+    devices = sum(node.gpus for node in nodes)
+    left = int(devices - sum((own.actors or 1) * (own.gpus or 0.0) for own in asked.values()))
+    sharing = sum(asked[role].gpus is None for role in roles)
+    if sharing and devices and left < 1:
+        raise SpecError(f"{_OPTION} leaves no GPU for other roles: ask for less, or give gpus=0")
+    cores = max([1.0, *(node.cpus * len(nodes) // _MOST_ACTORS for node in nodes)])
+    places = max(left, 0) or min(_MOST_ACTORS, sum(int(node.cpus // cores) for node in nodes)) or 1
+    if devices:
+        cores = min(node.cpus / node.gpus for node in nodes if node.gpus)
+    pools = {}
+    for role, request in asked.items():
+        actors = request.actors or places
+        thinner = min(1.0, places / actors)  # more of them than places: each has less of one
+        gpus = thinner / sharing if devices and sharing else 0.0
+        gpus = floor(1000 * gpus) / 1000 if request.gpus is None else request.gpus
+        cpus = min(1.0, floor(1000 * cores * thinner / len(roles)) / 1000)
+        cpus = cpus if request.cpus is None else request.cpus
+        threads = None if gpus else _threads(request.cpus or cores * thinner)
+        pools[role] = Allocation(actors, gpus, cpus, threads, request == ResourceRequest())
+        if not any(node.gpus >= gpus and node.cpus >= cpus for node in nodes):
+            raise SpecError(
+                f"{_OPTION}: no node has enough for one actor of the {role} pool, {pools[role]}; "
+                f"there are {list_nodes(nodes)}: ask for less, or add nodes"
+            )
+    # The places of a pool are reserved as a whole, or never.
+    together = ", ".join(f"{role} {pool}" for role, pool in pools.items())
+    for unit, there in (("gpus", devices), ("cpus", sum(node.cpus for node in nodes))):
+        total = sum(pools[role].actors * getattr(pools[role], unit) for role in roles)
+        if total > there + 0.001:
+            raise SpecError(
+                f"{_OPTION}: the pools together ({together}) ask for {total:g} {unit.upper()[:-1]}s"
+                f", the cluster has {there:g}; there are {list_nodes(nodes)}: ask for less, or add "
+                "nodes"
+            )
+    return pools
+
+
+def _threads(cores: float) -> int:
+    """As many as its cores: more make all of them slower."""
+    variable = os.environ.get("OMP_NUM_THREADS", "")
+    if variable.isdecimal() and int(variable):
+        return int(variable)
+    return max(1, int(cores))
+
+
+# -- a pool --------------------------------------------------------------------------------------
 
 
 @dataclass
 class LossLog:
     """What a run lost, for the report; any thread may add to it.
 
-    actors: that are gone. remarks: what else happened to the cluster, each once.
+    batches: lost with an actor, by the actor's role, node, and Ray's words.
+    remarks: what else happened to the cluster, each once.
     """
 
-    actors: list[LostActor] = field(default_factory=list)
+    batches: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     remarks: dict[str, None] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """A sentence for what was lost on each node for each reason."""
-        kinds: dict[tuple[str, str], list[LostActor]] = {}
-        for lost in self.actors:
-            kinds.setdefault((lost.node, lost.reason), []).append(lost)
-        return [_loss_line(*kind, actors) for kind, actors in kinds.items()] + list(self.remarks)
-
-
-def _loss_line(node: str, reason: str, actors: Sequence[LostActor]) -> str:
-    roles = Counter(lost.role for lost in actors)
-    by_role = ", ".join(f"{count} {role}" for role, count in roles.items())
-    lost = f"{len(actors)} actor{'s' * (len(actors) > 1)} ({by_role})"
-    start = f"node {node} lost {lost}" if node else f"{lost} lost before they were ready"
-    batches = sum(lost.batches for lost in actors)
-    outcome = {0: "no batch was lost", 1: "a batch on its way was asked for again"}.get(
-        batches, f"{batches} batches on their way were asked for again"
-    )
-    return f"{start}: {reason}; {outcome}"
-
-
-def format_actor_error(error: BaseException) -> str:
-    """What Ray says of an exception in an actor: the last line of its traceback."""
-    lines = [line for line in mask_secrets(str(error)).splitlines() if line.strip()]
-    return " ".join(lines[-1].split())[:300] if lines else type(error).__name__
-
-
-# -- a pool --------------------------------------------------------------------------------------
+        lost = [
+            f"node {node} lost {count} {role} actor{'s' * (count > 1)} in the middle of a batch, "
+            f"which was asked for again: {words}"
+            for (role, node, words), count in self.batches.items()
+        ]
+        return lost + list(self.remarks)
 
 
 @dataclass(eq=False)
 class PoolActor:
-    """An actor, until its process dies; another one is its next process.
+    """An actor.
 
     handle: Ray's, of all processes of the actor.
-    ready: Ray's reference to what the actor says when it has loaded its model.
     place: number of its place in the placement group; None for one beside others.
-    initial: whether it is one of those that the pool began with.
-    proven: whether a process of this handle was ready before.
+    ready: Ray's reference to what the actor says when it has loaded its model; None while it is
+        ready.
+    initial: whether it is one of those that the pool began with, and was not ready yet.
+    process: names the process that was ready last; empty before the first.
     node_id, node: id and name of its node.
-    busy: batches that it has.
-    loss: as noted when it is gone; of one that is started again, the loss before.
+    busy: whether it has a batch.
     """
 
     handle: Any
-    ready: Any
     place: int | None
-    initial: bool = False
-    proven: bool = False
+    ready: Any
+    initial: bool = True
+    process: str = ""
     node_id: str = ""
     node: str = ""
-    busy: int = 0
-    loss: LostActor | None = None
+    busy: bool = False
 
 
 @dataclass(eq=False)
 class ActorPool:
-    """The actors of one model, as any thread may ask them.
-
-    Not `ray.util.ActorPool`: that is for one thread, and knows nothing of actors that die.
+    """The actors of one model, as any thread may ask them, a batch at a time each.
 
     cluster: named where no actor gets a place.
     bound: the model as it was bound first, which every actor has to agree with.
     setup: sent to every actor.
     allocation: the resources of the pool.
     losses: where lost actors are noted.
-    group: Ray's placement group, a bundle for each actor; None lets Ray place them.
-    live: actors that are ready.
-    methods: of `actor.METHODS`, those that the model has.
+    group: Ray's placement group, a bundle for each actor; None where they need nothing.
+    methods: of `actor.ASKED`, those that the model has.
     loads: models loaded, by all actors so far.
     seconds: in the models' code, likewise.
     """
@@ -211,15 +236,14 @@ class ActorPool:
     allocation: Allocation
     losses: LossLog
     group: Any = None
-    live: list[PoolActor] = field(default_factory=list)
+    actors: list[PoolActor] = field(default_factory=list)
     methods: tuple[str, ...] = ()
     loads: int = 0
     seconds: float = 0.0
-    _pending: list[PoolActor] = field(default_factory=list)
-    _deaths: dict[str, list[LostActor]] = field(default_factory=dict)  # by digest of the batch
-    _exclusive: int = 0  # batches that wait for an actor of their own
-    _empty_since: float = 0.0
+    _deaths: Counter[str] = field(default_factory=Counter)  # by digest of the batch
+    _waiting_since: float = 0.0
     _fault: Exception | None = None
+    _spare: bool = False
     _closed: bool = False
     _changed: Condition = field(default_factory=Condition)
 
@@ -235,14 +259,13 @@ class ActorPool:
         actor can be placed, StoppedError.
         """
         with self._changed:
-            if not (self.live or self._pending or self._fault):
-                self._empty_since = time.monotonic()
-                places = range(self.allocation.actors)
-                self._pending = [self._create(place, initial=True) for place in places]
-        self._give_back(self._take(stopped))
+            if not (self.actors or self._fault):
+                self._waiting_since = time.monotonic()
+                self.actors = [self._create(place) for place in range(self.allocation.actors)]
+            self._await(lambda: any(actor.ready is None for actor in self.actors), stopped)
 
     def ask(self, method: str, args: Sequence[Any], stopped: Callable[[], bool]) -> ActorAnswer:
-        """Send a batch to an actor, and to another one where it dies over it.
+        """Send a batch to an actor, and once more to another one where it dies over it.
 
         method: of the role, with its arguments. stopped: whether to stop waiting. Raises the
         model's exceptions, MeasurementError for a batch that kills its actors, and what `start`
@@ -250,13 +273,19 @@ class ActorPool:
         """
         sent = as_sent(args)
         while True:
-            # A batch over which an actor died is asked alone, so that no other is lost with it.
-            slots = PREFETCH if self._is_suspect(method, sent, stopped) else 1
-            actor = self._take(stopped, slots)
+            if self._deaths and self._deaths[_digest_of(method, sent)] >= MOST_CRASHES:
+                raise MeasurementError(
+                    f"infrastructure: {MOST_CRASHES} actors of the {self.name} died while they "
+                    f"worked on the same batch of {len(sent[0])}: give them more memory, or "
+                    "smaller batches (batch_size=)"
+                )
+            actor = self._take(stopped)
             try:
                 answer = self._wait(actor, method, sent, stopped)
             finally:
-                self._give_back(actor, slots)
+                with self._changed:
+                    actor.busy = False
+                    self._changed.notify_all()
             if isinstance(answer, ActorFault):
                 raise answer.exception()
             if answer is not None:
@@ -269,44 +298,37 @@ class ActorPool:
 
         with self._changed:
             self._closed = True
-            actors = [*self._pending, *self.live]
-            self._pending, self.live = [], []
+            actors, self.actors = self.actors, []
             self._changed.notify_all()
         for actor in actors:
             ray.kill(actor.handle)
 
     # -- batches ---------------------------------------------------------------------------------
 
-    def _take(self, stopped: Callable[[], bool], slots: int = 1) -> PoolActor:
-        """The actor that has least to do, as soon as one has so many slots for batches."""
-        exclusive = slots == PREFETCH
+    def _take(self, stopped: Callable[[], bool]) -> PoolActor:
+        """An actor that has nothing to do, as soon as there is one."""
+
+        def free() -> PoolActor | None:
+            return next((a for a in self.actors if a.ready is None and not a.busy), None)
+
         with self._changed:
-            self._exclusive += exclusive
-            try:
-                while True:
-                    self._update()
-                    if self._fault is not None:
-                        self._changed.notify_all()
-                        raise self._fault
-                    self._check_stop(stopped)
-                    free = [actor for actor in self.live if actor.busy + slots <= PREFETCH]
-                    if free and (exclusive or not self._exclusive):
-                        break
-                    self._check_patience()
-                    self._changed.wait(_WAIT_SECONDS)
-            finally:
-                self._exclusive -= exclusive
-            actor = min(free, key=lambda actor: actor.busy)
-            actor.busy += slots
-            # To the end, so that those with equally little to do take turns.
-            self.live.remove(actor)
-            self.live.append(actor)
+            self._await(free, stopped)
+            actor = free()
+            assert actor is not None
+            actor.busy = True
             return actor
 
-    def _give_back(self, actor: PoolActor, slots: int = 1) -> None:
-        with self._changed:
-            actor.busy -= slots
-            self._changed.notify_all()
+    def _await(self, true: Callable[[], object], stopped: Callable[[], bool]) -> None:
+        """Look at the actors until something is true. Raises as `start`."""
+        while True:
+            self._update()
+            if self._fault is not None:
+                raise self._fault
+            self._check_stop(stopped)
+            if true():
+                return
+            self._check_patience()
+            self._changed.wait(_WAIT_SECONDS)
 
     def _check_stop(self, stopped: Callable[[], bool]) -> None:
         if self._closed or stopped():
@@ -325,88 +347,63 @@ class ActorPool:
             answer: ActorAnswer | ActorFault | None = ray.get(ref)
         except ray.exceptions.RayTaskError as error:
             raise ModelError(f"{self.name}: {format_actor_error(error)}") from error
-        except ray.exceptions.RayError as error:
-            self._lose(actor, error, _digest_of(method, sent))
+        except ray.exceptions.RayError as error:  # it died, or its node did, or memory ran out
+            with self._changed:
+                self._deaths[_digest_of(method, sent)] += 1
+                self.losses.batches[self.bound.role, actor.node, _death_words(error)] += 1
+                # Those beside it may be gone with their node, and would lose the batch again.
+                for other in self.actors:
+                    if other.node_id == actor.node_id:
+                        other.ready = other.handle.state.remote()
             return None
         if answer is None:  # Ray started it again since it last answered
             with self._changed:
-                self._await_restart(actor)
+                actor.ready = actor.handle.state.remote()
         return answer
-
-    def _is_suspect(self, method: str, sent: Any, stopped: Callable[[], bool]) -> bool:
-        """Whether an actor was lost over the batch.
-
-        Raises MeasurementError for a batch over which the processes of MOST_CRASHES died, or very
-        many actors with their nodes.
-        """
-        if not self._deaths:
-            return False
-        losses = self._deaths.get(_digest_of(method, sent), [])
-        until = time.monotonic() + _NODE_SECONDS
-        while len(losses) >= MOST_CRASHES and any(lost.probe is not None for lost in losses):
-            for lost in losses:
-                lost.look()
-            self._check_stop(stopped)
-            if time.monotonic() > until:
-                break
-            time.sleep(_WAIT_SECONDS)
-        deaths = sum(lost.by_process for lost in losses)
-        if deaths >= MOST_CRASHES:
-            raise MeasurementError(
-                f"infrastructure: {deaths} actors of the {self.name} died while they worked on the "
-                f"same batch of {len(sent[0])}: give them more memory, or smaller batches "
-                "(batch_size=)"
-            )
-        if len(losses) >= _MOST_LOSSES:
-            raise MeasurementError(
-                f"infrastructure: {len(losses)} actors of the {self.name} died over one batch"
-            )
-        return bool(losses)
 
     # -- actors ----------------------------------------------------------------------------------
 
-    def _create(self, place: int | None, *, initial: bool = False) -> PoolActor:
+    def _create(self, place: int | None, *, initial: bool = True) -> PoolActor:
         allocation = self.allocation if place is not None else replace(self.allocation, cpus=0.0)
         handle = create_actor(self.setup, allocation, self.group, place)
-        return PoolActor(handle, handle.ready.remote(), place, initial)
+        return PoolActor(handle, place, handle.state.remote(), initial)
 
     def _update(self) -> None:
         """Look which actors are ready by now, or dead for good."""
         import ray
 
-        if not self._pending:
+        by_ref = {actor.ready: actor for actor in self.actors if actor.ready is not None}
+        if not by_ref:
             return
-        by_ref = {actor.ready: actor for actor in self._pending}
         done, _ = ray.wait(list(by_ref), num_returns=len(by_ref), timeout=0)
         for actor in map(by_ref.__getitem__, done):
             try:
                 reply = ray.get(actor.ready)
             except ray.exceptions.ActorUnavailableError:  # Ray is about to start it again
-                actor.ready = actor.handle.ready.remote()
+                actor.ready = actor.handle.state.remote()
             except ray.exceptions.RayError as error:
                 self._bury(actor, error)
             else:
-                self._add_loaded(actor, reply)
+                self._note(actor, reply)
 
-    def _add_loaded(self, actor: PoolActor, reply: ActorReady | ActorFault) -> None:
+    def _note(self, actor: PoolActor, reply: ActorReady | ActorFault) -> None:
         if isinstance(reply, ActorFault):
             self._reject(actor, reply.exception())
             return
-        self._pending.remove(actor)
-        actor.node_id, actor.node, actor.proven, actor.loss = reply.node_id, reply.node, True, None
-        self.live.append(actor)
-        self.methods = reply.methods
-        self.loads += 1
-        self.seconds += reply.seconds
+        if reply.process != actor.process:  # else it was only asked whether it is still there
+            self.loads += 1
+            self.seconds += reply.seconds
+        actor.process, actor.node_id, actor.node = reply.process, reply.node_id, reply.node
+        actor.ready, actor.initial, self.methods = None, False, reply.methods
 
     def _reject(self, actor: PoolActor, error: Exception) -> None:
-        """End an actor that cannot work: an initial one ends the pool, a later one only itself."""
+        """End an actor that cannot work: a first process ends the pool, a later one itself."""
         import ray
 
-        self._pending.remove(actor)
+        self.actors.remove(actor)
         ray.kill(actor.handle)
         no_memory = isinstance(error, DeviceMemoryError | MemoryError)
-        if no_memory and (self.live or self._pending):
+        if no_memory and self.actors:
             self.losses.remarks[f"the {self.name} has an actor less: {error}"] = None
         elif no_memory:  # there may be room another time: the next that asks starts anew
             raise error
@@ -423,50 +420,26 @@ class ActorPool:
         if escaped or getattr(error, "actor_init_failed", False):
             self._reject(actor, ModelError(f"{self.name}: {format_actor_error(error)}"))
             return
-        self._pending.remove(actor)
-        if actor.proven:  # it is not the model that fails at its start
-            self._pending.append(self._create(actor.place))
+        self.actors.remove(actor)
+        if actor.process:  # it is not the model that fails at its start
+            self.actors.append(self._create(actor.place, initial=False))
         else:
-            self.losses.actors.append(LostActor(self.bound.role, "", _reason(error)))
-
-    def _lose(self, actor: PoolActor, error: BaseException, digest: str) -> None:
-        """Note that an actor is gone, once, and the batch that it had."""
-        with self._changed:
-            if actor.loss is None:
-                reason = _reason(error)
-                probe = None if reason == _NO_MEMORY else start_on_node(actor.node_id, _nothing())
-                actor.loss = LostActor(self.bound.role, actor.node, reason, probe)
-                self.losses.actors.append(actor.loss)
-                self._await_restart(actor)
-            actor.loss.batches += 1
-            self._deaths.setdefault(digest, []).append(actor.loss)
-
-    def _await_restart(self, actor: PoolActor) -> None:
-        if actor in self.live:
-            self.live.remove(actor)
-            self._empty_since = time.monotonic()
-            again = actor.handle.ready.remote()
-            self._pending.append(
-                PoolActor(actor.handle, again, actor.place, proven=True, loss=actor.loss)
-            )
+            self.losses.remarks[f"the {self.name} has an actor less: {_death_words(error)}"] = None
 
     def _check_patience(self) -> None:
         """Raise ModelError where no actor lives or loads, and none has had a place for long."""
-        if self.live:
-            return
-        if not self._pending:
+        if not self.actors:
             raise ModelError(
                 f"infrastructure: no actor of the {self.name} is left, and none can be started"
             )
-        if self._has_place():
-            self._empty_since = time.monotonic()
-            return
-        empty = time.monotonic() - self._empty_since
-        waits = empty > _SPARE_SECONDS and all(actor.place is not None for actor in self._pending)
-        if waits and not self.allocation.gpus and self.cluster.lost_nodes():
-            # Its place went with a node: better crowd another node's cores than stop.
-            self._pending.append(self._create(None))
-        if empty > PATIENCE:
+        waiting = time.monotonic() - self._waiting_since
+        if any(actor.ready is None for actor in self.actors) or is_reserved(self.group):
+            self._waiting_since = time.monotonic()
+        elif waiting > _SPARE_SECONDS and not self._spare and self.cluster.lost_nodes():
+            # Other models' places may fill the nodes that are left: better crowd one than stop.
+            self._spare = not self.allocation.gpus
+            self.actors += [self._create(None, initial=False)] if self._spare else []
+        elif waiting > PATIENCE:
             raise ModelError(
                 f"infrastructure: no actor of the {self.name} could be placed within "
                 f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
@@ -474,22 +447,11 @@ class ActorPool:
                 f"left? {self.cluster}"
             )
 
-    def _has_place(self) -> bool:
-        """Whether an actor loads, as far as Ray tells: it says which places are reserved."""
-        for actor in self._pending:
-            if actor.loss is not None:
-                actor.loss.look()
-                if actor.loss.by_process:  # its node is still there
-                    return True
-        return self.group is None or is_reserved(self.group)
-
 
 def create_actor(setup: ActorSetup, allocation: Allocation, group: Any, place: int | None) -> Any:
     """The handle of a new actor, which may wait for its place.
 
     group, place: a placement group and the number of a bundle of it; None lets Ray spread actors.
-    Its methods: `ready()` gives an ActorReady or ActorFault, `answer(method, args)` as
-    `ChainActor.answer`.
     """
     import ray
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -497,59 +459,47 @@ def create_actor(setup: ActorSetup, allocation: Allocation, group: Any, place: i
     strategy: Any = "SPREAD"
     if group is not None and place is not None:
         strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place)
-    kind: Any = ray.remote(actor_class(node_preparation()))
+    kind: Any = ray.remote(ChainActor)
     return kind.options(
         num_cpus=allocation.cpus,
         num_gpus=allocation.gpus,
         max_restarts=_RESTARTS,
         max_task_retries=0,
         scheduling_strategy=strategy,
-    ).remote(asdict(setup))
+        runtime_env=same_imports(),
+    ).remote(setup)
 
 
-def actor_class(prepare: Callable[[], None]) -> type:
-    """A class that Ray sends by value: `prepare` makes our package importable on the node."""
+def start_binding(node_id: str, setup: ActorSetup) -> Any:
+    """Bind a model on a node, beside its actors; returns a reference of Ray to the result."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    class Actor:
-        def __init__(self, fields: Any) -> None:
-            import ray
-
-            prepare()
-            from pytest_cepbench.chains.ray.actor import ActorSetup, ChainActor
-
-            node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-            node_id = ray.get_runtime_context().get_node_id()
-            self.actor = ChainActor(ActorSetup(**fields), node_id, node)
-
-        def ready(self) -> Any:
-            return self.actor.ready
-
-        def answer(self, method: str, args: Any) -> Any:
-            return self.actor.answer(method, args)
-
-    return Actor
+    there = NodeAffinitySchedulingStrategy(node_id, soft=False)
+    task: Any = ray.remote(bind_here)
+    return task.options(num_cpus=0, scheduling_strategy=there, runtime_env=same_imports()).remote(
+        setup
+    )
 
 
-def binding_task(fields: dict[str, Any]) -> Callable[[], Any]:
-    """A function that binds a model on a node. fields: of an ActorSetup."""
+def reserve(pools: Sequence[Allocation]) -> Any:
+    """A placement group of Ray's, with a bundle for an actor of each pool; None for no resources.
 
-    def bind_there() -> Any:
-        from pytest_cepbench.chains.ray.actor import ActorSetup, bind_here
+    Pools that share places share it: Ray would put as many of one role on a device as fit there.
+    """
+    from ray.util.placement_group import placement_group
 
-        return bind_here(ActorSetup(**fields))
-
-    return bind_there
+    # As Ray counts: in ten-thousandths, so that thirds do not come to more than one.
+    parts = {"GPU": sum(pool.gpus for pool in pools), "CPU": sum(pool.cpus for pool in pools)}
+    bundle = {name: round(part, 4) for name, part in parts.items() if part}
+    return placement_group([bundle] * pools[0].actors, "SPREAD") if bundle else None
 
 
 def is_reserved(group: Any) -> bool:
     """Whether all places of a placement group are there; not while one waits for a lost node."""
     from ray.util.placement_group import placement_group_table
 
-    return bool(placement_group_table(group)["state"] == "CREATED")
-
-
-def _nothing() -> Callable[[], None]:
-    return lambda: None
+    return group is None or bool(placement_group_table(group)["state"] == "CREATED")
 
 
 def _digest_of(method: str, sent: Any) -> str:
@@ -557,13 +507,16 @@ def _digest_of(method: str, sent: Any) -> str:
     return sha256(pickle.dumps((method, sent))).hexdigest()
 
 
-def _reason(error: BaseException) -> str:
-    """Why an actor is lost, as far as Ray's error tells."""
-    import ray
+def _death_words(error: BaseException) -> str:
+    """Ray's name of an actor's loss and the beginning of what it says, without ids."""
+    words = re.sub(r"\b[0-9a-f]{16,}\b ?", "", error_line(error))
+    return f"{type(error).__name__}: {words[:200]}"
 
-    if isinstance(error, ray.exceptions.OutOfMemoryError) or "OUT_OF_MEMORY" in str(error):
-        return _NO_MEMORY
-    return _DIED if isinstance(error, ray.exceptions.ActorDiedError) else LostActor.reason
+
+def format_actor_error(error: BaseException) -> str:
+    """What Ray says of an exception in an actor: the last line of its traceback."""
+    lines = [line for line in mask_secrets(str(error)).splitlines() if line.strip()]
+    return " ".join(lines[-1].split())[:300] if lines else type(error).__name__
 
 
 # -- models behind a server ----------------------------------------------------------------------
@@ -628,18 +581,15 @@ class PoolManager:
     context: BindContext
     begin: Callable[[], None] = lambda: None
     losses: LossLog = field(default_factory=LossLog)
-    _planned: list[Place] = field(default_factory=list)
+    _roles: list[str] = field(default_factory=list)
     _allocations: dict[str, Allocation] = field(default_factory=dict)
     _bound: dict[Place, BoundRole | CepError] = field(default_factory=dict)
     _pools: dict[str, ActorPool] = field(default_factory=dict)
     _served: dict[Place, ServedModel] = field(default_factory=dict)
-    _groups: dict[Place, Any] | None = None
+    _shared: list[Any] = field(default_factory=list)
     _begun: bool = False
     _closed: bool = False
     _lock: RLock = field(default_factory=RLock)
-
-    def __post_init__(self) -> None:
-        check_requests(self.requests, self.cluster.nodes())
 
     def plan(self, places: Sequence[Place]) -> Mapping[str, Allocation]:
         """Divide the cluster among the models of the run; returns the pools by role.
@@ -647,9 +597,8 @@ class PoolManager:
         Raises SpecError where the cluster is too small.
         """
         with self._lock:
-            self._planned = [place for place in places if not SCHEMES[place[1].scheme].served]
-            roles = [role for role, _ in self._planned]
-            self._allocations = allocate(roles, self.requests, self.cluster.nodes())
+            self._roles = [role for role, spec in places if not SCHEMES[spec.scheme].served]
+            self._allocations = allocate(self._roles, self.requests, self.cluster.nodes())
             return dict(self._allocations)
 
     @property
@@ -678,20 +627,20 @@ class PoolManager:
 
     def usage(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code; of all actors and servers."""
+        models: list[tuple[str, ActorPool | ServedModel]] = [
+            *((pool.bound.role, pool) for pool in list(self._pools.values())),
+            *((role, model) for (role, _), model in list(self._served.items())),
+        ]
         loads: Counter[str] = Counter()
-        seconds = 0.0
-        for pool in list(self._pools.values()):
-            loads[pool.bound.role] += pool.loads
-            seconds += pool.seconds
-        for (role, _), model in list(self._served.items()):
+        for role, model in models:
             loads[role] += model.loads
-            seconds += model.seconds
-        return +loads, seconds
+        return +loads, sum(model.seconds for _, model in models)
 
     def messages(self) -> list[str]:
         """What was lost and made good, a sentence each."""
         if not self._closed:
-            self._look()
+            for node in self.cluster.lost_nodes():
+                self.losses.remarks[f"node {node.name} left the cluster"] = None
         return self.losses.lines()
 
     def close(self) -> None:
@@ -699,24 +648,14 @@ class PoolManager:
         from ray.util.placement_group import remove_placement_group
 
         with self._lock:
-            self._look()
+            self.messages()
             self._closed = True
             for pool in self._pools.values():
                 pool.close()
-            for group in {id(group): group for group in (self._groups or {}).values()}.values():
+            groups = {id(pool.group): pool.group for pool in self._pools.values()}
+            for group in groups.values():
                 if group is not None:
                     remove_placement_group(group)
-
-    def _look(self) -> None:
-        """See what became of the nodes of lost actors, and of those where nothing was lost."""
-        for lost in list(self.losses.actors):
-            lost.look(_PROBE_SECONDS)
-        told = {lost.node for lost in self.losses.actors}
-        for node in self.cluster.lost_nodes():
-            if node.name not in told:
-                self.losses.remarks[f"node {node.name} left the cluster; no batch was lost"] = None
-
-    # -- binding ---------------------------------------------------------------------------------
 
     def _bind(self, place: Place, *, force: bool) -> BoundRole:
         role, spec = place
@@ -724,7 +663,7 @@ class PoolManager:
             bound = bind(spec, role, self.context, force=force)
             self._served[place] = ServedModel(bound.load)
             return bound
-        ready = self._bind_on(self._node(role), self._setup(place, force=force))
+        ready = self._bind_on_node(self._setup(place, force=force))
         return replace(
             ready.bound,
             idle=lambda: ready.idle,
@@ -735,11 +674,15 @@ class PoolManager:
             provenance={**ready.bound.provenance, "engine": "ray"},
         )
 
-    def _bind_on(self, node: Node, setup: ActorSetup) -> ActorReady:
+    def _bind_on_node(self, setup: ActorSetup) -> ActorReady:
+        """Bind on one node of the kind that the role's actors will be on."""
         import ray
 
+        nodes = self.cluster.nodes()
+        able = [node for node in nodes if node.gpus] if setup.gpus else []
+        node = max(able or nodes, key=lambda node: node.cpus)
         try:
-            reply = ray.get(start_on_node(node.id, binding_task(asdict(setup))))
+            reply = ray.get(start_binding(node.id, setup))
         except ray.exceptions.RayError as error:
             text = error_line(error)
             raise ModelError(
@@ -753,24 +696,13 @@ class PoolManager:
         assert isinstance(reply, ActorReady)
         return reply
 
-    def _allocation(self, role: str) -> Allocation:
-        if role not in self._allocations:  # it was not planned for
-            roles = [*self._allocations, role]
-            self._allocations |= allocate(roles, self.requests, self.cluster.nodes())
-        return self._allocations[role]
-
-    def _node(self, role: str) -> Node:
-        """One of the kind that the role's actors will be on."""
-        nodes = self.cluster.nodes()
-        able = [node for node in nodes if node.gpus] if self._allocation(role).gpus else []
-        return max(able or nodes, key=lambda node: node.cpus)
-
     def _setup(self, place: Place, *, force: bool) -> ActorSetup:
         role, spec = place
-        allocation = self._allocation(role)
+        if role not in self._allocations:  # it was not planned for
+            alone = allocate([role], self.requests, self.cluster.nodes())[role]
+            self._allocations[role] = replace(alone, actors=1, cpus=0.0, shared=False)
+        allocation = self._allocations[role]
         return ActorSetup(role, spec.text, force, allocation.threads, allocation.gpus)
-
-    # -- loading ---------------------------------------------------------------------------------
 
     def _load(
         self, place: Place, bound: BoundRole, stopped: Callable[[], bool], *, force: bool
@@ -784,23 +716,20 @@ class PoolManager:
         with self._lock:
             name = bound.shares or f"{place[0]} {place[1]}"
             if name not in self._pools:
-                self._pools[name] = self._pool(place, bound, force=force)
+                setup = replace(self._setup(place, force=force), identity=bound.identity)
+                allocation = self._allocations[place[0]]
+                group = self._group(allocation)
+                self._pools[name] = ActorPool(
+                    self.cluster, bound, setup, allocation, self.losses, group
+                )
             pool = self._pools[name]
         pool.start(stopped)
+        return RemoteModel(pool.methods, lambda method, args: pool.ask(method, args, stopped))
 
-        def ask(method: str, args: Sequence[Any]) -> ActorAnswer:
-            return pool.ask(method, args, stopped)
-
-        return RemoteModel(pool.methods, ask)
-
-    def _pool(self, place: Place, bound: BoundRole, *, force: bool) -> ActorPool:
-        role = place[0]
-        if self._groups is None:
-            self._groups = reserve(self._planned, self._allocations)
-        allocation = self._allocation(role)
-        if place not in self._groups:  # the plan has given everything away
-            allocation = replace(allocation, actors=1, cpus=0.0, shared=False)
-            self._groups |= reserve([place], {role: allocation})
-        setup = replace(self._setup(place, force=force), identity=bound.identity)
-        group = self._groups[place]
-        return ActorPool(self.cluster, bound, setup, allocation, self.losses, group)
+    def _group(self, allocation: Allocation) -> Any:
+        if not allocation.shared:
+            return reserve([allocation])
+        if not self._shared:
+            pools = [self._allocations[role] for role in self._roles]
+            self._shared = [reserve([pool for pool in pools if pool.shared])]
+        return self._shared[0]

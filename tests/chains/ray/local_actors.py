@@ -11,8 +11,7 @@ import pytest
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup, refuse_to_load
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.pools import ActorPool, LossLog
-from pytest_cepbench.chains.ray.resources import Allocation
+from pytest_cepbench.chains.ray.pools import ActorPool, Allocation, LossLog
 from pytest_cepbench.models.binding import BoundRole, IdleParts
 
 ray = pytest.importorskip("ray")
@@ -64,14 +63,21 @@ class LocalActor:
     ready_says: Any = READY
     answers: Callable[[Any], Any] = lambda inputs: ActorAnswer(list(inputs), None, 0.25)
     killed: bool = False
+    deaths: int = 0
     requests: list[Any] = field(default_factory=list)
 
     @property
-    def ready(self) -> Method:
+    def state(self) -> Method:
         """As an actor's; a list is what it says from one call to the next."""
         says = self.ready_says
         value = says.pop(0) if isinstance(says, list) else None
-        return Method(lambda: self.ready_says if value is None else value)
+
+        def say() -> Any:
+            said = self.ready_says if value is None else value
+            ready = isinstance(said, ActorReady)
+            return replace(said, process=f"{id(self)} {self.deaths}") if ready else said
+
+        return Method(say)
 
     @property
     def answer(self) -> Method:
@@ -79,7 +85,9 @@ class LocalActor:
 
         def answer(method: str, args: Any) -> Any:
             self.requests.append((method, args))
-            return self.answers(args[0])
+            answer = self.answers(args[0])
+            self.deaths += isinstance(answer, Exception) or answer is None
+            return answer
 
         return Method(answer)
 
@@ -88,16 +96,13 @@ class LocalActor:
 class LocalCluster:
     """Creates actors. begin: fields of the next ones, one for each; then they are as usual.
 
-    nodes: that are alive. reserved: whether a pool has its places. probe: what a task on an actor's
-    node gives, an exception that is raised, or NOT_YET.
+    nodes: that are alive. reserved: whether a pool has its places.
     """
 
     begin: list[dict[str, Any]] = field(default_factory=list)
     actors: list[LocalActor] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=lambda: [Node("id1", "node1", 2.0, 0.0)])
     reserved: bool = True
-    probe: Any = None
-    probed: list[str] = field(default_factory=list)
 
     def create_actor(
         self, setup: ActorSetup, allocation: Allocation, group: Any, place: int | None
@@ -106,11 +111,6 @@ class LocalCluster:
         fields = self.begin.pop(0) if self.begin else {}
         self.actors.append(LocalActor(allocation.cpus, place, setup, **fields))
         return self.actors[-1]
-
-    def start_on_node(self, node_id: str, task: Any) -> Ref:
-        """As `cluster.start_on_node`."""
-        self.probed.append(node_id)
-        return Ref(lambda: self.probe)
 
     def pool(self, actors: int = 1, **changes: Any) -> ActorPool:
         """The pool of a describer with so many actors."""
@@ -150,7 +150,6 @@ def local(monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     """A cluster in this process; Ray is never started."""
     cluster = LocalCluster()
     monkeypatch.setattr(module, "create_actor", cluster.create_actor)
-    monkeypatch.setattr(module, "start_on_node", cluster.start_on_node)
     monkeypatch.setattr(module, "is_reserved", lambda _: cluster.reserved)
     monkeypatch.setattr(ray, "get", _get)
     monkeypatch.setattr(ray, "wait", _wait)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.ray.actor import (
     ASKED,
+    VERSIONS,
     ActorAnswer,
     ActorFault,
     ActorReady,
@@ -26,9 +27,8 @@ from pytest_cepbench.chains.ray.actor import (
     _ready,
     bind_here,
 )
-from pytest_cepbench.chains.ray.cluster import VERSIONS, node_preparation
-from pytest_cepbench.chains.ray.pools import actor_class, create_actor
-from pytest_cepbench.chains.ray.resources import Allocation
+from pytest_cepbench.chains.ray.cluster import same_imports
+from pytest_cepbench.chains.ray.pools import Allocation, create_actor
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.binding import IdleParts
 from pytest_cepbench.models.protocols import (
@@ -331,31 +331,34 @@ def test_models_are_bound_where_accelerators_are_seen(
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
 
 
-def test_the_class_that_is_sent_finds_the_package_itself(
+def test_an_actor_works_in_the_driver_s_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It goes to the driver's folder, adds its paths behind the node's own, and wraps an actor."""
+    """Where the node has it; it finds the driver's modules there too."""
     ray = pytest.importorskip("ray")
-    bound = bind_here(_setup("encoder"))  # first, since it looks for the model's module
-    assert isinstance(bound, ActorReady)
-    setup = _setup("encoder", identity=bound.bound.identity)
-    context = type("Context", (), {"get_node_id": lambda _: "id7"})
-    monkeypatch.setattr(ray, "get_runtime_context", context)
+    monkeypatch.setattr(
+        ray, "get_runtime_context", type("Context", (), {"get_node_id": lambda _: "id7"})
+    )
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
-    before = list(sys.path)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine").mkdir()
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "mine"), str(tmp_path / "gone"), *before])
-    prepare = node_preparation()
-    monkeypatch.setattr(sys, "path", list(before))
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "mine")])
+    assert same_imports() == {"env_vars": {"PYTHONPATH": f"{tmp_path}:{tmp_path / 'mine'}"}}
+    monkeypatch.undo()
+    monkeypatch.setattr(
+        ray, "get_runtime_context", type("Context", (), {"get_node_id": lambda _: "id7"})
+    )
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
     monkeypatch.chdir("/")
-
-    actor = actor_class(prepare)(asdict(setup))
-
+    bound = bind_here(_setup("encoder", folder=str(tmp_path)))
+    assert isinstance(bound, ActorReady)
     assert Path.cwd() == tmp_path
-    assert sys.path == [*before, str(tmp_path), str(tmp_path / "mine")]
-    assert (actor.ready().node_id, actor.ready().node) == ("id7", "10.0.0.7")
-    assert actor.answer("encode_texts", [["a"]]).value.shape == (1, 2)
+
+    actor = ChainActor(_setup("encoder", identity=bound.bound.identity, folder="/nowhere"))
+
+    said = actor.state()
+    assert isinstance(said, ActorReady)
+    assert (said.node_id, said.node) == ("id7", "10.0.0.7")
+    assert Path.cwd() == tmp_path
 
 
 @pytest.mark.parametrize("placed", [False, True])
@@ -372,16 +375,17 @@ def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, pl
             options.update(chosen)
             return self
 
-        def remote(self, fields: dict[str, Any]) -> dict[str, Any]:
+        def remote(self, setup: ActorSetup) -> ActorSetup:
             """The handle: what was sent."""
-            return fields
+            return setup
 
     monkeypatch.setattr(ray, "remote", lambda _: Kind())
     group = object() if placed else None
 
     sent: Any = create_actor(_setup("encoder"), Allocation(2, 0.5, 1.5, None), group, 1)
 
-    assert ActorSetup(**sent) == _setup("encoder")
+    assert sent == _setup("encoder")
+    assert options.pop("runtime_env") == same_imports()
     strategy = options.pop("scheduling_strategy")
     if placed:
         assert (strategy.placement_group, strategy.placement_group_bundle_index) == (group, 1)

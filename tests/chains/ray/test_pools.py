@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,17 +15,22 @@ pytest.importorskip("ray")
 from ray.exceptions import (
     ActorDiedError,
     ActorUnavailableError,
-    ObjectLostError,
     OutOfMemoryError,
     RayError,
-    TaskUnschedulableError,
 )
 
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorFault, ActorSetup
 from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.pools import PREFETCH, ActorPool, PoolManager
-from pytest_cepbench.chains.ray.resources import ResourceRequest
+from pytest_cepbench.chains.ray.pools import (
+    ActorPool,
+    LossLog,
+    PoolManager,
+    ResourceRequest,
+    allocate,
+    format_actor_error,
+    reserve,
+)
 from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
@@ -47,7 +51,6 @@ FIRST, SECOND, POISON = (("describe", [[name], "say"]) for name in ("1", "2", "p
 AWAY = ActorUnavailableError("restarting", b"x" * 16)
 DIED: dict[str, Any] = {"ready_says": ActorDiedError()}
 FULL: dict[str, Any] = {"ready_says": ActorFault.of(DeviceMemoryError("node node1: full"))}
-NO_NODE = TaskUnschedulableError("no such node")
 
 _deadline = 0.0
 
@@ -57,6 +60,11 @@ def _bounded() -> None:
     """No test waits for ever where a fault makes a pool wait."""
     global _deadline  # noqa: PLW0603 - read by every wait of a test
     _deadline = time.monotonic() + 10
+
+
+@pytest.fixture(autouse=True)
+def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
 @pytest.fixture
@@ -110,7 +118,7 @@ def _dying(error: RayError, on: Any = POISON, times: int = 99) -> dict[str, Any]
     return {"answers": answer}
 
 
-# -- batches -------------------------------------------------------------------------------------
+# -- batches ---------------------------------------------------------------------------------------
 
 
 def test_batches_are_answered_and_their_time_is_counted(local: LocalCluster) -> None:
@@ -120,24 +128,22 @@ def test_batches_are_answered_and_their_time_is_counted(local: LocalCluster) -> 
     assert pool.ask(*SECOND, _never).value == ["2"]
 
     assert pool.seconds == 0.5 + 0.5 + 0.25 + 0.25
-    assert [len(actor.requests) for actor in local.actors] == [1, 1]
-    assert [actor.busy for actor in pool.live] == [0, 0]
+    assert sum(len(actor.requests) for actor in local.actors) == 2
+    assert not any(actor.busy for actor in pool.actors)
 
 
-def test_the_actor_with_least_to_do_is_next(local: LocalCluster) -> None:
-    """Each has two batches at most: one that it works on, one on its way."""
+def test_an_actor_has_a_batch_at_a_time(local: LocalCluster) -> None:
+    """So that no other batch is lost where one kills it."""
     pool = _pool(local, 2)
-    taken = [pool._take(_never) for _ in range(2 * PREFETCH)]
+    taken = [pool._take(_never) for _ in range(2)]
 
-    assert [actor.busy for actor in pool.live] == [2, 2]
     assert taken[0] is not taken[1]
-    assert taken[0] is taken[2]
     with pytest.raises(StoppedError):
         pool._take(_after(2))
 
 
 def test_what_a_model_raises_is_raised_here(local: LocalCluster) -> None:
-    """As it is; what escapes in an actor names model and error. The actor has a free slot again."""
+    """As it is; what escapes in an actor names model and error. The actor is free again."""
     errors = iter([ActorFault.of(ArithmeticError("no sum")), task_error("x\nE: y")])
     local.begin = [{"answers": lambda _: next(errors)}]
     pool = _pool(local)
@@ -147,11 +153,11 @@ def test_what_a_model_raises_is_raised_here(local: LocalCluster) -> None:
     assert type(caught.value).__name__ == "ArithmeticError"
     with pytest.raises(ModelError, match=r"^describer shapes:: E: y$"):
         pool.ask(*FIRST, _never)
-    assert [actor.busy for actor in pool.live] == [0]
+    assert [actor.busy for actor in pool.actors] == [False]
 
 
 def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
-    """It has each actor for itself the second time, and the others are answered."""
+    """And named; the others are answered, by processes that Ray starts again."""
     local.begin = [_dying(AWAY), _dying(AWAY)]
     pool = _pool(local, 2)
 
@@ -162,14 +168,17 @@ def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
         "infrastructure: 2 actors of the describer shapes: died while they worked on the same "
         "batch of 1: "
     )
-    assert local.probed == ["id1", "id1"]
     assert pool.ask(*FIRST, _never).value == ["1"]
-    assert len(pool.live) == 2
+    pool.start(_never)
     assert pool.loads == 4
     assert not any(actor.killed for actor in local.actors)
-    (line,) = pool.losses.lines()
-    assert line.startswith("node node1 lost 2 actors (2 describer): its process died")
-    assert line.endswith("; 2 batches on their way were asked for again")
+    assert pool.losses.lines() == [
+        (
+            "node node1 lost 2 describer actors in the middle of a batch, which was asked for "
+            "again: ActorUnavailableError: The actor is unavailable: restarting. The task may or "
+            "may not have been executed on the actor."
+        )
+    ]
     with pytest.raises(MeasurementError):  # it is known by its content, and not tried again
         pool.ask(*POISON, _never)
     assert (
@@ -177,74 +186,19 @@ def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
     )
 
 
-def test_a_suspected_batch_waits_for_an_actor_of_its_own(local: LocalCluster) -> None:
-    """No other batch is with it where an actor may die again; nor does another come before it."""
-    local.begin = [_dying(AWAY, on=FIRST, times=1)]
-    pool = _pool(local)
-    assert pool.ask(*FIRST, _never).value == ["1"]  # by the second process
-    beside = pool._take(_never)
-    answered: list[Any] = []
-    thread = threading.Thread(target=lambda: answered.append(pool.ask(*FIRST, _never).value))
-    thread.start()
-    while not pool._exclusive:
-        pass
-    with pytest.raises(StoppedError):  # there is a slot, but not for others
-        pool.ask(*SECOND, _after(1))
-    assert not answered
-    pool._give_back(beside)
-    thread.join(5)
-    assert answered == [["1"]]
-    assert pool.ask(*SECOND, _never).value == ["2"]
-    assert [actor.busy for actor in pool.live] == [0]
-
-
-def test_a_batch_is_not_asked_for_ever(local: LocalCluster) -> None:
-    """After eight losses the cluster is being taken down, whatever they are."""
-    local.begin = [_dying(ObjectLostError("0" * 40, b"", "y"), on=FIRST, times=8)]
-    local.probe = NO_NODE
-    pool = _pool(local)
-
-    with pytest.raises(MeasurementError, match=r"^infrastructure: 8 actors of the describer shap"):
-        pool.ask(*FIRST, _never)
-
-    assert pool.ask(*SECOND, _never).value == ["2"]
-    assert len(local.actors[0].requests) == 9
-
-
-def test_a_node_s_death_is_not_a_batch_s_fault(local: LocalCluster) -> None:
-    """Ray says that the actor is away; its node is gone, however often."""
-    local.begin = [_dying(AWAY, on=FIRST, times=3)]
-    local.probe = NO_NODE
-    pool = _pool(local)
+def test_actors_beside_a_lost_one_are_looked_at_first(local: LocalCluster) -> None:
+    """Where a node dies its other actors are gone too: a batch would be lost to each of them."""
+    far = replace(READY, node_id="id2", node="node2")
+    local.begin = [{"ready_says": [READY, AWAY, NOT_YET]} for _ in range(2)]
+    local.begin[0] |= _dying(AWAY, on=FIRST)
+    local.begin.append({"ready_says": far})
+    pool = local.pool(3)
+    pool.start(_never)
 
     assert pool.ask(*FIRST, _never).value == ["1"]
-    for lost in pool.losses.actors:
-        lost.look()
-    (line,) = pool.losses.lines()
-    assert line.startswith("node node1 lost 3 actors (3 describer): the node left the cluster; 3 ")
 
-
-def test_a_batch_is_not_given_up_before_it_is_known_why_actors_are_away(
-    local: LocalCluster, clock: list[float]
-) -> None:
-    """Ray takes some time to notice that a node is gone; a run that stops does not wait."""
-    local.begin = [_dying(AWAY, on=FIRST, times=2)]
-    local.probe = NOT_YET
-    pool = _pool(local)
-    with pytest.raises(StoppedError):
-        pool.ask(*FIRST, lambda: len(pool.losses.actors) == 2)
-    local.probe = NO_NODE
-    assert pool.ask(*FIRST, _never).value == ["1"]
-
-    local.probe = NOT_YET
-    local.actors[0].answers = _dying(AWAY, times=2)["answers"]
-
-    def tick() -> bool:
-        clock[0] += 1
-        return _never()
-
-    assert pool.ask(*POISON, tick).value == ["poison"]  # nothing is known: it is asked again
-    assert clock[0] > 1060
+    assert [len(actor.requests) for actor in local.actors] == [1, 0, 1]
+    assert pool.losses.lines()[0].startswith("node node1 lost 1 describer actor in the middle of ")
 
 
 def test_threads_leave_when_the_run_stops(local: LocalCluster) -> None:
@@ -259,10 +213,10 @@ def test_threads_leave_when_the_run_stops(local: LocalCluster) -> None:
     with pytest.raises(StoppedError):
         pool.ask(*FIRST, _never)
     assert [actor.killed for actor in local.actors] == [True]
-    assert pool.live == []
+    assert pool.actors == []
 
 
-# -- actors --------------------------------------------------------------------------------------
+# -- actors ----------------------------------------------------------------------------------------
 
 
 def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
@@ -272,11 +226,11 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
     pool.start(_never)
 
     assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (1, 0.5), (2, 0.5)]
-    assert (len(pool.live), pool.loads, pool.seconds) == (2, 2, 1.0)
+    assert (pool.loads, pool.seconds) == (2, 1.0)
     assert pool.methods == ("describe", "write")
     local.actors[2].ready_says = READY
     pool.start(_never)
-    assert (len(pool.live), pool.loads, len(local.actors)) == (3, 3, 3)
+    assert (pool.loads, len(local.actors)) == (3, 3)
 
 
 def test_an_actor_with_another_model_ends_the_pool(local: LocalCluster) -> None:
@@ -318,7 +272,7 @@ def test_memory_for_fewer_actors_does(local: LocalCluster) -> None:
     """The others work on, and the report says so; without any the next that asks starts anew."""
     local.begin = [FULL]
     pool = _pool(local, 2)
-    assert len(pool.live) == 1
+    assert len(pool.actors) == 1
     assert pool.losses.lines() == ["the describer shapes: has an actor less: node node1: full"]
 
     local.begin = [FULL]
@@ -326,16 +280,16 @@ def test_memory_for_fewer_actors_does(local: LocalCluster) -> None:
     with pytest.raises(DeviceMemoryError, match="full"):
         alone.start(_never)
     alone.start(_never)
-    assert len(alone.live) == 1
+    assert len(alone.actors) == 1
 
 
 def test_an_actor_that_never_starts_is_done_without(local: LocalCluster) -> None:
     """Ray has tried it some times; where there is no other, none can be started."""
     local.begin = [DIED]
     pool = _pool(local, 2)
-    assert len(pool.live) == 1
+    assert len(pool.actors) == 1
     (line,) = pool.losses.lines()
-    assert line.startswith("1 actor (1 describer) lost before they were ready: its process died, ")
+    assert line.startswith("the describer shapes: has an actor less: ActorDiedError: The ")
 
     local.begin = [DIED]
     with pytest.raises(ModelError, match=r"^infrastructure: no actor of the describer shapes: is "):
@@ -367,14 +321,13 @@ def test_an_actor_that_died_too_often_is_made_anew(local: LocalCluster) -> None:
 
 
 def test_memory_that_ran_out_is_said(local: LocalCluster) -> None:
-    """Where Ray still says so: of an actor that it does not start again."""
+    """In Ray's words."""
     error = OutOfMemoryError("full")  # type: ignore[no-untyped-call]
     local.begin = [_dying(error, times=1)]
     pool = _pool(local)
     assert pool.ask(*POISON, _never).value == ["poison"]
     (line,) = pool.losses.lines()
-    assert "Ray ended the process, since memory ran out; a batch on its way was asked" in line
-    assert local.probed == []
+    assert line.endswith(" a batch, which was asked for again: OutOfMemoryError: full")
 
 
 def test_a_process_that_is_another_model_by_now_is_done_without(local: LocalCluster) -> None:
@@ -389,22 +342,7 @@ def test_a_process_that_is_another_model_by_now_is_done_without(local: LocalClus
     assert pool.losses.lines() == [
         "no new actor of the describer shapes:: fingerprint B on node node1"
     ]
-    assert pool.losses.actors == []
-
-
-def test_an_actor_is_lost_once(local: LocalCluster) -> None:
-    """By the thread that notices it first; the batches of both go to another one."""
-    pool = _pool(local)
-    actor = pool._take(_never, PREFETCH)
-    for digest in ("a", "b"):
-        pool._lose(actor, AWAY, digest)
-
-    assert local.probed == ["id1"]
-    pool.start(_never)
-    assert len(pool.live) == 1
-    assert pool.live[0] is not actor
-    (lost,) = pool.losses.actors
-    assert (lost.node, lost.batches) == ("node1", 2)
+    assert not pool.losses.batches
 
 
 def test_patience_ends_where_no_actor_gets_a_place(local: LocalCluster, clock: list[float]) -> None:
@@ -429,17 +367,6 @@ def test_patience_ends_where_no_actor_gets_a_place(local: LocalCluster, clock: l
     assert len(local.actors) == 1
 
 
-def test_a_process_that_starts_again_has_its_place(local: LocalCluster, clock: list[float]) -> None:
-    """However long it loads, and whatever became of the places of others."""
-    local.begin = [{**_dying(AWAY), "ready_says": [READY, NOT_YET, NOT_YET]}]
-    pool = _pool(local)
-    with pytest.raises(StoppedError):
-        pool.ask(*POISON, lambda: bool(pool.losses.actors))
-    local.reserved = False
-    clock[0] += module.PATIENCE + 1
-    pool._check_patience()
-
-
 def test_where_a_node_is_lost_another_one_s_cores_are_shared(
     local: LocalCluster, clock: list[float]
 ) -> None:
@@ -461,13 +388,173 @@ def test_where_a_node_is_lost_another_one_s_cores_are_shared(
     assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (None, 0.0)]
     local.actors[1].ready_says = READY
     pool.start(_never)
-    assert [actor.handle for actor in pool.live] == [local.actors[1]]
+    assert pool.loads == 1
 
     local.begin = [{"ready_says": NOT_YET}]
     accelerated = _looked(local, gpus=0.5)
     clock[0] += 3.0
     accelerated._check_patience()
     assert len(local.actors) == 3
+
+
+def test_losses_are_told_by_node_and_reason() -> None:
+    """How many of which role, and what Ray says; remarks come last, each once."""
+    log = LossLog()
+    for node in ("node1", "node1", "node2"):
+        log.batches["encoder", node, "ActorDiedError: gone"] += 1
+    log.remarks["node node1 left the cluster"] = None
+
+    words = "in the middle of a batch, which was asked for again: ActorDiedError: gone"
+    assert log.lines() == [
+        f"node node1 lost 2 encoder actors {words}",
+        f"node node2 lost 1 encoder actor {words}",
+        "node node1 left the cluster",
+    ]
+
+
+def test_an_exception_in_an_actor_is_its_last_line() -> None:
+    """Ray's own text is a traceback; without any, the class has to do."""
+    assert format_actor_error(ValueError("Traceback\n  File x\nKeyError:  'a'\n\n")) == (
+        "KeyError: 'a'"
+    )
+    assert format_actor_error(ValueError("")) == "ValueError"
+    assert len(format_actor_error(ValueError("x" * 400))) == 300
+
+
+# -- resources ------------------------------------------------------------------------------------
+
+ROLES = ["describer", "generator", "encoder"]
+
+
+def _nodes(*sizes: tuple[float, float]) -> list[Node]:
+    return [Node(f"id{n}", f"node{n}", cpus, gpus) for n, (cpus, gpus) in enumerate(sizes)]
+
+
+def test_every_accelerator_has_one_of_each_role() -> None:
+    """Thirds of it, and no more cores than there are for its device."""
+    pools = allocate(ROLES, {}, _nodes((32, 4), (32, 4)))
+
+    assert {pool.actors for pool in pools.values()} == {8}
+    assert {pool.gpus for pool in pools.values()} == {0.333}
+    assert {pool.threads for pool in pools.values()} == {None}
+    assert all(pool.shared for pool in pools.values())
+
+
+def test_two_encoders_count_twice() -> None:
+    """Roles are those of models: a suite's further encoders take their part."""
+    pools = allocate([*ROLES, "encoder"], {}, _nodes((8, 1)))
+
+    assert pools["encoder"].gpus == 0.25
+
+
+def test_actors_have_the_cores_of_the_poorest_device() -> None:
+    """A node has its cores divided among its devices, and those among the roles."""
+    pools = allocate(ROLES, {}, _nodes((2, 2), (8, 2), (9, 0)))
+
+    assert {(pool.actors, pool.gpus, pool.cpus) for pool in pools.values()} == {(4, 0.333, 0.333)}
+
+
+def test_without_accelerators_cores_are_divided() -> None:
+    """One for each core; where there are many, several cores to a place, and so many threads."""
+    few = allocate(ROLES, {}, _nodes((1, 0), (1, 0)))
+    many = allocate(ROLES, {}, _nodes((64, 0)))
+
+    assert (few["encoder"].actors, few["encoder"].cpus, few["encoder"].threads) == (2, 0.333, 1)
+    assert (many["encoder"].actors, many["encoder"].cpus, many["encoder"].threads) == (16, 1.0, 4)
+
+
+def test_a_request_leaves_the_rest_to_the_others() -> None:
+    """What one role asks for is gone; the others share the devices that are left."""
+    pools = allocate(ROLES, {"describer": ResourceRequest(2, 1.0, 2.0)}, _nodes((16, 4)))
+
+    assert (pools["describer"].actors, pools["describer"].gpus) == (2, 1.0)
+    assert (pools["generator"].actors, pools["generator"].gpus) == (2, 0.5)
+    assert not pools["describer"].shared
+
+
+def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
+    """`gpus=0` puts a role on the processor, beside the devices."""
+    pools = allocate(ROLES, {"encoder": ResourceRequest(gpus=0.0)}, _nodes((16, 2)))
+
+    assert (pools["encoder"].gpus, pools["generator"].gpus) == (0.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("requested", "message"),
+    [
+        (
+            ResourceRequest(4, 1.0),
+            "the pools together (describer 4 x 1 GPU + 1 CPU) ask for 4 GPUs, the cluster has 2",
+        ),
+        (
+            ResourceRequest(1, 0.0, 12.0),
+            "no node has enough for one actor of the describer pool, 1 x 12 CPU; there are node0",
+        ),
+    ],
+)
+def test_more_than_there_is_is_refused(requested: ResourceRequest, message: str) -> None:
+    """At once, with what there is: no run waits for it."""
+    with pytest.raises(SpecError) as caught:
+        allocate(["describer"], {"describer": requested}, _nodes((8, 1), (8, 1)))
+
+    assert message in str(caught.value)
+
+
+def test_nothing_left_is_refused() -> None:
+    """A role without a request would wait for a device that others have."""
+    with pytest.raises(SpecError, match="leaves no GPU for other roles: ask for less, or give "):
+        allocate(ROLES, {"describer": ResourceRequest(2, 1.0)}, _nodes((8, 2)))
+
+
+def test_a_cluster_of_single_cores_has_sixteen_places() -> None:
+    """No role has more actors where nothing is asked for; each has its part of a core."""
+    pools = allocate(["encoder"], {}, _nodes(*[(1, 0)] * 17))
+    assert (pools["encoder"].actors, pools["encoder"].cpus) == (16, 1.0)
+
+    pools = allocate(["encoder"], {}, _nodes(*[(1, 0)] * 16))
+    assert pools["encoder"].actors == 16
+
+    pools = allocate(["encoder"], {}, _nodes((33, 0), (2, 0)))
+    assert (pools["encoder"].actors, pools["encoder"].threads) == (8, 4)
+
+
+def test_more_actors_than_devices_have_less_of_each() -> None:
+    """Of the device, and of its cores."""
+    pools = allocate(["encoder"], {"encoder": ResourceRequest(actors=4)}, _nodes((6, 2)))
+    assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.5, 1.0)
+    assert str(pools["encoder"]) == "4 x 0.5 GPU + 1 CPU"
+
+    pools = allocate(["encoder"], {"encoder": ResourceRequest(actors=4)}, _nodes((2, 0)))
+    assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.0, 0.5)
+    assert not pools["encoder"].shared
+
+    pools = allocate(["encoder"], {"encoder": ResourceRequest(1, 0.0, 0.0)}, _nodes((2, 0)))
+    assert str(pools["encoder"]) == "1 x nothing"
+
+
+def test_threads_are_those_of_the_actor_s_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user says how many; on an accelerator the library decides."""
+    requested = {"encoder": ResourceRequest(actors=1, cpus=3.5)}
+    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 7
+    monkeypatch.setenv("OMP_NUM_THREADS", "0")
+    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 3
+
+
+def test_places_are_reserved_one_of_each_model_in_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models without a request share a group; others have their own, or none without resources."""
+    placement = pytest.importorskip("ray.util.placement_group")
+    monkeypatch.setattr(placement, "placement_group", lambda bundles, _: tuple(bundles))
+    requests = {"generator": ResourceRequest(2, 0.5, 2.0), "detector": ResourceRequest(2, 0.0, 0.0)}
+    pools = allocate([*ROLES, "encoder", "detector"], requests, _nodes((8, 3)))
+
+    shared = reserve([pools["describer"], pools["encoder"], pools["encoder"]])
+    assert [bundle["GPU"] for bundle in shared] == [0.999] * 2
+    assert reserve([pools["generator"]]) == ({"GPU": 0.5, "CPU": 2.0},) * 2
+    assert reserve([pools["detector"]]) is None
 
 
 # -- all pools of a run --------------------------------------------------------------------------
@@ -495,8 +582,7 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
     """Where models are bound, and as what; a spec of "bad:" is a fault."""
     calls: list[tuple[str, ActorSetup]] = []
 
-    def start_on_node(node_id: str, task: Any) -> Any:
-        setup = ActorSetup(**task)
+    def start_binding(node_id: str, setup: ActorSetup) -> Any:
         calls.append((node_id, setup))
         if setup.spec == "shapes:?bad=2":
             words = "a\n b"
@@ -504,9 +590,8 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
         bad = setup.spec == "shapes:?bad=1"
         return Ref(lambda: ActorFault.of(SpecError("not understood")) if bad else READY)
 
-    monkeypatch.setattr(module, "start_on_node", start_on_node)
-    monkeypatch.setattr(module, "binding_task", lambda fields: fields)
-    monkeypatch.setattr(module, "reserve", lambda places, _: dict.fromkeys(places, "group"))
+    monkeypatch.setattr(module, "start_binding", start_binding)
+    monkeypatch.setattr(module, "reserve", lambda _: "group")
     groups = pytest.importorskip("ray.util.placement_group")
     monkeypatch.setattr(groups, "remove_placement_group", calls.append)
     return calls

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
-
 import pytest
 
 from tests.plugin.project import Project
 
 RAY = "--cep-engine=ray"
-
-
-@pytest.fixture
-def other_port() -> Iterator[int]:
-    """A port where another server listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        yield listener.getsockname()[1]
 
 
 @pytest.mark.parametrize(
@@ -55,16 +43,8 @@ def other_port() -> Iterator[int]:
         ),
         ([RAY, "--cep-ray-pool=encoder:"], "*: '' is not understood; actors (1 or *"),
         (
-            [RAY, "--cep-ray-address=here"],
-            "--cep-ray-address 'here': HOST:PORT of the cluster's head *",
-        ),
-        (
-            [RAY, "--cep-ray-address=ray://a:10001"],
-            "*: Ray Client is not supported; run pytest on a *",
-        ),
-        (
             [RAY, "--cep-ray-address=localhost:1"],
-            "--cep-ray-address 'localhost:1' does not answer (*",
+            "--cep-ray-address 'localhost:1': Ray cannot connect (ConnectionRefusedError: *",
         ),
     ],
 )
@@ -77,21 +57,6 @@ def test_mistakes_are_one_message(toy: Project, arguments: list[str], message: s
     assert len(errors) == 1
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
     assert "collected" not in result.stdout.str()
-
-
-def test_another_server_at_the_address_is_refused(
-    toy: Project, other_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ray itself would ask it for minutes."""
-    pytest.importorskip("ray")
-    monkeypatch.setattr("pytest_cepbench.chains.ray.cluster._PROBE_SECONDS", 0.2)
-    result = toy.run_here(
-        RAY, f"--cep-ray-address=127.0.0.1:{other_port}", "--model=shapes:?miss=0"
-    )
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["ERROR: *: what answers there is no Ray cluster; its port is 6379 *"]
-    )
 
 
 @pytest.mark.parametrize("asking", ["--cep-plan", "--collect-only"])
