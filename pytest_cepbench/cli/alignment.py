@@ -6,8 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cepbench.cli.agreement import estimate_text, interval_text
-from pytest_cepbench.cli.agreement_table import percent
+from pytest_cepbench.cli.agreement import estimate_text, interval_text, percent
 from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, short, write_and_show
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.cli.session import read_count

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer
-from pytest_cepbench.cli.baseline_files import battle_baselines
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.cli.project_files import battle_baselines
 from pytest_cepbench.cli.session import open_store, read_data, suite_file
 from pytest_cepbench.cli.store_pages import show_size
 from pytest_cepbench.datasets.opening.answers import write_answers

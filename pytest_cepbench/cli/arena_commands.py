@@ -5,15 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_cepbench.cli.arguments import (
-    Command,
-    Option,
-    OptionGroup,
-    flag,
-    option,
-    several,
-    shared,
-)
-from pytest_cepbench.cli.shared_options import (
     BASELINES,
     DAMAGED,
     DEFAULT,
@@ -23,6 +14,13 @@ from pytest_cepbench.cli.shared_options import (
     STORE,
     SUITE,
     UNWRITTEN,
+    Command,
+    Option,
+    OptionGroup,
+    flag,
+    option,
+    several,
+    shared,
 )
 
 _LEADERBOARD = [

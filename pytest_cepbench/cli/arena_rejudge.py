@@ -8,7 +8,6 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.cli.baseline_files import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.cli.output import (
     MISTAKE,
     NOT_DONE,
@@ -16,6 +15,7 @@ from pytest_cepbench.cli.output import (
     complain,
     show,
 )
+from pytest_cepbench.cli.project_files import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.cli.session import open_store, suite_file
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.evaluation.python_api import importable

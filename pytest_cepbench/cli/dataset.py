@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from importlib import import_module
-
-_ACTIONS = {
-    "patterns": "dataset_patterns",
-    "verify": "dataset_verify",
-    "freeze": "dataset_freeze",
-    "pairs": "dataset_pairs",
-    "arena": "dataset_arena",
-}
 
 
 def run(arguments: Namespace) -> int:
     """Do the action; exit codes as in `main`."""
-    module = import_module(f"pytest_cepbench.cli.{_ACTIONS[arguments.action]}")
-    return int(module.run(arguments))
+    if arguments.action == "patterns":
+        from pytest_cepbench.cli import dataset_patterns
+
+        return dataset_patterns.run(arguments)
+    from pytest_cepbench.cli import dataset_files
+
+    actions = {
+        "verify": dataset_files.run_verify,
+        "freeze": dataset_files.run_freeze,
+        "pairs": dataset_files.run_pairs,
+        "arena": dataset_files.run_arena,
+    }
+    return actions[arguments.action](arguments)

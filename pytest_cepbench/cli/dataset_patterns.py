@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner, total
-from pytest_cepbench.cli.dataset_verify import has_study, write_study
+from pytest_cepbench.cli.dataset_files import has_study, write_study
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
 from pytest_cepbench.cli.session import measured, read_count, read_seed, spent_line
 from pytest_cepbench.construction import folder as files

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cepbench.cli.arguments import Command, option, several, shared
-from pytest_cepbench.cli.shared_options import DEFAULT, MODELS, RESULTS, UNWRITTEN
+from pytest_cepbench.cli.arguments import (
+    DEFAULT,
+    MODELS,
+    RESULTS,
+    UNWRITTEN,
+    Command,
+    option,
+    several,
+    shared,
+)
 
 _HISTORY_FOLDER = shared(
     "history",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace as changed
 
-from pytest_cepbench.artifacts import digest_json, digest_text
-from pytest_cepbench.cli.label_study import write_label_study
+from pytest_cepbench.artifacts import ImageArtifact, digest_json, digest_text
+from pytest_cepbench.chains.answers.answer_plan import PieceRefs
+from pytest_cepbench.cli.arguments import ANSWER_ROLES
 from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import (
     measured,
@@ -20,9 +21,8 @@ from pytest_cepbench.cli.session import (
     read_data,
     suite_file,
 )
-from pytest_cepbench.cli.shared_options import ANSWER_ROLES
 from pytest_cepbench.datasets.sources.hub import DataPlace
-from pytest_cepbench.errors import CepError, SpecError, SuiteError
+from pytest_cepbench.errors import CepError, DatasetError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.label_file import (
     Battle,
     Contestant,
@@ -39,14 +39,97 @@ from pytest_cepbench.gate.labels.label_file import (
 )
 from pytest_cepbench.gate.labels.usable import judged_first
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
-from pytest_cepbench.ratings.records import Item, Part, Vote
+from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.records import Item, Part, Source, Study, Vote
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_data import Opponents
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.battle_labels import contestants
 from pytest_cepbench.suites.cases import OVERALL, Case
+
+
+def write_label_study(
+    folder: Path,
+    run: AnswerRun,
+    opponents: Opponents,
+    drawn: Mapping[str, DrawnBattle],
+    annotators: tuple[str, ...],
+    overlap: int,
+) -> None:
+    """Write a study of pairs: the drawn battles whose answers differ, with practice and checks.
+
+    annotators: names of the people. overlap: how many of them judge each battle.
+    The candidate's answer is the first option of its item; pages show it on either side.
+    Raises DatasetError for people or images that cannot be used, and WriteError.
+    """
+    samples = [s for s in run.data.dataset.samples if s.id in drawn]
+    open_samples = [s for s in samples if not drawn[s.id].battle.decided]
+    items: list[Item] = []
+    sources: list[Source] = []
+    images: dict[str, ImageArtifact] = {}
+    made = ((run.model_record()["spec"], "candidate"), (opponents.identity, "opponent"))
+    for pair in run.data.pairs(open_samples, opponents):
+        assert pair.candidate is not None
+        assert pair.opponent is not None
+        sides = [pair.candidate, pair.opponent]
+        names = [spec for spec, _ in made]
+        item = make_item(
+            "pair",
+            _parts(pair.question),
+            [_parts(side) for side in sides],
+            probability=drawn[pair.sample].probability,
+        )
+        items.append(item)
+        sources += [
+            Source(
+                item=item.item,
+                option=option.option,
+                model=name,
+                sample=pair.sample,
+                suite=run.suite.name,
+            )
+            for option, name in zip(item.options, names, strict=True)
+        ]
+        images |= _images((pair.question, *sides), run.data.store)
+    count = len(run.data.dataset.samples)
+    study = Study(
+        kind="pair",
+        suite=run.suite.name,
+        annotators=annotators,
+        overlap=overlap,
+        share=1.0,
+        probability=len(drawn) / count,
+        population=count,
+    )
+    known, known_images = known_items(study, items, images)
+    write_study(folder, study, [*items, *known], images | known_images, sources)
+
+
+def _parts(refs: PieceRefs) -> list[Part]:
+    return [
+        Part(text=piece) if isinstance(piece, str) else Part(image=digest)
+        for piece, (_, digest) in zip(refs.pieces, refs.inputs, strict=True)
+    ]
+
+
+def _images(every: Iterable[PieceRefs], store: Store) -> dict[str, ImageArtifact]:
+    """Every image that pieces name, by digest. Raises DatasetError for one that is gone."""
+    images: dict[str, ImageArtifact] = {}
+    for refs in every:
+        for piece, (_, digest) in zip(refs.pieces, refs.inputs, strict=True):
+            if isinstance(piece, str) or digest in images:
+                continue
+            image = store.get_image(digest) if isinstance(piece, ImageRef) else piece.load()
+            if image is None:
+                raise DatasetError(
+                    f"{refs.name}: an image is damaged or gone: run the command again"
+                )
+            images[digest] = image
+    return images
 
 
 def run(arguments: Namespace) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.cli.baseline_files import case_of_file, kind_of
 from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, Section, complain, show
+from pytest_cepbench.cli.project_files import case_of_file, kind_of
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
 from pytest_cepbench.gate import CaseKey

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_cepbench.cli.arguments import Command, Option, OptionGroup, option, several, shared
-from pytest_cepbench.cli.shared_options import (
+from pytest_cepbench.cli.arguments import (
     ANSWER_ROLES,
     BASELINES,
     DEFAULT,
@@ -14,6 +13,12 @@ from pytest_cepbench.cli.shared_options import (
     STORE,
     SUITE,
     UNWRITTEN,
+    Command,
+    Option,
+    OptionGroup,
+    option,
+    several,
+    shared,
 )
 
 _RATINGS = option("ratings", metavar="RATINGS", type=Path, help="a ratings folder")

@@ -10,7 +10,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cepbench.cli.baseline_files import project_baselines
 from pytest_cepbench.cli.output import (
     INTERRUPTED,
     MISTAKE,
@@ -19,6 +18,7 @@ from pytest_cepbench.cli.output import (
     show,
     show_document,
 )
+from pytest_cepbench.cli.project_files import project_baselines
 from pytest_cepbench.cli.session import open_store
 from pytest_cepbench.cli.store_pages import (
     gc_lines,

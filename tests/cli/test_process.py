@@ -63,11 +63,8 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli.arguments",
         "pytest_cepbench.cli.commands",
         "pytest_cepbench.cli.arena_commands",
-        "pytest_cepbench.cli.dataset_commands",
         "pytest_cepbench.cli.history_commands",
         "pytest_cepbench.cli.rating_commands",
-        "pytest_cepbench.cli.store_commands",
-        "pytest_cepbench.cli.shared_options",
         "pytest_cepbench.errors",
         "pytest_cepbench.escapes",
     }

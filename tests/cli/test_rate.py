@@ -14,7 +14,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from pytest_cepbench.cli.rating_server import decision
+from pytest_cepbench.cli.rate import decision
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from tests.cli.conftest import Home
 from tests.ratings.serving import ROOT, agree, request, served, slots

@@ -1,0 +1,296 @@
+"""`cepbench dataset` verify, freeze, pairs and arena: sets that people check, and frozen ones."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.session import read_annotators, read_count, read_seed
+from pytest_cepbench.construction import arena_set
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.arena_set import QUESTIONS, write_questions
+from pytest_cepbench.construction.arena_templates import ArenaQuestion
+from pytest_cepbench.construction.caption_pairs import (
+    CaptionPairs,
+    join_pairs,
+    write_pairs,
+)
+from pytest_cepbench.construction.data_card import write_card
+from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
+from pytest_cepbench.construction.frozen_images import add_images
+from pytest_cepbench.construction.frozen_set import (
+    MANIFEST,
+    FrozenSet,
+    settle_labels,
+    shown_members,
+    table_path,
+    write_frozen,
+)
+from pytest_cepbench.construction.records import NearDuplicates
+from pytest_cepbench.construction.verification import (
+    VerificationSettings,
+    read_counts,
+    read_labelled,
+    read_people,
+    write_verification,
+)
+from pytest_cepbench.datasets.opening.questions import TASKS
+from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
+from pytest_cepbench.files import names_beside
+from pytest_cepbench.ratings.consent import write_texts
+from pytest_cepbench.ratings.folder import STUDY, read_ratings
+from pytest_cepbench.ratings.session import open_session
+
+
+def run_arena(arguments: Namespace) -> int:
+    """Write out the questions; exit codes as in `main`."""
+    try:
+        questions = write_questions(arguments.templates, arguments.out)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    out, quoted = arguments.out, shlex.quote(str(arguments.out))
+    show(
+        [_arena_page(questions)],
+        f"written: {out / QUESTIONS}",
+        f"people approve gold answers: cepbench dataset verify {quoted} --annotators NAME,NAME",
+        f"then freeze it:              cepbench dataset freeze {quoted} --copy",
+    )
+    return 0
+
+
+def _arena_page(questions: Sequence[ArenaQuestion]) -> Section:
+    counts = Counter(question.uid[:4] for question in questions)
+    candidates: Counter[str] = Counter()
+    for question in questions:
+        candidates[question.uid[:4]] += len(question.candidates)
+    rows = tuple(
+        (task, TASKS[task], str(number), str(candidates[task]))
+        for task, number in sorted(counts.items())
+    )
+    table = Table(("task", "name", "questions", "candidates"), rows)
+    return Section(f"{len(questions)} questions of {len(rows)} tasks", (table,))
+
+
+def run_verify(arguments: Namespace) -> int:
+    """Write the study where it is new, and serve it; exit codes as in `main`."""
+    try:
+        folder = open_construction(arguments.folder)
+        images = read_images(arguments.images)
+        seed = None if arguments.seed is None else read_seed(arguments.seed)
+        path = write_study(folder, images, arguments.annotators, arguments.overlap, seed)
+        if not arguments.only_write:
+            from pytest_cepbench.cli.rate import serve_ratings
+
+            serve_ratings(path, arguments, None)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    return 0
+
+
+def read_images(path: Path | None) -> Path | None:
+    """The value of `--images`. Raises SpecError."""
+    if path is not None and not path.is_dir():
+        near = did_you_mean(path.name, names_beside(path, folders=True))
+        raise SpecError(f"--images {str(path)!r}: a folder of images is expected.{near}")
+    return path
+
+
+def has_study(folder: Path) -> bool:
+    """Whether people are asked about the data set of a folder already."""
+    return (folder / files.RATINGS / STUDY).is_file()
+
+
+def write_study(
+    folder: ConstructionFolder,
+    images: Path | None,
+    annotators: str | None,
+    overlap: str | None,
+    seed: int | None,
+) -> Path:
+    """The folder of the study, written where there is none.
+
+    images: where the images lie, if they have moved. annotators, overlap: as options say.
+    seed: of the order of items; None for 0, or for that of a study which is there already.
+    Raises SpecError, DatasetError and WriteError, also where settings are not those of a study
+    that is there.
+    """
+    path = folder.path / files.RATINGS
+    known = has_study(folder.path)
+    if annotators is None and not known:
+        raise SpecError(
+            "say who checks: --annotators NAME,NAME (they vote with the model on each label)"
+        )
+    people = () if annotators is None else read_annotators(annotators)
+    settings = VerificationSettings(people, read_count("--overlap", overlap), seed=seed)
+    if folder.has(arena_set.QUESTIONS):
+        arena_set.write_approval_study(folder, settings, images)
+    else:
+        write_verification(folder, read_labelled(folder, images), settings)
+    study = read_ratings(path)
+    number = sum(item.kind == "item" for item in study.items.values())
+    asked = f"{number} items for {', '.join(study.study.annotators)}"
+    if known:
+        tell(f"goes on: {path}, {asked}")
+    else:
+        write_texts(path, "verify")
+        open_session(path, study.study.annotators)
+        tell(f"{path}: {asked}")
+        tell(f"edit {path / 'consent.md'} and {path / 'instructions.md'} before people begin")
+    return path
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def run_freeze(arguments: Namespace) -> int:
+    """Settle the labels and write the files; exit codes as in `main`."""
+    target: Path = arguments.to or arguments.folder / files.FROZEN
+    try:
+        images = read_images(arguments.images)
+        if _is_frozen(arguments.folder):
+            page, written = _add_images(arguments, images)
+        else:
+            name = _name_of_set(arguments)
+            folder = open_construction(arguments.folder)
+            freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
+            page, written = freeze(arguments, folder, images, name, target)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    show([page], *(f"written: {path}" for path in written))
+    return 0
+
+
+def _is_frozen(folder: Path) -> bool:
+    """Whether a folder is a frozen set, such as one that was passed on, and no construction."""
+    return (folder / MANIFEST).is_file() and not (folder / files.CONSTRUCTION).is_file()
+
+
+def _add_images(arguments: Namespace, images: Path | None) -> tuple[Section, list[Path]]:
+    if images is None or not arguments.copy or arguments.name or arguments.to:
+        raise SpecError(
+            f"{str(arguments.folder)!r} is a frozen set: --copy --images DIR write its images into "
+            "it, and nothing else of it changes"
+        )
+    written = add_images(arguments.folder, images)
+    name = written[0].stem
+    return Section(f"{name}: images added, with the pixels that were frozen", ()), written
+
+
+def _freeze_patterns(
+    arguments: Namespace,
+    folder: ConstructionFolder,
+    images: Path | None,
+    name: str,
+    target: Path,
+) -> tuple[Section, list[Path]]:
+    labelled = read_labelled(folder, images)
+    people = read_people(folder, labelled.names)
+    frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
+    counts = read_counts(folder)
+    near = folder.read(files.NEAR, NearDuplicates) if folder.has(files.NEAR) else None
+
+    def card(copied: bool) -> str:  # noqa: FBT001 - of two cards, one
+        return write_card(frozen, counts, near, copy=copied)
+
+    written = write_frozen(frozen, target, card, copy=arguments.copy)
+    return _freeze_page(frozen, copied=table_path(target, name).is_file()), written
+
+
+def _freeze_arena(
+    arguments: Namespace,
+    folder: ConstructionFolder,
+    images: Path | None,
+    name: str,
+    target: Path,
+) -> tuple[Section, list[Path]]:
+    if not arguments.copy:
+        raise SpecError(
+            "OpenING's layout holds its images: add --copy where their licences allow it, or keep "
+            "the templates instead"
+        )
+    arena = arena_set.choose_gold(folder, images, unverified=arguments.unverified)
+    written = arena_set.write_arena(arena, name, target)
+    approved = sum(choice.approval is not None for choice in arena.chosen)
+    lines = [
+        f"gold answers that people approved: {approved}",
+        f"left out, since no candidate was approved: {len(arena.without_gold)}",
+        *arena.remarks,
+    ]
+    return Section(f"{name}: {len(arena.chosen)} questions", tuple(lines)), written
+
+
+def _name_of_set(arguments: Namespace) -> str:
+    if arguments.name is not None:
+        return check_name(arguments.name, f"--name {arguments.name!r}")
+    name = arguments.folder.resolve().name
+    return check_name(name, f"the folder {name!r} cannot name the set, give --name NAME")
+
+
+def check_name(name: str, what: str) -> str:
+    """The name of a data set, which its files have.
+
+    what: gave the name, for the message. Raises SpecError.
+    """
+    if not _NAME.fullmatch(name):
+        raise SpecError(
+            f"{what}: letters, digits, '.', '_' and '-' are expected, at most 64, and a letter or "
+            "a digit first"
+        )
+    return name
+
+
+def _freeze_page(frozen: FrozenSet, *, copied: bool) -> Section:
+    changed = sum(label.changed for label in frozen.labels.values())
+    verified = len(frozen.labels) - frozen.unverified
+    lines = [
+        f"checked by people: {verified} images; they changed the labels of {changed}",
+        *frozen.people.remarks,
+    ]
+    if not copied:
+        lines.append(
+            "the images are not copied, paths and digests stand for them: with --copy the table "
+            "that suites load is written"
+        )
+    rows = tuple((name, str(images), str(moved)) for name, images, moved in shown_members(frozen))
+    table = Table(("pattern", "images", "changed by people"), rows)
+    return Section(f"{frozen.name}: {len(frozen.labels)} images", (*lines, table))
+
+
+def run_pairs(arguments: Namespace) -> int:
+    """Join and write; exit codes as in `main`."""
+    out: Path = arguments.out
+    try:
+        name = out.resolve().name
+        check_name(name, f"--out {str(out)!r}, whose last part names the set")
+        per_source = read_count("--per-source", arguments.per_source) or 1
+        seed = read_seed(arguments.seed)
+        if out.exists() and not out.is_dir():
+            raise SpecError(f"--out {str(out)!r} is a file: a folder is expected")
+        pairs = join_pairs(arguments.docci, arguments.nocaps, arguments.ids, per_source, seed)
+        written = write_pairs(pairs, out, name, copy=arguments.copy)
+    except WriteError as error:
+        return complain(str(error), NOT_DONE)
+    except CepError as error:
+        return complain(str(error), MISTAKE)
+    show([_pairs_page(pairs, name)], *(f"written: {path}" for path in written))
+    return 0
+
+
+def _pairs_page(pairs: CaptionPairs, name: str) -> Section:
+    lines = [
+        f"{source}: {len(pairs.dataset.in_category(source))}" for source in pairs.dataset.categories
+    ]
+    if pairs.same:
+        lines.append(f"images with the pixels of another pair's: {len(pairs.same)}, all kept")
+    return Section(f"{name}: {len(pairs.records)} pairs", tuple(lines))
