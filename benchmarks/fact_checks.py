@@ -37,7 +37,7 @@ if __package__ in (
 from benchmarks.curves.lineups import find_series
 from benchmarks.curves.truth import Array, kept_by_chains
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.evaluation.shown_facts import shown_facts
+from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.metrics import correlation
 from pytest_cepbench.metrics.facts import FactSummary
 from pytest_cepbench.report.fact_table import kind_heads, kind_rows

@@ -30,7 +30,7 @@ from pytest_cepbench.datasets.shapes.arena import (
 )
 from pytest_cepbench.models.protocols import Piece
 from pytest_cepbench.models.rule_based.arena_models import MARGIN
-from pytest_cepbench.studies.training_battles import people_battles
+from pytest_cepbench.studies.training_files import people_battles
 
 SEEN_FAULTS = ("miss", "recolor", "resize", "move", "no_text", "stop")
 """Kinds of faults that training shows."""

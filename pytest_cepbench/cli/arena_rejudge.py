@@ -27,7 +27,7 @@ from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.suites import ModelPool, load_suite
-from pytest_cepbench.suites.measures.answer_base import JUDGE
+from pytest_cepbench.suites.measures.answer_contents import JUDGE
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import describe_fixed_role
 from pytest_cepbench.suites.role_assignment import named_models

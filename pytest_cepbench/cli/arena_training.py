@@ -17,15 +17,21 @@ from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY
-from pytest_cepbench.studies.judge_panels import BattlePanel, choose_battles, opening_panel
-from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL, shapes_panel
-from pytest_cepbench.studies.training_battles import (
+from pytest_cepbench.studies.panels import (
+    SHAPES_PANEL,
+    BattlePanel,
+    choose_battles,
+    opening_panel,
+    shapes_panel,
+)
+from pytest_cepbench.studies.training_files import (
     TrainingBattle,
+    TrainingExport,
     panel_battles,
     people_battles,
     stored_battles,
+    write_training,
 )
-from pytest_cepbench.studies.training_files import TrainingExport, write_training
 from pytest_cepbench.suites import ModelPool, load_suite
 
 _LOADER = "judged-battles"

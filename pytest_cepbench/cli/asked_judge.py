@@ -36,9 +36,14 @@ from pytest_cepbench.studies.judge_card import (
     measure_asked,
     require_models,
 )
-from pytest_cepbench.studies.judge_panels import BattlePanel, choose_battles, opening_panel
-from pytest_cepbench.studies.ratings_panel import ratings_panel
-from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL, shapes_panel
+from pytest_cepbench.studies.panels import (
+    SHAPES_PANEL,
+    BattlePanel,
+    choose_battles,
+    opening_panel,
+    ratings_panel,
+    shapes_panel,
+)
 from pytest_cepbench.studies.verdict_collection import (
     AskedOrder,
     AskedVerdicts,

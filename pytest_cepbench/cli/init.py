@@ -41,18 +41,18 @@ from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
     Calibrated,
     PreparedCalibration,
+    Proposal,
     Trial,
     calibrate,
     prepare_calibration,
+    propose,
 )
-from pytest_cepbench.studies.proposal import Proposal, propose
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
 from pytest_cepbench.suites.cases import OVERALL
-from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.definition import FILE_NAME, FOLDER
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.role_assignment import expand_preset
-from pytest_cepbench.suites.shipped_suites import FOLDER
 
 _ROLES = ("describer", "generator", "encoder")
 

@@ -15,7 +15,7 @@ from pytest_cepbench.cli.panel_files import read_people
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.studies.judge_card import MeasuredJudge, measure_judge
-from pytest_cepbench.studies.shapes_panel import SHAPES_PANEL
+from pytest_cepbench.studies.panels import SHAPES_PANEL
 
 _OF_ASKED = ("on", "order", "limit", "seed", "answers", "data", "partial", "dry_run")
 

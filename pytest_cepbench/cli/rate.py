@@ -263,7 +263,7 @@ def _tell_of_drawings(target: Path) -> None:
     """Say so, before people begin, where the suite cannot be gated with what they write."""
     from pytest_cepbench.cli.session import suite_file
     from pytest_cepbench.suites import load_suite
-    from pytest_cepbench.suites.people_check import ONE_ITERATION, describes_drawings
+    from pytest_cepbench.suites.battle_labels import ONE_ITERATION, describes_drawings
 
     if describes_drawings(load_suite(suite_file(target))):
         tell(

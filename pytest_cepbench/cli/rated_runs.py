@@ -18,7 +18,6 @@ from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.option_values import is_url, split_name
 from pytest_cepbench.ratings.records import Task
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.rated_chains import caption_pairs, chain_grades
 from pytest_cepbench.studies.rated_items import (
     Draw,
     RatedItems,
@@ -27,6 +26,7 @@ from pytest_cepbench.studies.rated_items import (
     answer_pairs,
     described_images,
 )
+from pytest_cepbench.studies.rating_agreement import caption_pairs, chain_grades
 from pytest_cepbench.studies.remeasurement import seeds_of
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, load_suite
 from pytest_cepbench.suites.chain_run import require_chains

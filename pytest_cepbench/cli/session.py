@@ -24,9 +24,8 @@ from pytest_cepbench.studies import Named, StudySpec
 from pytest_cepbench.studies.calibration import Trial
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
-from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.definition import FILE_NAME, find_shipped
 from pytest_cepbench.suites.gate_config import Overrides
-from pytest_cepbench.suites.shipped_suites import find_shipped
 
 
 class Question(Protocol):

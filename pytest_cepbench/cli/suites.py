@@ -10,8 +10,8 @@ from pytest_cepbench.errors import CepError, SpecError, unknown_name
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites import Suite
 from pytest_cepbench.suites.data import data_name, needs_path
+from pytest_cepbench.suites.definition import list_suites, package_of
 from pytest_cepbench.suites.role_assignment import needed_roles
-from pytest_cepbench.suites.shipped_suites import list_suites, package_of
 
 
 def run(arguments: Namespace) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.errors import BaselineError, CepError, CheckpointError
@@ -18,20 +19,228 @@ from pytest_cepbench.evaluation.case_evaluation import (
     read_references,
 )
 from pytest_cepbench.evaluation.case_result import measured_case
-from pytest_cepbench.evaluation.case_series import SeriesCase, enter_series
-from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.evaluation.pooled_verdict import pooled_verdict
-from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict
-from pytest_cepbench.gate.baseline import baseline_path
+from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
+from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict
+from pytest_cepbench.gate.baseline import Baseline, baseline_path
 from pytest_cepbench.gate.sensitivity import why_not_accepted
-from pytest_cepbench.report import CaseResult, HopShown
+from pytest_cepbench.gate.series import Entry, Place, SeriesFile, delays_of
+from pytest_cepbench.gate.statistics import holm
+from pytest_cepbench.report import CaseResult, HopShown, SeriesShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.attribution import attribute
+from pytest_cepbench.suites.attribution import attribute, attribute_parts
 from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
-from pytest_cepbench.suites.part_attribution import attribute_parts
+
+
+@dataclass(frozen=True)
+class SeriesCase:
+    """A case that was entered in the record of its series.
+
+    file: the record.
+    run: that judges the case.
+    entry: the case, as it is there.
+    place: of the case in the series.
+    """
+
+    file: SeriesFile
+    run: str
+    entry: Entry
+    place: Place
+
+    def adjusted(self, policy: Policy) -> Policy:
+        """The policy with the alpha that the case has in the series, and shares of it."""
+        return replace(policy, alpha=self.place.alpha, series=self.place.shares)
+
+    def settle(self, verdict: Verdict, evaluated: EvaluatedCase | None = None) -> None:
+        """Record the verdict. evaluated: None where the case could not be measured.
+
+        Raises SeriesError and WriteError.
+        """
+        entry = msgspec.structs.replace(self.entry, verdict=verdict.value)
+        if evaluated is not None:
+            judgement, policy = evaluated.judgement, evaluated.policy
+            entry = msgspec.structs.replace(
+                entry,
+                spent=self.place.alpha * self.place.share,
+                baseline=self.place.baseline,
+                difference=judgement.difference,
+                tolerance=policy.tolerance,
+                anchor_tolerance=policy.since_anchor,
+                design=judgement.design,
+            )
+        self.file.settle(entry, self.run)
+
+    def shown(self, evaluated: EvaluatedCase) -> SeriesShown:
+        """The place for reports, and how soon drops would be found."""
+        judgement, place = evaluated.judgement, self.place
+        since = judgement.since_anchor
+        delays = None
+        if judgement.design is not None:
+            delays = delays_of(place, judgement.design, evaluated.policy)
+        return SeriesShown(
+            name=place.series,
+            look=place.look,
+            expected=place.expected,
+            alpha=place.alpha * place.share,
+            level=judgement.upper_alpha,
+            anchor_level=None if since is None else since.upper_alpha,
+            baseline=place.baseline,
+            delays=[] if delays is None else list(delays.drops),
+            decline=None if delays is None else delays.decline,
+        )
+
+
+def enter_series(
+    evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy, references: References
+) -> SeriesCase | None:
+    """Enter a case in the series of the run; None without one, or where it has no part in it.
+
+    A case that cannot fail the run, or is judged without statistics, has none.
+    Raises SeriesError, WriteError, and what binding the model under test raises.
+    """
+    file = evaluator.series
+    if file is None or not (policy.primary and policy.statistical):
+        return None
+    record = evaluator.suite_run(suite_file).model_record()
+    place, entry = file.enter(
+        Entry(
+            look=0,
+            run=evaluator.context.run_id,
+            case=str(case.key),
+            model=record["identity"],
+            spec=record.get("spec", ""),
+            alpha=policy.alpha,
+            reference=_model(references.baseline) or "",
+        ),
+        _model(references.anchor),
+    )
+    return SeriesCase(file, evaluator.context.run_id, entry, place)
+
+
+def _model(baseline: Baseline | None) -> str | None:
+    """Identity of a baseline's model."""
+    return None if baseline is None else baseline.model.get("identity")
+
+
+_GOOD = (Verdict.HELD, Verdict.IMPROVED)
+
+_NO_COMPARISON = (Verdict.INCOMPARABLE, Verdict.NO_BASELINE)
+
+
+def pooled_verdict(
+    evaluator: Evaluator, suite_file: Path, case: PooledCase, unmeasured: CaseResult
+) -> CaseResult:
+    """The verdict of a suite, as the record of a case that has no measurement of its own.
+
+    Regressed where Holm's procedure finds a case that is, at the alpha that the suite's cases have
+    together: it finds all that the cases found at their shares and maybe more, without a further
+    error. Held where every case excludes its tolerated drop at that whole alpha: all of them being
+    true at once is an intersection-union test (Berger 1982) and needs no division.
+    unmeasured: the record so far.
+    Raises what measuring and reading baselines raise.
+    """
+    members: dict[str, EvaluatedCase] = {
+        assigned.case.key.within: _evaluate(evaluator, assigned)
+        for assigned in _collected(evaluator, suite_file, case)
+    }
+    weights = {
+        name: member.policy.alpha for name, member in members.items() if member.policy.statistical
+    }
+    alpha = sum(weights.values())
+    model = next((dict(member.measurement.model) for member in members.values()), {})
+    method = "Holm; intersection-union"
+    pooled = msgspec.structs.replace(unmeasured, alpha=alpha or None, method=method, model=model)
+    verdict, reasons = _decide(members, weights, alpha)
+    note = f"each of {len(members)} cases excludes its tolerated drop at alpha {alpha:.4g}"
+    notes = [note] if verdict is Verdict.HELD else []
+    return msgspec.structs.replace(pooled, verdict=verdict.value, reasons=reasons, notes=notes)
+
+
+def _decide(
+    members: Mapping[str, EvaluatedCase],
+    weights: Mapping[str, float],
+    alpha: float,
+) -> tuple[Verdict, list[str]]:
+    """The verdict on all cases, and why it is none that passes."""
+    uncompared = {
+        name: member.judgement.verdict
+        for name, member in members.items()
+        if member.judgement.verdict in _NO_COMPARISON
+    }
+    if uncompared:
+        first = next(iter(uncompared.values()))
+        return first, [f"{name}: {verdict}" for name, verdict in uncompared.items()]
+    if not members:
+        return Verdict.ERROR, ["none of the suite's primary cases is in this run"]
+    regressed = _regressed(members, weights, alpha)
+    if regressed:
+        return Verdict.REGRESSED, [_lost(name, members[name]) for name in sorted(regressed)]
+    undecided = [name for name, member in members.items() if not _holds(member, alpha)]
+    if undecided:
+        names = ", ".join(undecided[:5]) + (", ..." if len(undecided) > 5 else "")
+        reason = f"a drop larger than tolerated is not excluded in {len(undecided)}: {names}"
+        unseen = [
+            f"{name}: {why}" for name in undecided for why in members[name].judgement.reasons[:1]
+        ]
+        return Verdict.INCONCLUSIVE, [*unseen, reason]
+    return Verdict.HELD, []
+
+
+def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> list[AssignedCase]:
+    """The suite's primary cases that this run judges.
+
+    Two tests may gate one case; it counts once, by the smaller tolerance, which fails where the
+    other one does.
+    """
+    keys = {member.key for member in case.members}
+    collected: dict[CaseKey, AssignedCase] = {}
+    for assigned in evaluator.assigned.values():
+        key = assigned.case.key
+        if assigned.suite_file == suite_file and key in keys:
+            other = collected.get(key, assigned)
+            collected[key] = min(other, assigned, key=lambda a: a.policy.tolerance)
+    return list(collected.values())
+
+
+def _evaluate(evaluator: Evaluator, assigned: AssignedCase) -> EvaluatedCase:
+    path, case, policy = assigned.suite_file, assigned.case, assigned.policy
+    references = read_references(evaluator, case)
+    series = enter_series(evaluator, path, case, policy, references)
+    policy = policy if series is None else series.adjusted(policy)
+    return evaluate_case(evaluator, path, case, policy, references, whole=False)
+
+
+def _holds(member: EvaluatedCase, alpha: float) -> bool:
+    """Whether a case excludes its tolerated drop, if need be at another level."""
+    good = member.judgement.verdict in _GOOD
+    return good or (member.policy.statistical and member.judge_at(alpha).verdict in _GOOD)
+
+
+def _regressed(
+    members: Mapping[str, EvaluatedCase],
+    weights: Mapping[str, float],
+    alpha: float,
+) -> set[str]:
+    """The cases that regressed: by Holm's procedure, and those judged without statistics."""
+
+    def rejects(name: str, level: float) -> bool:
+        return members[name].judge_at(level).verdict is Verdict.REGRESSED
+
+    plain = {
+        name
+        for name, member in members.items()
+        if name not in weights and member.judgement.verdict is Verdict.REGRESSED
+    }
+    return plain | (holm(rejects, weights, alpha) if weights else set())
+
+
+def _lost(name: str, member: EvaluatedCase) -> str:
+    alone = member.judgement.verdict is Verdict.REGRESSED
+    also = "" if alone else " (not seen by the case alone)"
+    return f"{name}: {member.judgement.difference:+.4f}{also}"
+
 
 Acceptance = Literal["none", "new", "all"]
 """Measurements that are to become baselines: none, those of cases without one, or all."""

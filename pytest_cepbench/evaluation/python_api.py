@@ -62,9 +62,8 @@ from pytest_cepbench.report.text import (
 from pytest_cepbench.report.totals import two_identities, unshown_lines
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.cases import PooledCase
-from pytest_cepbench.suites.definition import FILE_NAME
+from pytest_cepbench.suites.definition import FILE_NAME, find_shipped
 from pytest_cepbench.suites.gate_config import Overrides
-from pytest_cepbench.suites.shipped_suites import find_shipped
 
 Spec = str | Path
 """A model spec, or the path of a checkpoint."""

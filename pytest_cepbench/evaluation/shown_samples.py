@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from math import isnan
 
 from msgspec.structs import replace
 
@@ -17,9 +18,17 @@ from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.measurement import Scores
-from pytest_cepbench.report import AnswerShown, StepShown
+from pytest_cepbench.metrics.facts import FactSummary, KindSummary
+from pytest_cepbench.report import (
+    AnswerShown,
+    FactKindShown,
+    FactsShown,
+    FactTableShown,
+    RoleLossShown,
+    StepShown,
+)
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.answer_excerpts import AnswerExcerpt, ExcerptStep, OpponentName
+from pytest_cepbench.suites.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.suites.answer_run import AnswerRun
 
 MOST_SAMPLES = 5
@@ -209,3 +218,39 @@ def _verdict(verdict: OrderedVerdict, other: str) -> str:
         if verdict.probabilities is not None:
             words = f"{words}, with probability {verdict.probabilities.highest:.2f}"
     return f"{order[0]} shown first: {words}"
+
+
+def shown_facts(summary: FactSummary) -> FactsShown:
+    """The record of a summary, of built-in types."""
+    return FactsShown(
+        generations=list(summary.generations),
+        precision=summary.precision,
+        unanswered=summary.unanswered,
+        every=_shown_kind(summary.every),
+        kinds=[_shown_kind(kind) for kind in summary.kinds],
+    )
+
+
+def _shown_kind(summary: KindSummary) -> FactKindShown:
+    shown = FactKindShown(
+        kind=summary.kind,
+        facts=summary.facts,
+        losses=[RoleLossShown(**asdict(loss)) for loss in summary.losses],
+        tables=[
+            FactTableShown(pair.text, pair.picture, **asdict(pair.table)) for pair in summary.tables
+        ],
+    )
+    found = summary.half_life
+    if found is None:
+        return shown
+    return FactKindShown(
+        kind=shown.kind,
+        facts=shown.facts,
+        curve=[None if isnan(share) else share for share in found.curve],
+        last=found.last,
+        half_life=found.value,
+        low=found.low,
+        high=found.high,
+        losses=shown.losses,
+        tables=shown.tables,
+    )

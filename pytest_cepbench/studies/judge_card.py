@@ -14,7 +14,7 @@ from pytest_cepbench.metrics.arena import (
     judge_card,
     match_battles,
 )
-from pytest_cepbench.studies.judge_panels import EQUAL, BattlePanel
+from pytest_cepbench.studies.panels import EQUAL, BattlePanel
 from pytest_cepbench.studies.verdict_collection import AskedOrder, AskedVerdicts
 from pytest_cepbench.suites.judge_cards import JudgeIdentity
 

@@ -32,9 +32,9 @@ from pytest_cepbench.suites.chain_run import refuse_answers
 from pytest_cepbench.suites.measures import ENCODER, MetricTable
 from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.measures.chain_similarity import SimilarityTable
-from pytest_cepbench.suites.measures.failures import FailuresTable
+from pytest_cepbench.suites.measures.text_quality import FailuresTable
+from pytest_cepbench.suites.model_options import check_data_names
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.option_names import check_data_names
 
 LAST = "{}-last"
 """Names the metric s(T) that `weighting` puts beside a metric of the suite."""

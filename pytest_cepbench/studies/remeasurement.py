@@ -32,10 +32,9 @@ from pytest_cepbench.suites import (
     prepare_suite,
 )
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
-from pytest_cepbench.suites.definition import SuiteNumber, amended
+from pytest_cepbench.suites.definition import GROWERS, SuiteNumber, amended
+from pytest_cepbench.suites.model_options import check_data_names
 from pytest_cepbench.suites.model_pool import describe_role
-from pytest_cepbench.suites.option_names import check_data_names
-from pytest_cepbench.suites.roles import GROWERS
 
 _SEEDS = 1_000_000
 """How many seeds a fresh one can be."""

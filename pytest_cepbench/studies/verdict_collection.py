@@ -14,7 +14,7 @@ from pytest_cepbench.chains.answers.battles import AnswerPair, judge_in_order
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.studies.calibration import Announce
-from pytest_cepbench.studies.judge_panels import BattlePanel
+from pytest_cepbench.studies.panels import BattlePanel
 
 AskedOrder = Literal["both", "balanced"]
 """both: each pair of answers in both orders. balanced: once, each order for half of the pairs."""

@@ -3,7 +3,7 @@
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
-from pytest_cepbench.suites.definition import Suite, load_suite
+from pytest_cepbench.suites.definition import FOLDER, Suite, load_suite
 from pytest_cepbench.suites.measures import list_cases
 from pytest_cepbench.suites.model_options import RoleChoices, assigned_role
 from pytest_cepbench.suites.model_pool import ModelPool
@@ -13,7 +13,6 @@ from pytest_cepbench.suites.prepared_suite import (
     prepare_suite,
 )
 from pytest_cepbench.suites.role_assignment import Assignments, assign_models
-from pytest_cepbench.suites.shipped_suites import FOLDER
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 # For `pytest --pyargs pytest_cepbench.suites.NAME`; see `shipped_suites`.

@@ -18,24 +18,24 @@ from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_bas
 from pytest_cepbench.gate.measurement import Blindness, CaseKey
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
-from pytest_cepbench.suites.answer_data import AnswerData, Opponents
-from pytest_cepbench.suites.answer_excerpts import (
+from pytest_cepbench.suites.answer_data import (
+    AnswerData,
     AnswerExcerpt,
+    Opponents,
     excerpt_answer,
     excerpt_gold,
     excerpt_question,
 )
 from pytest_cepbench.suites.battle_labels import BOUNDS_IDENTITY, BattleLabels
 from pytest_cepbench.suites.cases import OVERALL, Case
-from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.definition import ANSWERING, Suite
 from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
-from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure, CaseOpponents
+from pytest_cepbench.suites.measures.answer_contents import JUDGE, AnswerMeasure, CaseOpponents
+from pytest_cepbench.suites.measures.answer_measures import CriteriaMeasure
 from pytest_cepbench.suites.measures.base import Measured
 from pytest_cepbench.suites.measures.battle_measures import WinRateMeasure
-from pytest_cepbench.suites.measures.criteria_measures import CriteriaMeasure
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
-from pytest_cepbench.suites.roles import ANSWERING
 from pytest_cepbench.suites.sample_data import Cell
 from pytest_cepbench.suites.suite_run import (
     IDENTITY_VERSION,

@@ -26,7 +26,7 @@ from pytest_cepbench.datasets.edits import check_edits
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
 from pytest_cepbench.gate.policy import GateName, LabelsName, LooksName
-from pytest_cepbench.models.protocols import ROLE_NAMES
+from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.suites.cases import OVERALL, POOLED
 from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
 from pytest_cepbench.suites.measures.answer_measures import ANSWER_KINDS
@@ -463,3 +463,55 @@ def _with_number(text: str, setting: SuiteNumber) -> str:
     if not count:
         changed = f"\n{line}{body}"
     return text[: header.end()] + changed + (text[end.start() :] if end else "")
+
+
+GROWERS: tuple[RoleName, ...] = ("describer", "generator")
+"""The roles that grow chains; all others read them."""
+
+ANSWERING: tuple[RoleName, ...] = ("interleaver", "writer", "generator", "editor")
+"""The roles that make interleaved answers: the first alone, or the others together."""
+
+ANSWERS_ONLY: tuple[RoleName, ...] = ("interleaver", "writer", "editor", "judge")
+"""Roles that no chain has."""
+
+
+# -- the suites that come with the package: benchmarks that need no checkpoint of this repository
+# They are kept once, in the folder `suites/` of the repository. A wheel has those of them that
+# stand in `pyproject.toml` beside this module, in the folder `shipped`. Either folder is on the
+# path of the package `pytest_cepbench.suites`, so that `pytest --pyargs
+# pytest_cepbench.suites.folder` finds them by the same name in a clone and where the wheel is
+# installed.
+
+
+PACKAGE = "pytest_cepbench.suites"
+"""What `--pyargs` calls the folder."""
+
+_HERE = Path(__file__).parent
+
+FOLDER = _HERE / "shipped" if (_HERE / "shipped").is_dir() else _HERE.parents[1] / "suites"
+"""Where they lie."""
+
+
+def list_suites() -> list[Suite]:
+    """All suites that are shipped, those of one folder together, the folder's own first.
+
+    Raises SuiteError where a file was changed and cannot be read.
+    """
+    folders = sorted(path.parent for path in FOLDER.glob(f"*/{FILE_NAME}"))
+    return [load_suite(file) for folder in folders for file in _files(folder)]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.toml"), key=lambda path: (path.name != FILE_NAME, path.name))
+
+
+def package_of(suite: Suite) -> str:
+    """What `pytest --pyargs` calls the folder of a shipped suite."""
+    return f"{PACKAGE}.{suite.folder.name}"
+
+
+def find_shipped(name: str) -> Path | None:
+    """The folder that `--pyargs` would find under a name; None for any other text."""
+    package, _, folder = name.rpartition(".")
+    path = FOLDER / folder
+    return path if package == PACKAGE and (path / FILE_NAME).is_file() else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -15,11 +15,12 @@ from pytest_cepbench.datasets.replay import (
     open_answers,
     open_replay,
 )
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import RoleError, SpecError, did_you_mean, unknown_name
 from pytest_cepbench.models.binding import DetectedModel, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.spec import PRESET, REPLAY, ModelSpec, parse_spec
-from pytest_cepbench.suites.roles import ANSWERING, ANSWERS_ONLY
+from pytest_cepbench.suites.data import data_name
+from pytest_cepbench.suites.definition import ANSWERING, ANSWERS_ONLY, Suite
 
 Part = RoleName | Literal["unified"]
 """What a model under test can be told to play: a role, or both of a unified model."""
@@ -228,3 +229,45 @@ def _assign(role: RoleName, text: str, source: str) -> RoleAssignment:
         raise SpecError(f"{text!r}: chains made elsewhere are given with --model")
     force = spec.scheme != PRESET and not detect(spec).roles
     return RoleAssignment(role, spec, source, force=force)
+
+
+# -- names in options that a suite has to know: of data sets and presets ---------------------------
+# A name that one suite of a run does not know may be meant for another; one that none of them
+# knows is a mistake.
+
+
+def check_data_names(names: Iterable[str], suites: Sequence[Suite], option: str) -> None:
+    """Raise SpecError for the first name of a data set that no suite reads.
+
+    option: that named it, for the message.
+    """
+    known = {name for suite in suites if (name := data_name(suite)) is not None}
+    for name in names:
+        if name in known:
+            continue
+        read = f"They read {', '.join(sorted(known))}." if known else "Their data is built in."
+        elsewhere = " What other runs need can stand in the ini file, as cepbench_data."
+        raise SpecError(
+            f"{option} {name}=...: no suite of this run ({_names(suites)}) reads a data set "
+            f"{name!r}.{did_you_mean(name, known)} {read}"
+            f"{elsewhere if option.startswith('--cep-') else ''}"
+        )
+
+
+def check_presets(named: Mapping[str, RoleAssignment], suites: Sequence[Suite]) -> None:
+    """Raise SpecError for the first preset that no suite has.
+
+    named: the models that the user named, by role.
+    """
+    known = {name for suite in suites for name in suite.table.presets}
+    for assignment in named.values():
+        spec = assignment.spec
+        if spec.scheme == PRESET and spec.target not in known:
+            raise SpecError(
+                f"{assignment.source} {spec}: {unknown_name('preset', spec.target, known)} Suites "
+                f"of this run: {_names(suites)}"
+            )
+
+
+def _names(suites: Sequence[Suite]) -> str:
+    return ", ".join(dict.fromkeys(suite.name for suite in suites))

@@ -21,7 +21,7 @@ from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, SuiteNumber, amended, load_suite
 from pytest_cepbench.suites.gate_config import check_names, pooled_case
 from pytest_cepbench.suites.measures import Measure, list_cases
-from pytest_cepbench.suites.measures.answer_base import AnswerMeasure
+from pytest_cepbench.suites.measures.answer_contents import AnswerMeasure
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import (

@@ -25,7 +25,7 @@ from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
-from pytest_cepbench.suites.measures.answer_base import JUDGE, AnswerMeasure
+from pytest_cepbench.suites.measures.answer_contents import JUDGE, AnswerMeasure
 from pytest_cepbench.suites.measures.answer_measures import make_answer_measures, tests_judges
 from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices

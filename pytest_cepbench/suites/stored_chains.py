@@ -19,9 +19,9 @@ from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.chain_run import ChainRun
+from pytest_cepbench.suites.definition import GROWERS
 from pytest_cepbench.suites.measures import ChainExcerpt, Measure
 from pytest_cepbench.suites.measures.base import plans_of
-from pytest_cepbench.suites.roles import GROWERS
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -17,6 +17,7 @@ from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import HUMAN
+from pytest_cepbench.suites.battle_labels import check_people
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures.base import (
@@ -33,7 +34,6 @@ from pytest_cepbench.suites.model_pool import (
     describe_fixed_role,
     describe_role,
 )
-from pytest_cepbench.suites.people_check import check_people
 from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.sample_data import Cell, SampleData
 

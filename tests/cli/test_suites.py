@@ -8,7 +8,7 @@ import pytest
 
 from pytest_cepbench.cli import main
 from pytest_cepbench.evaluation.python_api import gate_checkpoint
-from pytest_cepbench.suites.shipped_suites import find_shipped, list_suites
+from pytest_cepbench.suites.definition import find_shipped, list_suites
 from tests.cli.conftest import Home
 from tests.cli.photos import MODEL, ROLES, make_photos
 from tests.plugin.project import run_plainly

@@ -14,8 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.models.protocols import Battle, Judge, Reply
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from pytest_cepbench.studies.training_battles import TrainingBattle, stored_battles
-from pytest_cepbench.studies.training_files import write_training
+from pytest_cepbench.studies.training_files import TrainingBattle, stored_battles, write_training
 from tests.docs.markdown import DOCS, ROOT, blocks
 from tests.models.binding import bind_text
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
-from pytest_cepbench.evaluation.shown_facts import shown_facts
+from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.metrics.facts import FactAnswers, summarize_facts
 from pytest_cepbench.report import (

@@ -15,8 +15,7 @@ from pytest_cepbench.metrics.arena import JudgedBattle
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.judge_card import AskedJudge, measure_asked
-from pytest_cepbench.studies.judge_panels import choose_battles, opening_panel
-from pytest_cepbench.studies.shapes_panel import PANEL_MODELS, shapes_panel
+from pytest_cepbench.studies.panels import PANEL_MODELS, choose_battles, opening_panel, shapes_panel
 from pytest_cepbench.studies.verdict_collection import collect_verdicts
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.judge_cards import identify_judge

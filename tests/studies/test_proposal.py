@@ -9,8 +9,7 @@ import pytest
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
 from pytest_cepbench.gate.sensitivity import design_of, power_of
 from pytest_cepbench.gate.statistics import Design, chance_to_hold, units_needed
-from pytest_cepbench.studies.calibration import Calibrated
-from pytest_cepbench.studies.proposal import Proposal, propose
+from pytest_cepbench.studies.calibration import Calibrated, Proposal, propose
 
 POLICY = Policy(gate="regression", tolerance=0.01, alpha=0.025)
 

@@ -17,8 +17,7 @@ from PIL import Image
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS, JudgePrompt
-from pytest_cepbench.studies.training_battles import TrainingBattle
-from pytest_cepbench.studies.training_files import ExportFormat, write_training
+from pytest_cepbench.studies.training_files import ExportFormat, TrainingBattle, write_training
 from tests.interruption import at_change, in_child
 from tests.models.binding import bind_text
 from tests.tiny.common import JUDGE_WORDS

@@ -37,7 +37,7 @@ from pytest_cepbench.suites.gate_config import (
     divide_alpha,
 )
 from pytest_cepbench.suites.measures import Measure
-from pytest_cepbench.suites.measures.answer_base import AnswerMeasure
+from pytest_cepbench.suites.measures.answer_contents import AnswerMeasure
 from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.role_assignment import assign_answer_models
 

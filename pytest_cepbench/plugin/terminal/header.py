@@ -108,8 +108,8 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     from pytest_cepbench.models.binding import detect
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.spec import SCHEMES
+    from pytest_cepbench.suites.definition import ANSWERS_ONLY
     from pytest_cepbench.suites.model_options import possible_roles
-    from pytest_cepbench.suites.roles import ANSWERS_ONLY
 
     choices = evaluator.suites.choices
     assignments = choices.assigned

@@ -17,7 +17,7 @@ from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
 from pytest_cepbench.gate.sensitivity import MOST_TIES
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.measures.answer_base import (
+from pytest_cepbench.suites.measures.answer_contents import (
     JUDGE,
     Against,
     CaseOpponents,

@@ -28,14 +28,16 @@ from pytest_cepbench.suites.measures.base import (
     grower,
     outcome_of_chain,
 )
-from pytest_cepbench.suites.measures.edited_facts import FactComparison, ScoreName
-from pytest_cepbench.suites.measures.edited_pairs import (
+from pytest_cepbench.suites.measures.edited_facts import (
+    VECTOR_EDITS,
     Comparison,
     EditPairs,
+    FactComparison,
     PairScores,
+    ScoreName,
+    VectorComparison,
     pair_up,
 )
-from pytest_cepbench.suites.measures.edited_vectors import VECTOR_EDITS, VectorComparison
 
 
 class EquivarianceTable(MetricTable, frozen=True, kw_only=True):

@@ -48,7 +48,7 @@ from pytest_cepbench.suites.measures.base import (
     outcome_of_chain,
     population,
 )
-from pytest_cepbench.suites.measures.color_classifier import JudgedImage, tell_colors
+from pytest_cepbench.suites.measures.geneval_facts import JudgedImage, tell_colors
 
 DETECTOR = "detector"
 

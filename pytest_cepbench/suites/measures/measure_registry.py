@@ -30,7 +30,6 @@ from pytest_cepbench.suites.measures.chain_similarity import (
 from pytest_cepbench.suites.measures.equivariance import EquivarianceTable, make_equivariance
 from pytest_cepbench.suites.measures.fact_registry import FactsTable
 from pytest_cepbench.suites.measures.fact_score import make_facts
-from pytest_cepbench.suites.measures.failures import FailuresTable, make_failures
 from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
 from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
 from pytest_cepbench.suites.measures.mapping_drift import (
@@ -42,8 +41,10 @@ from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_d
 from pytest_cepbench.suites.measures.soft_tifa import SoftTifaTable, make_soft_tifa
 from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
 from pytest_cepbench.suites.measures.text_quality import (
+    FailuresTable,
     RepetitionTable,
     TextTable,
+    make_failures,
     make_texts,
 )
 

@@ -14,7 +14,7 @@ from pytest_cepbench.errors import MeasurementError, RoleError, SuiteError, Unsc
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import load_suite
-from pytest_cepbench.suites.part_attribution import attribute_parts
+from pytest_cepbench.suites.attribution import attribute_parts
 from tests.suites.answers import DISLIKED, HEAD, WORSE, MeasuredSuite, prepare
 
 SCORES = HEAD.replace("samples_per_category = 2", "samples_per_category = 4") + (
