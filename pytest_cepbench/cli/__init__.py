@@ -12,7 +12,7 @@ from importlib import import_module
 
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
-from pytest_cepbench.errors import UnreadError
+from pytest_cepbench.errors import CepError, UnreadError, WriteError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,14 +32,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Each command is a module of its name, imported when it is called for.
         command = f"{__name__}.{arguments.command.replace('-', '_')}"
         return int(import_module(command).run(arguments)) if _is_whole(arguments) else 1
-    except KeyboardInterrupt:  # where the command itself has nothing more to say of it
+    except KeyboardInterrupt:
         from pytest_cepbench.cli.output import INTERRUPTED, complain
 
         return complain("interrupted", INTERRUPTED)
-    except UnreadError as error:  # wherever an image is read
-        from pytest_cepbench.cli.output import NOT_DONE, complain
+    except CepError as error:  # where the command itself has nothing more to say of it
+        from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain
 
-        return complain(str(error), NOT_DONE)
+        return complain(
+            str(error), NOT_DONE if isinstance(error, (WriteError, UnreadError)) else MISTAKE
+        )
 
 
 def _is_whole(arguments: Namespace) -> bool:
@@ -48,7 +50,6 @@ def _is_whole(arguments: Namespace) -> bool:
     if arguments.command not in ("accept", "prune", "calibrate") and not rejudged:
         return True
     from pytest_cepbench.cli.output import NOT_DONE, complain, tell
-    from pytest_cepbench.errors import WriteError
     from pytest_cepbench.replacement import recover
 
     try:

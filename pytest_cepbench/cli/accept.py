@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from pytest_cepbench.cli.output import (
     INTERRUPTED,
-    MISTAKE,
     NOT_DONE,
     Section,
     Table,
@@ -46,13 +45,10 @@ _NAMED = 5
 
 def run(arguments: Namespace) -> int:
     """Show what changes and write it; exit codes as in `main`."""
-    try:
-        refuse_unused_options(arguments)
-        report = read_report(arguments.results)
-        reason = _checked_reason(arguments.reason)
-        cases = _chosen(report, arguments.case)
-    except SpecError as error:
-        return complain(str(error), MISTAKE)
+    refuse_unused_options(arguments)
+    report = read_report(arguments.results)
+    reason = _checked_reason(arguments.reason)
+    cases = _chosen(report, arguments.case)
     edited = list(_contradictions(report))
     if _refuse(report, cases, edited, insensitive=arguments.accept_insensitive):
         return NOT_DONE

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, short, write_and_show
+from pytest_cepbench.cli.output import Section, Table, short, write_and_show
 from pytest_cepbench.cli.session import read_count
-from pytest_cepbench.errors import CepError
 from pytest_cepbench.metrics.arena import WINNERS, Agreement, Share
 from pytest_cepbench.metrics.item_bootstrap import Estimate
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
@@ -24,13 +23,10 @@ from pytest_cepbench.studies.rating_agreement import (
 
 def run(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
-    try:
-        draws = read_count("--draws", arguments.draws) or 0
-        ratings = read_ratings(arguments.ratings)
-        votes = read_votes(ratings)
-        agreed = measure_agreement(ratings, votes, draws)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    draws = read_count("--draws", arguments.draws) or 0
+    ratings = read_ratings(arguments.ratings)
+    votes = read_votes(ratings)
+    agreed = measure_agreement(ratings, votes, draws)
     command = arguments.command_line
     name = f"agreement-{ratings.path.resolve().name}"[:120]
     page = list(_page(agreed, command, draws, _work_left(ratings, votes)))

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.agreement import estimate_text, interval_text, percent
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, short, write_and_show
+from pytest_cepbench.cli.output import Section, Table, short, write_and_show
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.cli.session import read_count
-from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.metrics.human_ratings import Alignment
@@ -28,13 +28,10 @@ from pytest_cepbench.studies.rating_alignment import (
 
 def run(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
-    try:
-        ratings = read_ratings(arguments.ratings)
-        draws = read_count("--draws", arguments.draws) or 0
-        runs = _runs(arguments.report)
-        aligned = measure_alignment(ratings, read_votes(ratings), runs, draws)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    ratings = read_ratings(arguments.ratings)
+    draws = read_count("--draws", arguments.draws) or 0
+    runs = _runs(arguments.report)
+    aligned = measure_alignment(ratings, read_votes(ratings), runs, draws)
     command = arguments.command_line
     name = f"alignment-{ratings.path.resolve().name}"[:120]
     page = list(_page(aligned, command))

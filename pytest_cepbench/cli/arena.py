@@ -15,15 +15,13 @@ from pytest_cepbench.cli.agreement import (
 from pytest_cepbench.cli.arena_rejudge import rejudge
 from pytest_cepbench.cli.arena_training import export_training
 from pytest_cepbench.cli.output import (
-    MISTAKE,
     Section,
     Table,
-    complain,
     rank_range,
     write_and_show,
 )
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
-from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.arena import TiePolicy
 from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
 from pytest_cepbench.studies.arena import (
@@ -50,21 +48,18 @@ def run(arguments: Namespace) -> int:
     command: str = arguments.command_line
     content: dict[str, object]
     drawing = ""
-    try:
-        if arguments.action == "agreement":
-            comparison = _compared(arguments)
-            page = _agreement_page(comparison, command)
-            content = {"comparison": comparison}
-            name = f"agreement-{comparison.first}-{comparison.second}"
-        else:
-            boards = _leaderboards(arguments)
-            page = [section for board in boards for section in _board_page(board)]
-            page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
-            content = {"leaderboards": boards}
-            drawing = draw_arena_leaderboards(boards)
-            name = f"leaderboard-{'-'.join(board.name for board in boards)}"
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    if arguments.action == "agreement":
+        comparison = _compared(arguments)
+        page = _agreement_page(comparison, command)
+        content = {"comparison": comparison}
+        name = f"agreement-{comparison.first}-{comparison.second}"
+    else:
+        boards = _leaderboards(arguments)
+        page = [section for board in boards for section in _board_page(board)]
+        page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
+        content = {"leaderboards": boards}
+        drawing = draw_arena_leaderboards(boards)
+        name = f"leaderboard-{'-'.join(board.name for board in boards)}"
     out = arguments.out
     return write_and_show(content, page, command, out, name[:120], arguments.action, drawing)
 

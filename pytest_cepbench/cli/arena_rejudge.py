@@ -9,15 +9,12 @@ from msgspec.structs import replace
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import (
-    MISTAKE,
-    NOT_DONE,
     Section,
-    complain,
     show,
 )
 from pytest_cepbench.cli.project_files import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.cli.session import open_store, suite_file
-from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import dump_baseline
@@ -40,45 +37,37 @@ def rejudge(arguments: Namespace) -> int:
     battle is fought here and no verdict is missing. A judge that gave none yet, anywhere, may give
     none at all: it has to judge a candidate's answers first.
     """
-    try:
-        suite = load_suite(suite_file(arguments.suite))
-        choices = (
-            RoleChoices()
-            if arguments.judge is None
-            else RoleChoices(roles={"judge": arguments.judge})
-        )
-        named = named_models(suite, choices)
-        if suite.answer_plan is None or JUDGE not in named:
-            raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
-        folder: Path = arguments.baselines / suite.name
-        with open_store(arguments.store) as store, importable([suite.file]):
-            bound = ModelPool(store).runner(named[JUDGE]).bound
-            battles = dict(battle_baselines(folder))
-            if not battles:
-                raise SpecError(f"{str(folder)!r} holds no baseline of battles")
-            _require_verdicts(bound, store, arguments.suite)
-        judge = describe_fixed_role(bound)
-        judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
-        changed = {
-            path: replace(baseline, identity=baseline.identity | judged)
-            for path, baseline in battles.items()
-        } | {
-            path: replace(_without_failures(baseline), identity=baseline.identity | judged)
-            for path, baseline in verdict_failure_baselines(folder)
-        }
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    suite = load_suite(suite_file(arguments.suite))
+    choices = (
+        RoleChoices() if arguments.judge is None else RoleChoices(roles={"judge": arguments.judge})
+    )
+    named = named_models(suite, choices)
+    if suite.answer_plan is None or JUDGE not in named:
+        raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
+    folder: Path = arguments.baselines / suite.name
+    with open_store(arguments.store) as store, importable([suite.file]):
+        bound = ModelPool(store).runner(named[JUDGE]).bound
+        battles = dict(battle_baselines(folder))
+        if not battles:
+            raise SpecError(f"{str(folder)!r} holds no baseline of battles")
+        _require_verdicts(bound, store, arguments.suite)
+    judge = describe_fixed_role(bound)
+    judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
+    changed = {
+        path: replace(baseline, identity=baseline.identity | judged)
+        for path, baseline in battles.items()
+    } | {
+        path: replace(_without_failures(baseline), identity=baseline.identity | judged)
+        for path, baseline in verdict_failure_baselines(folder)
+    }
     lines = [f"judge: {judge}, {suite.battle_rules}", *map(str, changed)]
     if arguments.dry_run:
         show([Section(f"Rejudge {suite.name}", tuple(lines))], "nothing written: --dry-run")
         return 0
-    try:
-        replace_files(
-            arguments.baselines,
-            {path: dump_baseline(baseline).encode() for path, baseline in changed.items()},
-        )
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
+    replace_files(
+        arguments.baselines,
+        {path: dump_baseline(baseline).encode() for path, baseline in changed.items()},
+    )
     show([Section(f"Rejudge {suite.name}", tuple(lines))])
     return 0
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.cli.panel_files import DATA, read_answer_folders, read_questions
 from pytest_cepbench.cli.session import open_store, read_count, run_servers, suite_file
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
-from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY
 from pytest_cepbench.studies.panels import (
@@ -39,29 +39,24 @@ _LOADER = "judged-battles"
 
 def export_training(arguments: Namespace) -> int:
     """Write the files and say what they hold; exit codes as in `main`."""
-    try:
-        limit = read_count("--limit", arguments.limit)
-        seed = arguments.seed
-        if not (seed.isascii() and seed.isdecimal()):
-            raise SpecError(f"--seed {seed!r}: a whole number from 0 on is expected")
-        with open_store(arguments.store) as store, run_servers() as servers:
-            pool = ModelPool(store, servers=servers)
-            battles = (
-                battle
-                for source in arguments.sources
-                for battle in _battles(source, arguments, pool, limit)
-            )
-            export = write_training(
-                arguments.out,
-                battles,
-                arguments.format,
-                JUDGE_PROMPTS[arguments.prompt],
-                arguments.unseen,
-            )
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    limit = read_count("--limit", arguments.limit)
+    seed = arguments.seed
+    if not (seed.isascii() and seed.isdecimal()):
+        raise SpecError(f"--seed {seed!r}: a whole number from 0 on is expected")
+    with open_store(arguments.store) as store, run_servers() as servers:
+        pool = ModelPool(store, servers=servers)
+        battles = (
+            battle
+            for source in arguments.sources
+            for battle in _battles(source, arguments, pool, limit)
+        )
+        export = write_training(
+            arguments.out,
+            battles,
+            arguments.format,
+            JUDGE_PROMPTS[arguments.prompt],
+            arguments.unseen,
+        )
     show([_page(export)], f"written: {arguments.out}")
     return 0
 

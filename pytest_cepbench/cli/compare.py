@@ -43,14 +43,11 @@ _MOST_SAMPLES = 3
 
 def run(arguments: Namespace) -> int:
     """Compare and show, and write the page; exit codes as in `main`."""
-    try:
-        reports = _reports(arguments)
-        runs = [_measured_run(name, report, arguments) for name, report in reports.items()]
-        alpha = _alpha(arguments.alpha)
-        comparisons = [compare_runs(runs[0], other, alpha) for other in runs[1:]]
-        boards = list(rank_common_cases(runs)) if len(runs) > 2 else []
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    reports = _reports(arguments)
+    runs = [_measured_run(name, report, arguments) for name, report in reports.items()]
+    alpha = _alpha(arguments.alpha)
+    comparisons = [compare_runs(runs[0], other, alpha) for other in runs[1:]]
+    boards = list(rank_common_cases(runs)) if len(runs) > 2 else []
     if arguments.html is not None:
         from pytest_cepbench.report.writers import write_reports
 

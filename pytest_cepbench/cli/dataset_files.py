@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.cli.session import read_annotators, read_count, read_seed
 from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
@@ -40,7 +40,7 @@ from pytest_cepbench.construction.verification import (
     write_verification,
 )
 from pytest_cepbench.datasets.opening.questions import TASKS
-from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
+from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import STUDY, read_ratings
@@ -49,12 +49,7 @@ from pytest_cepbench.ratings.session import open_session
 
 def run_arena(arguments: Namespace) -> int:
     """Write out the questions; exit codes as in `main`."""
-    try:
-        questions = write_questions(arguments.templates, arguments.out)
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    questions = write_questions(arguments.templates, arguments.out)
     out, quoted = arguments.out, shlex.quote(str(arguments.out))
     show(
         [_arena_page(questions)],
@@ -80,19 +75,14 @@ def _arena_page(questions: Sequence[ArenaQuestion]) -> Section:
 
 def run_verify(arguments: Namespace) -> int:
     """Write the study where it is new, and serve it; exit codes as in `main`."""
-    try:
-        folder = open_construction(arguments.folder)
-        images = read_images(arguments.images)
-        seed = None if arguments.seed is None else read_seed(arguments.seed)
-        path = write_study(folder, images, arguments.annotators, arguments.overlap, seed)
-        if not arguments.only_write:
-            from pytest_cepbench.cli.rate import serve_ratings
+    folder = open_construction(arguments.folder)
+    images = read_images(arguments.images)
+    seed = None if arguments.seed is None else read_seed(arguments.seed)
+    path = write_study(folder, images, arguments.annotators, arguments.overlap, seed)
+    if not arguments.only_write:
+        from pytest_cepbench.cli.rate import serve_ratings
 
-            serve_ratings(path, arguments, None)
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+        serve_ratings(path, arguments, None)
     return 0
 
 
@@ -154,19 +144,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def run_freeze(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
     target: Path = arguments.to or arguments.folder / files.FROZEN
-    try:
-        images = read_images(arguments.images)
-        if _is_frozen(arguments.folder):
-            page, written = _add_images(arguments, images)
-        else:
-            name = _name_of_set(arguments)
-            folder = open_construction(arguments.folder)
-            freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
-            page, written = freeze(arguments, folder, images, name, target)
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    images = read_images(arguments.images)
+    if _is_frozen(arguments.folder):
+        page, written = _add_images(arguments, images)
+    else:
+        name = _name_of_set(arguments)
+        folder = open_construction(arguments.folder)
+        freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
+        page, written = freeze(arguments, folder, images, name, target)
     show([page], *(f"written: {path}" for path in written))
     return 0
 
@@ -270,19 +255,14 @@ def _freeze_page(frozen: FrozenSet, *, copied: bool) -> Section:
 def run_pairs(arguments: Namespace) -> int:
     """Join and write; exit codes as in `main`."""
     out: Path = arguments.out
-    try:
-        name = out.resolve().name
-        check_name(name, f"--out {str(out)!r}, whose last part names the set")
-        per_source = read_count("--per-source", arguments.per_source) or 1
-        seed = read_seed(arguments.seed)
-        if out.exists() and not out.is_dir():
-            raise SpecError(f"--out {str(out)!r} is a file: a folder is expected")
-        pairs = join_pairs(arguments.docci, arguments.nocaps, arguments.ids, per_source, seed)
-        written = write_pairs(pairs, out, name, copy=arguments.copy)
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    name = out.resolve().name
+    check_name(name, f"--out {str(out)!r}, whose last part names the set")
+    per_source = read_count("--per-source", arguments.per_source) or 1
+    seed = read_seed(arguments.seed)
+    if out.exists() and not out.is_dir():
+        raise SpecError(f"--out {str(out)!r} is a file: a folder is expected")
+    pairs = join_pairs(arguments.docci, arguments.nocaps, arguments.ids, per_source, seed)
+    written = write_pairs(pairs, out, name, copy=arguments.copy)
     show([_pairs_page(pairs, name)], *(f"written: {path}" for path in written))
     return 0
 

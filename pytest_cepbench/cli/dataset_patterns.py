@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.cli.dataset_files import has_study, write_study
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.cli.session import measured, read_count, read_seed, spent_line
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
@@ -23,7 +23,7 @@ from pytest_cepbench.construction.pattern_stages import (
     ConstructionSettings,
     construct_patterns,
 )
-from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
+from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.studies.study_data import StudyUsage
@@ -63,19 +63,14 @@ def run(arguments: Namespace) -> int:
         return outcome
     show(list(_page(outcome)), *(f"written: {path}" for path in dict.fromkeys(outcome.written)))
     if arguments.until == VERIFY:
-        try:
-            write_study(
-                open_construction(arguments.out),
-                arguments.images,
-                arguments.annotators,
-                arguments.overlap,
-                # Of a study that is there, it is the seed of draws and models alone.
-                None if has_study(arguments.out) else read_seed(arguments.seed),
-            )
-        except WriteError as error:
-            return complain(str(error), NOT_DONE)
-        except CepError as error:
-            return complain(str(error), MISTAKE)
+        write_study(
+            open_construction(arguments.out),
+            arguments.images,
+            arguments.annotators,
+            arguments.overlap,
+            # Of a study that is there, it is the seed of draws and models alone.
+            None if has_study(arguments.out) else read_seed(arguments.seed),
+        )
     if outcome.chosen is not None:
         folder = shlex.quote(str(arguments.out))
         show(

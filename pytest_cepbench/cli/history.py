@@ -7,15 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import (
-    MISTAKE,
-    NOT_DONE,
     Section,
     Table,
-    complain,
     show,
     tell,
 )
-from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.option_values import at_least_one
 from pytest_cepbench.report.history.file import History, many_objects, read_history
 from pytest_cepbench.report.history.plot import when
@@ -39,13 +36,10 @@ def run(arguments: Namespace) -> int:
 
 
 def _run(arguments: Namespace) -> int:
-    try:
-        selection = _selection(arguments)
-        history = read_history(arguments.history)
-        runs = select_runs(history, selection)
-        timelines = timelines_of(runs, selection)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    selection = _selection(arguments)
+    history = read_history(arguments.history)
+    runs = select_runs(history, selection)
+    timelines = timelines_of(runs, selection)
     if arguments.html is not None:
         return _write_page(arguments.html, history, runs, timelines)
     show(list(_page(history, runs, timelines)))
@@ -69,10 +63,7 @@ def _write_page(
 
     links = report_links(history, path.absolute().parent)
     page = history_page(history, runs, timelines, links)
-    try:
-        write_reports(path, {path.suffix or ".html": page})
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
+    write_reports(path, {path.suffix or ".html": page})
     for remark in history.remarks:
         tell(remark)
     drawn = f"{counted(len(timelines), 'case')} over {counted(len(runs), 'run')}"

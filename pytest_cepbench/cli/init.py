@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 
 from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import (
-    MISTAKE,
     NOT_DONE,
     Section,
     Table,
@@ -59,14 +58,9 @@ _ROLES = ("describer", "generator", "encoder")
 
 def run(arguments: Namespace) -> int:
     """Measure, write the project, accept where that was asked for; exit codes as in `main`."""
-    try:
-        plan = _plan(arguments)
-        dataset = load_folder(plan.images)
-        refuse_existing(plan.files(Proposal()))
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    plan = _plan(arguments)
+    dataset = load_folder(plan.images)
+    refuse_existing(plan.files(Proposal()))
     if arguments.no_measure:
         proposal: Proposal | int = Proposal(reasons=("no model was asked (--no-measure)",))
         _tell_unseen([arguments.model, *(getattr(arguments, role) for role in _ROLES)])

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pytest_cepbench.cli.asked_judge import ask_judge
 from pytest_cepbench.cli.judge_card_page import card_page
-from pytest_cepbench.cli.output import MISTAKE, complain, write_and_show
+from pytest_cepbench.cli.output import write_and_show
 from pytest_cepbench.cli.panel_files import read_people
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
-from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.studies.judge_card import MeasuredJudge, measure_judge
 from pytest_cepbench.studies.panels import SHAPES_PANEL
 
@@ -22,11 +22,8 @@ _OF_ASKED = ("on", "order", "limit", "seed", "answers", "data", "partial", "dry_
 
 def run(arguments: Namespace) -> int:
     """Measure, print and write a card; exit codes as in `main`."""
-    try:
-        _refuse_mixed(arguments)
-        measured = None if arguments.judge is not None else _measure_files(arguments)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    _refuse_mixed(arguments)
+    measured = None if arguments.judge is not None else _measure_files(arguments)
     if measured is None:
         return ask_judge(arguments)
     command: str = arguments.command_line

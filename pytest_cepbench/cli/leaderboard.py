@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import (
-    MISTAKE,
     Section,
     Table,
-    complain,
     rank_range,
     write_and_show,
 )
 from pytest_cepbench.cli.results import read_report
-from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
@@ -27,10 +25,7 @@ def run(arguments: Namespace) -> int:
     """Rank, print and write a page; exit codes as in `main`."""
     command = arguments.command_line
     suite = Path(arguments.suite).name
-    try:
-        boards = rank_runs(suite, _runs(arguments.reports), arguments.case)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    boards = rank_runs(suite, _runs(arguments.reports), arguments.case)
     content = {"suite": suite, "cases": boards}
     name = f"leaderboard-{suite}"
     page = _page(suite, boards, command)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, Section, complain, show
+from pytest_cepbench.cli.output import INTERRUPTED, NOT_DONE, Section, complain, show
 from pytest_cepbench.cli.project_files import case_of_file, kind_of
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
@@ -36,11 +36,8 @@ class BaselineListing:
 def run(arguments: Namespace) -> int:
     """List, and delete where asked to; exit codes as in `main`."""
     root: Path = arguments.baselines
-    try:
-        report = read_report(arguments.results)
-        gone = _removed_suites(arguments.suite, report, root)
-    except SpecError as error:
-        return complain(str(error), MISTAKE)
+    report = read_report(arguments.results)
+    gone = _removed_suites(arguments.suite, report, root)
     refusals = list(_refusals(report))
     if refusals:
         for refusal in refusals:

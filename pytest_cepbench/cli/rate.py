@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.cli.output import tell
 from pytest_cepbench.cli.session import read_annotators, read_count, read_data
-from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate.labels.bounds import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
@@ -106,27 +106,22 @@ _MOST_PEOPLE = 3  # who judge an item of the share, where the option does not sa
 def run(arguments: Namespace) -> int:
     """Write a study where it is new, and serve it; exit codes as in `main`."""
     target: Path = arguments.target
-    try:
-        if (target / STUDY).is_file():
-            _refuse_settings(arguments)
-            folder, suite = target, None
+    if (target / STUDY).is_file():
+        _refuse_settings(arguments)
+        folder, suite = target, None
+    else:
+        folder, suite = _study_folder(arguments), _suite_of(arguments)
+        if (folder / STUDY).is_file():
+            _check_same(arguments, folder, suite)
+            tell(
+                f"{folder}: the study is there already, and goes on as it was written; what "
+                "it asks is not read again"
+            )
         else:
-            folder, suite = _study_folder(arguments), _suite_of(arguments)
-            if (folder / STUDY).is_file():
-                _check_same(arguments, folder, suite)
-                tell(
-                    f"{folder}: the study is there already, and goes on as it was written; what "
-                    "it asks is not read again"
-                )
-            else:
-                _write(arguments, folder, suite)
-        if arguments.only_write:
-            return 0
-        serve_ratings(folder, arguments, suite)
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+            _write(arguments, folder, suite)
+    if arguments.only_write:
+        return 0
+    serve_ratings(folder, arguments, suite)
     return 0
 
 

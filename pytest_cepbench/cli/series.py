@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, show
-from pytest_cepbench.errors import SeriesError, unknown_name
+from pytest_cepbench.errors import unknown_name
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series import (
     SERIES,
@@ -27,11 +27,8 @@ _OVER = "over 20"
 def run(arguments: Namespace) -> int:
     """Show a series; exit codes as in `main`."""
     root: Path = arguments.baselines
-    try:
-        file = SeriesFile(root, arguments.name)
-        record = file.read()
-    except SeriesError as error:
-        return complain(str(error), MISTAKE)
+    file = SeriesFile(root, arguments.name)
+    record = file.read()
     if record is None:
         known = recorded_names(root)
         reason = unknown_name("series", arguments.name, known)

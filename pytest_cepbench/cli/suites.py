@@ -5,8 +5,8 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 
-from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, show
-from pytest_cepbench.errors import CepError, SpecError, unknown_name
+from pytest_cepbench.cli.output import Section, Table, show
+from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.suites import Suite
 from pytest_cepbench.suites.data import data_name, needs_path
@@ -16,16 +16,13 @@ from pytest_cepbench.suites.role_assignment import needed_roles
 
 def run(arguments: Namespace) -> int:
     """Print the table of all suites, or one of them in full; exit codes as in `main`."""
-    try:
-        suites = {suite.name: suite for suite in list_suites()}
-        if arguments.name is None:
-            show([_overview(suites)])
-        elif arguments.name in suites:
-            show([_details(suites[arguments.name])])
-        else:
-            raise SpecError(unknown_name("suite", arguments.name, suites))
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    suites = {suite.name: suite for suite in list_suites()}
+    if arguments.name is None:
+        show([_overview(suites)])
+    elif arguments.name in suites:
+        show([_details(suites[arguments.name])])
+    else:
+        raise SpecError(unknown_name("suite", arguments.name, suites))
     return 0
 
 

@@ -6,8 +6,8 @@ from argparse import Namespace
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, show, tell
-from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.cli.output import show, tell
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.report.history.server import serve
 from pytest_cepbench.report.history.site import Site, write_site
@@ -21,14 +21,9 @@ _HISTORY = Path(".cepbench/history")
 def run(arguments: Namespace) -> int:
     """Serve, or write the site; exit codes as in `main`."""
     words: list[str] = arguments.words
-    try:
-        if words[:1] == [_BUNDLE]:
-            return _bundle(arguments.history or _HISTORY, words[1:])
-        return _serve(words, arguments)
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
+    if words[:1] == [_BUNDLE]:
+        return _bundle(arguments.history or _HISTORY, words[1:])
+    return _serve(words, arguments)
 
 
 def _bundle(history: Path, targets: list[str]) -> int:
