@@ -195,7 +195,7 @@ def _headed(config: pytest.Config, lines: Iterable[str], *, verbose: bool) -> li
     lines = [f"{_OWNER}{line}" for line in lines]
     if not lines:  # a plain pytest run, which imports nothing more
         return []
-    from pytest_cepbench.plugin.terminal.output import Output
+    from pytest_cepbench.plugin.terminal.summary import Output
 
     output = Output(config.pluginmanager.getplugin("terminalreporter"))
     indent = " " * len(_OWNER)
@@ -311,8 +311,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     controller = session.config.stash.get(CONTROLLER, None)
     if controller is None or not controller.settings.plan or session.testsfailed:
         return None
-    from pytest_cepbench.plugin.terminal.output import Output
     from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
+    from pytest_cepbench.plugin.terminal.summary import Output
 
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
     reporter.write_sep("=", "cepbench plan")
@@ -378,8 +378,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     controller = config.stash.get(CONTROLLER, None)
     if controller is not None and (controller.ledger.active or controller.unjudged):
         from pytest_cepbench.plugin.ci_services import write_annotations
-        from pytest_cepbench.plugin.terminal.snapshot_report import leave_out_cases
-        from pytest_cepbench.plugin.terminal.summary import write_summary
+        from pytest_cepbench.plugin.terminal.summary import leave_out_cases, write_summary
 
         leave_out_cases(config, controller.settings.baselines)
         write_summary(controller, terminalreporter, updating=updating(config))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.escapes import cut, width_of
-from pytest_cepbench.plugin.terminal.screen import Block
+from pytest_cepbench.plugin.terminal.live import Block
 from tests.plugin.terminal import Terminal
 
 COLUMNS, ROWS = 20, 8

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
+
+from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
 from pytest_cepbench.plugin.controller import Controller
-
-if TYPE_CHECKING:
-    from pytest_cepbench.plugin.terminal.output import Output
-    from pytest_cepbench.report.tables import Line
+from pytest_cepbench.report.tables import (
+    Glyphs,
+    Line,
+    Span,
+    glyphs_for,
+    shortage_table,
+    summary_table,
+    wrap,
+)
 
 _LONGEST_REASON = 400
 
@@ -26,9 +36,6 @@ def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> N
     """
     if not (controller.ledger.active or controller.unjudged):
         return
-    from pytest_cepbench.plugin.terminal.output import Output
-    from pytest_cepbench.report.tables import Span
-
     output = Output(reporter)
     if controller.unjudged:
         output.write_sentences([(unjudged_line(controller), "bold yellow")])
@@ -107,8 +114,6 @@ def _unshown(controller: Controller) -> Iterator[str]:
 
 def _failing_rows(controller: Controller, output: Output) -> list[Line]:
     """A line for each failing case, which says all of it to who finds it alone."""
-    from pytest_cepbench.report.tables import summary_table
-
     failing = [result for result in controller.ledger.results if not result.passes]
     if not failing:
         return []
@@ -116,8 +121,6 @@ def _failing_rows(controller: Controller, output: Output) -> list[Line]:
 
 
 def _tables(controller: Controller, output: Output) -> Iterator[Line]:
-    from pytest_cepbench.report.tables import shortage_table, summary_table
-
     results, columns = controller.ledger.results, output.table_columns
     if results:
         yield from summary_table(results, columns, glyphs=output.glyphs)
@@ -204,3 +207,88 @@ def _changes(controller: Controller) -> Iterator[str]:
                 )
             anchor = anchors.get(change.anchor, "")
             yield f"changed {printable(str(change.key))}: {what}{other}{anchor}"
+
+
+# -- lines on pytest's terminal --------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a section is written.
+
+    reporter: pytest's terminal reporter.
+    """
+
+    reporter: Any
+
+    @property
+    def table_columns(self) -> int | None:
+        """Columns that a table may take; None in a file, which has no edge, unless COLUMNS is set.
+
+        A number that a log lacks cannot be had by making the window wider.
+        """
+        known = self.reporter.isatty or os.environ.get("COLUMNS")
+        return self._writer.fullwidth if known else None
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """Those that the encoding of the output has."""
+        return glyphs_for(self._encoding)
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """Write lines as they are."""
+        for line in lines:
+            texts = (self._styled(span) for span in line)
+            self.reporter.write_line("".join(texts))
+
+    def write_sentences(self, sentences: Iterable[tuple[str, str]]) -> None:
+        """Write (text, style) pairs, broken between words where the terminal ends.
+
+        In a file, where pytest takes it to end.
+        """
+        for sentence, style in sentences:
+            self.write((Span(line, style),) for line in self.wrap(sentence))
+
+    def wrap(self, sentence: str, indent: str = "  ", *, shortened: bool = False) -> list[str]:
+        """A line, broken between words where the terminal ends.
+
+        indent: of what is continued.
+        shortened: whether a word that no line has room for loses its middle.
+        """
+        ellipsis = self.glyphs.ellipsis if shortened else ""
+        return wrap(visible(sentence), self._writer.fullwidth, indent, ellipsis)
+
+    @property
+    def _writer(self) -> Any:
+        return self.reporter.config.get_terminal_writer()
+
+    @property
+    def _encoding(self) -> str:
+        # pytest's writer has no public attribute for the file that it writes to.
+        file = getattr(self._writer, "_file", None)
+        return getattr(file, "encoding", None) or "utf-8"
+
+    def _styled(self, span: Span) -> str:
+        """A text that the file can take: pytest would write a whole line in escapes."""
+        text = visible(span.text).encode(self._encoding, "backslashreplace").decode(self._encoding)
+        markup: str = self._writer.markup(text, **dict.fromkeys(span.style.split(), True))
+        return markup
+
+
+def leave_out_cases(config: pytest.Config, baselines: Path) -> None:
+    """Take the snapshots below the folder of baselines out of what syrupy counts.
+
+    A user's own snapshots stay. syrupy has judged the session by then.
+    """
+    session: Any = getattr(config, "_syrupy", None)
+    report = getattr(session, "report", None)
+    if report is None:
+        return
+    from syrupy.data import SnapshotCollections
+
+    for outcome in ("created", "failed", "matched", "updated"):
+        others = SnapshotCollections()
+        for collection in getattr(report, outcome):
+            if not Path(collection.location).is_relative_to(baselines):
+                others.add(collection)
+        setattr(report, outcome, others)
