@@ -25,14 +25,14 @@ from pathlib import Path
 from benchmarks.arena_figures.tables import fill_page
 from benchmarks.whole_runs import machine
 from pytest_cepbench.artifacts import digest_text, read_image
-from pytest_cepbench.construction.final_labels import error_share, vote_labels
+from pytest_cepbench.construction.frozen_set import error_share, vote_labels
 from pytest_cepbench.construction.pattern_stages import (
     Constructed,
     ConstructionModels,
     ConstructionSettings,
     construct_patterns,
 )
-from pytest_cepbench.construction.quotas import choose_images, members_of
+from pytest_cepbench.construction.source_images import choose_images, members_of
 from pytest_cepbench.datasets.shapes import Scene, load_shapes, sample_scene
 from pytest_cepbench.datasets.shapes.samples import PATTERN_NAMES, scene_patterns
 from pytest_cepbench.models.rule_based.scene_models import labelled_patterns

@@ -34,10 +34,10 @@ import numpy as np
 
 from benchmarks.whole_runs import machine
 from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
 from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.order import Order
 from pytest_cepbench.ratings.records import Part, Study, Vote, record_line
 
 RESULTS = Path(__file__).parent / "results"

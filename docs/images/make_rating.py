@@ -33,11 +33,11 @@ from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
 )
 from pytest_cepbench.datasets.shapes.scene import Scene, caption  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import render as draw_scene  # noqa: E402
+from pytest_cepbench.ratings.assignment import Order  # noqa: E402
 from pytest_cepbench.ratings.consent import write_texts  # noqa: E402
 from pytest_cepbench.ratings.folder import Ratings, read_ratings  # noqa: E402
 from pytest_cepbench.ratings.items import make_item, write_study  # noqa: E402
 from pytest_cepbench.ratings.known_items import known_items  # noqa: E402
-from pytest_cepbench.ratings.order import Order  # noqa: E402
 from pytest_cepbench.ratings.records import Item, Part, Study, Task, Vote, record_line  # noqa: E402
 
 NAMES = ("Color", "Count", "Position", "Size", "Symmetry")

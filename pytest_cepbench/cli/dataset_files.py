@@ -20,9 +20,12 @@ from pytest_cepbench.construction.caption_pairs import (
     join_pairs,
     write_pairs,
 )
-from pytest_cepbench.construction.data_card import write_card
-from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
-from pytest_cepbench.construction.frozen_images import add_images
+from pytest_cepbench.construction.data_card import add_images, write_card
+from pytest_cepbench.construction.folder import (
+    ConstructionFolder,
+    NearDuplicates,
+    open_construction,
+)
 from pytest_cepbench.construction.frozen_set import (
     MANIFEST,
     FrozenSet,
@@ -31,7 +34,6 @@ from pytest_cepbench.construction.frozen_set import (
     table_path,
     write_frozen,
 )
-from pytest_cepbench.construction.records import NearDuplicates
 from pytest_cepbench.construction.verification import (
     VerificationSettings,
     read_counts,
@@ -43,8 +45,7 @@ from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import STUDY, read_ratings
-from pytest_cepbench.ratings.session import open_session
+from pytest_cepbench.ratings.folder import STUDY, open_session, read_ratings
 
 
 def run_arena(arguments: Namespace) -> int:

@@ -14,8 +14,6 @@ from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.cli.session import measured, read_count, read_seed, spent_line
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
-from pytest_cepbench.construction.near_duplicates import LIMIT
-from pytest_cepbench.construction.pattern_list import MOST_PATTERNS
 from pytest_cepbench.construction.pattern_stages import (
     STAGES,
     Constructed,
@@ -23,6 +21,8 @@ from pytest_cepbench.construction.pattern_stages import (
     ConstructionSettings,
     construct_patterns,
 )
+from pytest_cepbench.construction.patterns import MOST_PATTERNS
+from pytest_cepbench.construction.source_images import LIMIT
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models import RoleName

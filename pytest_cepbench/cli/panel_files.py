@@ -14,8 +14,8 @@ from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verd
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.metrics.arena import JudgedBattle
-from pytest_cepbench.ratings.exports import people_battles
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.votes import people_battles
 
 DATA = "opening"
 """Name of OpenING's questions, as its suite has it."""

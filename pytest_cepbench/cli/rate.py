@@ -16,14 +16,12 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate.labels.bounds import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import STUDY, Ratings, read_ratings
-from pytest_cepbench.ratings.item_file import SUFFIX, read_items
-from pytest_cepbench.ratings.items import check_study, write_study
+from pytest_cepbench.ratings.folder import STUDY, Ratings, open_session, read_ratings
+from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items, write_study
 from pytest_cepbench.ratings.known_items import attention_remark, known_items
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
 from pytest_cepbench.ratings.server import require_server, serve
-from pytest_cepbench.ratings.session import open_session
 from pytest_cepbench.report.number_format import counted
 
 _EVERY = ("0.0.0.0", "::")  # noqa: S104 - to refuse them alone

@@ -10,10 +10,9 @@ from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show, 
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
 from pytest_cepbench.errors import CepError, SpecError, WriteError
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.ratings.exports import shown_battles, write_replay
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
-from pytest_cepbench.ratings.label_studio_answers import import_label_studio
-from pytest_cepbench.ratings.label_studio_tasks import write_label_studio
+from pytest_cepbench.ratings.label_studio import import_label_studio, write_label_studio
+from pytest_cepbench.ratings.votes import shown_battles, write_replay
 
 
 def run(arguments: Namespace) -> int:

@@ -17,6 +17,7 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_json, read_image
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.arena_templates import ArenaQuestion, GoldPart, read_templates
 from pytest_cepbench.construction.folder import (
+    FORMAT,
     ConstructionFolder,
     find_recorded,
     start_construction,
@@ -28,7 +29,6 @@ from pytest_cepbench.construction.frozen_set import (
     png_bytes,
     refuse_other_files,
 )
-from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.construction.verification import (
     VerificationSettings,
     refuse_other_settings,

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.artifacts.answer import MOST_STEPS
-from pytest_cepbench.construction.records import FORMAT
+from pytest_cepbench.construction.folder import FORMAT
 from pytest_cepbench.datasets.opening.questions import BEGIN_MARKER, IMAGE_MARKER, TASKS
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError, unknown_name

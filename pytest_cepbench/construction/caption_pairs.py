@@ -15,14 +15,13 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text, encode_image
-from pytest_cepbench.construction.folder import encode
+from pytest_cepbench.construction.folder import FORMAT, encode
 from pytest_cepbench.construction.frozen_set import (
     CARD,
     MANIFEST,
     digest_lines,
     refuse_other_files,
 )
-from pytest_cepbench.construction.records import FORMAT
 from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, join_copies, load_nd400
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.sources.files import unsafe

@@ -17,42 +17,44 @@ from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.annotation import (
     ImageQuestion,
     annotate_images,
+    count_patterns,
     require_annotations,
+    summarize,
 )
-from pytest_cepbench.construction.folder import ConstructionFolder, start_construction
-from pytest_cepbench.construction.near_duplicates import find_near_duplicates
-from pytest_cepbench.construction.pattern_list import Pattern, read_patterns, write_patterns
-from pytest_cepbench.construction.pattern_summary import count_patterns, summarize
-from pytest_cepbench.construction.prompts import (
-    PROMPTS_VERSION,
-    Examples,
-    Style,
-    annotation_prompt,
-    extraction_prompt,
-    pattern_schema,
-    summary_question,
-)
-from pytest_cepbench.construction.quotas import (
-    Sampling,
-    choose_images,
-    expected_size,
-    members_of,
-)
-from pytest_cepbench.construction.records import (
+from pytest_cepbench.construction.folder import (
     Annotation,
     ChosenImages,
+    ConstructionFolder,
     ConstructionRecord,
     ImageRecord,
     ModelRecord,
     PatternCounts,
     PatternShare,
     record_model,
+    start_construction,
+)
+from pytest_cepbench.construction.patterns import (
+    PROMPTS_VERSION,
+    Examples,
+    Pattern,
+    Style,
+    annotation_prompt,
+    extraction_prompt,
+    pattern_schema,
+    read_patterns,
+    summary_question,
+    write_patterns,
 )
 from pytest_cepbench.construction.source_images import (
     Announce,
+    Sampling,
     SourceImages,
+    choose_images,
+    expected_size,
     find_images,
+    find_near_duplicates,
     look_at,
+    members_of,
 )
 from pytest_cepbench.errors import DatasetError, SpecError
 

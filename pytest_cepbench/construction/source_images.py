@@ -1,13 +1,22 @@
-"""The images that a data set is constructed from: read once, named by their pixels, each once."""
+"""The images that a data set is constructed from: read once, named by their pixels, each once.
+
+Those that are nearly the same are reported, and quotas say which images of a pattern are taken.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal, get_args
 
-from pytest_cepbench.artifacts import ImageArtifact, read_image
-from pytest_cepbench.construction.records import ImageRecord
+import numpy as np
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text, read_image
+from pytest_cepbench.chains import RoleRunner, Step
+from pytest_cepbench.construction.folder import ImageRecord, NearDuplicate, NearDuplicates
 from pytest_cepbench.datasets.sources.files import sample_name as relative_name
 from pytest_cepbench.datasets.sources.files import some_of, walk_images
 from pytest_cepbench.errors import DatasetError, ImageError
@@ -125,3 +134,131 @@ def _number(
         yield ImageRecord(
             number=number, image=digest, path=path, width=width, height=height, same=tuple(same)
         )
+
+
+Sampling = Literal["quota", "bernoulli"]
+"""quota: so many images of each pattern, the same on every machine. bernoulli: each image of a
+pattern of N with the probability per_pattern / N, as MMGenBench drew (3.3)."""
+
+SAMPLINGS: tuple[Sampling, ...] = get_args(Sampling)
+
+_UNIT = 16**16
+
+
+def choose_images(
+    labels: Mapping[str, Sequence[str]], per_pattern: int, sampling: Sampling, seed: int
+) -> list[str]:
+    """The chosen images, sorted by digest.
+
+    labels: digest of an image -> its patterns.
+    Raises ValueError unless per_pattern is at least 1.
+    """
+    if per_pattern < 1:
+        raise ValueError(f"at least one image of each pattern is expected, got {per_pattern}")
+    members = members_of(labels)
+    if sampling == "bernoulli":
+        return _draw(members, per_pattern, seed)
+    return _fill(labels, members, per_pattern)
+
+
+def members_of(labels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Pattern -> its images in order of their digests; the rarest pattern first, then by name."""
+    members: dict[str, list[str]] = {}
+    for image in sorted(labels):
+        for pattern in dict.fromkeys(labels[image]):
+            members.setdefault(pattern, []).append(image)
+    return dict(sorted(members.items(), key=lambda item: (len(item[1]), item[0])))
+
+
+def expected_size(labels: Mapping[str, Sequence[str]], per_pattern: int) -> float:
+    """Images that independent draws take on average: sum over images of 1 - prod(1 - n / N)."""
+    members = members_of(labels)
+    size = 0.0
+    for patterns in labels.values():
+        left_out = 1.0
+        for pattern in dict.fromkeys(patterns):
+            left_out *= 1.0 - min(1.0, per_pattern / len(members[pattern]))
+        size += 1.0 - left_out
+    return size
+
+
+def _fill(
+    labels: Mapping[str, Sequence[str]], members: Mapping[str, Sequence[str]], quota: int
+) -> list[str]:
+    """Every pattern gets its first image, then its second, and so on, the rarest one first.
+
+    An image counts for all its patterns. In rounds and not pattern by pattern, since only then a
+    larger quota takes all that a smaller one takes.
+    """
+    chosen: set[str] = set()
+    counts = dict.fromkeys(members, 0)
+    waiting = {pattern: iter(images) for pattern, images in members.items()}
+    for wanted in range(1, quota + 1):
+        for pattern, images in waiting.items():
+            if counts[pattern] >= wanted:
+                continue
+            image = next((image for image in images if image not in chosen), None)
+            if image is not None:
+                chosen.add(image)
+                for own in dict.fromkeys(labels[image]):
+                    counts[own] += 1
+    return sorted(chosen)
+
+
+def _draw(members: Mapping[str, Sequence[str]], per_pattern: int, seed: int) -> list[str]:
+    """Draws by the digest of seed, pattern and image: no image changes the draw of another."""
+    chosen: set[str] = set()
+    for pattern, images in members.items():
+        probability = per_pattern / len(images)
+        chosen.update(
+            image
+            for image in images
+            if int(digest_text(f"{seed} {pattern} {image}")[:16], 16) / _UNIT < probability
+        )
+    return sorted(chosen)
+
+
+LIMIT = 0.97
+"""Cosine above which two images are reported."""
+
+_MOST_PAIRS = 1000
+
+_BLOCK = 1024  # rows of the matrix of cosines that are in memory at a time
+
+
+def find_near_duplicates(
+    encoder: RoleRunner, source: SourceImages, limit: float = LIMIT
+) -> NearDuplicates:
+    """Pairs of images whose vectors have a cosine above the limit, the nearest first.
+
+    Raises what the encoder's model raises; an image without a vector is counted.
+    """
+    records = source.records
+    steps = [
+        Step(encoder.key("", 0, "image", record.image), 0, partial(_load, source, record))
+        for record in records
+    ]
+    results = encoder.ask("encode_images", steps)
+    kept = [i for i, result in enumerate(results) if not isinstance(result, Failure)]
+    rows = [np.asarray(results[i], dtype=np.float64) for i in kept]
+    vectors = np.stack(rows) if rows else np.zeros((0, 1))
+    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    pairs: list[NearDuplicate] = []
+    for begin in range(0, len(kept), _BLOCK):
+        cosines = vectors[begin : begin + _BLOCK] @ vectors.T
+        for row, column in zip(*np.nonzero(cosines > limit), strict=True):
+            if column > begin + row:  # each pair once
+                first, second = records[kept[begin + row]].image, records[kept[column]].image
+                cosine = round(float(min(cosines[row, column], 1.0)), 6)
+                pairs.append(NearDuplicate(first, second, cosine))
+    pairs.sort(key=lambda pair: (-pair.cosine, pair.first, pair.second))
+    return NearDuplicates(
+        limit=limit,
+        count=len(pairs),
+        without_vector=len(records) - len(kept),
+        pairs=tuple(pairs[:_MOST_PAIRS]),
+    )
+
+
+def _load(source: SourceImages, record: ImageRecord) -> Image.Image:
+    return source.load(record).to_pil()

@@ -14,24 +14,25 @@ from typing import cast
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.folder import ConstructionFolder, find_recorded
-from pytest_cepbench.construction.pattern_list import Pattern, read_patterns
-from pytest_cepbench.construction.pattern_summary import count_patterns
-from pytest_cepbench.construction.prompts import (
-    PROMPTS_VERSION,
-    STYLES,
-    Examples,
-    annotation_prompt,
-)
-from pytest_cepbench.construction.quotas import Sampling, choose_images
-from pytest_cepbench.construction.records import (
+from pytest_cepbench.construction.annotation import count_patterns
+from pytest_cepbench.construction.folder import (
     Annotation,
     ChosenImages,
+    ConstructionFolder,
     ConstructionRecord,
     ImageRecord,
     PatternCounts,
+    find_recorded,
 )
-from pytest_cepbench.construction.source_images import SourceImages
+from pytest_cepbench.construction.patterns import (
+    PROMPTS_VERSION,
+    STYLES,
+    Examples,
+    Pattern,
+    annotation_prompt,
+    read_patterns,
+)
+from pytest_cepbench.construction.source_images import Sampling, SourceImages, choose_images
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study

@@ -20,7 +20,9 @@ from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, Spe
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
-from pytest_cepbench.ratings.battle_votes import (
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.records import Part, Task, option_digest
+from pytest_cepbench.ratings.votes import (
     BattleVotes,
     Rule,
     battle_votes,
@@ -28,8 +30,6 @@ from pytest_cepbench.ratings.battle_votes import (
     mirrored,
     study_items,
 )
-from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
-from pytest_cepbench.ratings.records import Part, Task, option_digest
 
 ADAPTER = "human/1"
 

@@ -1,22 +1,31 @@
-"""Items and studies as they are made, and a study as it is written into its folder."""
+"""Items and studies as they are made: of a run or a file, with known answers or none."""
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from pytest_cepbench.artifacts.image import ImageArtifact, encode_image
-from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.escapes import escape_json
-from pytest_cepbench.files import digest_bytes
-from pytest_cepbench.ratings.folder import IMAGES, ITEMS, SOURCES, STUDY, VOTES
-from pytest_cepbench.ratings.known_answers import known_fault
+from pytest_cepbench.artifacts.image import ImageArtifact, encode_image, read_image
+from pytest_cepbench.errors import DatasetError, ImageError, WriteError
+from pytest_cepbench.escapes import escape_json, one_line
+from pytest_cepbench.files import MOST_TEXT, digest_bytes, read_text
+from pytest_cepbench.ratings.folder import (
+    IMAGES,
+    ITEMS,
+    SESSION,
+    SOURCES,
+    STUDY,
+    VOTES,
+    check_annotators,
+)
 from pytest_cepbench.ratings.records import (
+    GRADES,
     Fields,
     Item,
     ItemKind,
@@ -25,13 +34,92 @@ from pytest_cepbench.ratings.records import (
     Source,
     Study,
     Task,
+    Vote,
     item_digest,
     option_digest,
     option_name,
     record_line,
 )
-from pytest_cepbench.ratings.session import SESSION, check_annotators
 from pytest_cepbench.replacement import replace_files
+
+# -- items whose right answer is known: whether an answer is right, and what people are told of it
+# `Item.known` says it, by task: pair, caption   {"winner": "first"}, or "second" grades
+# {"better": [[0, 2]]}: option 0 ranks above option 2, and has no lower grade describe
+# {"words": [["red", "crimson"]]}: a word of each list occurs verify          {"ticked":
+# ["Color"]}: these names and no others with {"why": "..."} for the people who practise.
+
+
+WHY = "why"
+
+
+def known_fault(task: Task, item: Item) -> str:
+    """Why an item cannot be asked as one whose answer is known; empty where it can."""
+    known = {key: value for key, value in item.known.items() if key != WHY}
+    match task, known:
+        case (("pair" | "caption"), {"winner": "first" | "second"}):
+            return ""
+        case "grades", {"better": [*pairs]} if pairs and all(_is_pair(p, item) for p in pairs):
+            return ""
+        case "describe", {"words": [*groups]} if groups and all(map(_are_texts, groups)):
+            return ""
+        case "verify", {"ticked": [*names]} if set(names) <= set(map(option_name, item.options)):
+            return ""
+    return f"what is known of it does not fit the task {task}: {known!r:.80}"
+
+
+def is_right(task: Task, known: Fields, vote: Vote) -> bool:
+    """Whether an answer is the known one; a skipped item is not answered right."""
+    if vote.skip:
+        return False
+    if task in ("pair", "caption"):
+        return bool(vote.winner == known["winner"])
+    if task == "grades":
+        return all(_is_above(vote, *pair) for pair in known["better"])
+    if task == "describe":
+        words = set(re.findall(r"\w+", (vote.text or "").casefold()))
+        return all(words & {word.casefold() for word in group} for group in known["words"])
+    return sorted([*(vote.ticked or ()), *(vote.added or ())]) == sorted(known["ticked"])
+
+
+def expected_answer(task: Task, known: Fields, shown: Sequence[str | int], item: Item) -> str:
+    """The known answer in the words of the page. shown: order of its options there."""
+    if task in ("pair", "caption"):
+        letter = ("A", "B") if task == "pair" else ("Caption 1", "Caption 2")
+        return f"{letter[list(shown).index(known['winner'])]} is better."
+    if task == "grades":
+        place = {number: at + 1 for at, number in enumerate(shown)}
+        return " ".join(
+            f"Output {place[better]} is better than output {place[worse]}."
+            for better, worse in known["better"]
+        )
+    if task == "describe":
+        words = [" or ".join(group) for group in known["words"]]
+        return f"A description says: {', '.join(words)}."
+    fitting = [name for name in map(option_name, item.options) if name in known["ticked"]]
+    return f"These fit: {', '.join(fitting) or 'none'}."
+
+
+def _is_above(vote: Vote, better: int, worse: int) -> bool:
+    places: dict[int, int] = {}
+    for place, options in enumerate(vote.ranking):
+        for option in (options,) if isinstance(options, int) else options:
+            places[option] = place
+    grades = [GRADES.index(vote.grades[str(option)]) for option in (better, worse)]
+    return places[better] < places[worse] and grades[0] <= grades[1]
+
+
+def _is_pair(pair: object, item: Item) -> bool:
+    match pair:
+        case [int(better), int(worse)]:
+            return better != worse and {better, worse} <= set(range(len(item.options)))
+    return False
+
+
+def _are_texts(group: object) -> bool:
+    return (
+        isinstance(group, list | tuple) and bool(group) and all(isinstance(w, str) for w in group)
+    )
+
 
 MOST_OPTIONS = 9
 """Options of an item that a key each can name."""
@@ -206,3 +294,112 @@ def _item_faults(item: Item, study: Study, images: Mapping[str, ImageArtifact]) 
         yield f"a probability of drawing lies in (0, 1], got {item.probability:g}"
     if item.kind != "item":
         yield known_fault(study.kind, item)
+
+
+# -- items of one's own, from a file of lines: for answers that no run of this package has made ----
+# A line is an item: {"question": ["A text", {"image": "q/1.png"}], "options": [["Text", {"image":
+# "a/1.png"}], ...], "models": ["name of the model of each option"], "sample": "id"} A text stands
+# for itself, an image is a path from the folder of the file. `models` and `sample` are for those
+# who read the votes, and no annotator sees them.
+
+
+SUFFIX = ".jsonl"
+
+_NAMED = 10  # lines in a message
+
+
+class _ImageFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    image: str
+
+
+_Piece = str | _ImageFile
+
+
+class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    question: tuple[_Piece, ...]
+    options: tuple[tuple[_Piece, ...], ...] = ()
+    models: tuple[str, ...] = ()
+    sample: str = ""
+
+
+@dataclass
+class OwnItems:
+    """Items of a file, with what their folder needs."""
+
+    items: list[Item] = field(default_factory=list)
+    images: dict[str, ImageArtifact] = field(default_factory=dict)
+    sources: list[Source] = field(default_factory=list)
+
+
+def read_items(path: Path, task: Task) -> OwnItems:
+    """The items of a file.
+
+    Raises DatasetError, which names the line, for one that cannot be understood, an image that
+    cannot be read, two equal sides, and a file without an item.
+    """
+    own = OwnItems()
+    equal: list[int] = []
+    for number, line in _lines(path):
+        where = f"{path}, line {number}"
+        if line.models and len(line.models) != len(line.options):
+            raise DatasetError(f"{where}: {len(line.models)} models of {len(line.options)} options")
+        question = _parts(line.question, path.parent, where, own)
+        options = [_parts(option, path.parent, where, own) for option in line.options]
+        item = make_item(task, question, options)
+        if task in ("pair", "caption") and len({option.option for option in item.options}) == 1:
+            equal.append(number)
+        own.items.append(item)
+        models = line.models or ("",) * len(options)
+        own.sources += [
+            Source(item=item.item, option=option.option, model=model, sample=line.sample)
+            for option, model in zip(item.options, models, strict=True)
+        ] or [Source(item=item.item, sample=line.sample)]
+    if equal:
+        raise DatasetError(
+            f"{path}: both sides are equal in {_named(equal)}, which is a tie without asking "
+            "anybody: leave these items out, and count them yourself"
+        )
+    if not own.items:
+        raise DatasetError(f"{path} holds no item")
+    return own
+
+
+def _named(lines: Sequence[int]) -> str:
+    """The first of some lines of a file, by number."""
+    names = ", ".join(map(str, lines[:_NAMED]))
+    more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    return f"{'line' if len(lines) == 1 else 'lines'} {names}{more}"
+
+
+def _lines(path: Path) -> Iterator[tuple[int, _Line]]:
+    """Number and content of each line that is not empty."""
+    try:
+        text = read_text(path, MOST_TEXT)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from error
+    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, msgspec.json.decode(line.encode(), type=_Line)
+        except msgspec.MsgspecError as error:
+            raise DatasetError(f"{path}, line {number}: {one_line(str(error))}") from error
+
+
+def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) -> list[Part]:
+    return [
+        Part(text=piece) if isinstance(piece, str) else _image(piece.image, folder, where, own)
+        for piece in pieces
+    ]
+
+
+def _image(name: str, folder: Path, where: str, own: OwnItems) -> Part:
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
+        raise DatasetError(f"{where}: image {name!r} has to lie below the folder of the file")
+    try:
+        image = read_image(folder / name)
+    except ImageError as error:
+        raise DatasetError(f"{where}: image {name!r}: {error}") from error
+    own.images[image.digest] = image
+    return Part(image=image.digest)

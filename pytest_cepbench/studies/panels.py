@@ -27,9 +27,9 @@ from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.arena import JudgedBattle, Pairing, roulette
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.ratings.exports import named_battles
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import Item, Part
+from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment

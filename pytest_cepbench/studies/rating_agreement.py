@@ -29,9 +29,9 @@ from pytest_cepbench.metrics.arena.rater_agreement import (
 )
 from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.hidden_checks import attention_results, repeat_results
 from pytest_cepbench.ratings.records import Part, Vote
-from pytest_cepbench.ratings.vote_table import SCALES, VoteTable, vote_table
+from pytest_cepbench.ratings.summary import attention_results, repeat_results
+from pytest_cepbench.ratings.votes import SCALES, VoteTable, vote_table
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import Draw, Output, RatedItems, RatedRun, require_runs
 from pytest_cepbench.suites.cases import Case

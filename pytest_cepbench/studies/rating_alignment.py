@@ -22,7 +22,7 @@ from pytest_cepbench.metrics.rating_alignment import (
     sample_correlation,
 )
 from pytest_cepbench.ratings.folder import Ratings, Votes
-from pytest_cepbench.ratings.people_scores import PeopleScore, people_scores
+from pytest_cepbench.ratings.votes import PeopleScore, people_scores
 from pytest_cepbench.studies.rated_items import fingerprint_of
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman", "kendall")

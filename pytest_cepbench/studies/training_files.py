@@ -28,9 +28,9 @@ from pytest_cepbench.datasets.sample import GoldStep, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError, WriteError
 from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import JudgePrompt, break_up
-from pytest_cepbench.ratings.battle_votes import BattleVotes, battle_votes
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part
+from pytest_cepbench.ratings.votes import BattleVotes, battle_votes
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.panels import BattlePanel
 

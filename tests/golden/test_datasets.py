@@ -14,10 +14,10 @@ from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli import main
 from pytest_cepbench.construction.arena_set import CHECKS
-from pytest_cepbench.construction.pattern_list import Pattern
-from pytest_cepbench.construction.prompts import (
+from pytest_cepbench.construction.patterns import (
     EXAMPLE_CHOICES,
     STYLES,
+    Pattern,
     annotation_prompt,
     extraction_prompt,
     pattern_schema,

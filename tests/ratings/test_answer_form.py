@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.ratings.answer_form import Answer, form_of, make_vote, parse_answer
+from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.order import Order
+from pytest_cepbench.ratings.live_study import Answer, form_of, make_vote, parse_answer
 from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, fault_of
 from tests.ratings.studies import NAMES, make_study
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.option_values import bind
+from pytest_cepbench.ratings.app import render_item
 from pytest_cepbench.ratings.folder import read_ratings
-from pytest_cepbench.ratings.item_view import render_item
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Task
 from tests.ratings.serving import Reply, agree, records, request, slots

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.ratings.assignment import AHEAD, LEASE, Assignment, Slot
+from pytest_cepbench.ratings.assignment import AHEAD, LEASE, Assignment, Order, Slot
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.order import Order
 from pytest_cepbench.ratings.records import Item, ItemKind, Part, Study, Task, Vote
 
 CHECKS: tuple[tuple[ItemKind, int], ...] = (("practice", 3), ("attention", 20))

@@ -13,11 +13,15 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.ratings.item_file import read_items
-from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.known_answers import expected_answer, is_right
+from pytest_cepbench.ratings.assignment import Order
+from pytest_cepbench.ratings.items import (
+    expected_answer,
+    is_right,
+    make_item,
+    read_items,
+    write_study,
+)
 from pytest_cepbench.ratings.known_items import attention_remark, known_items
-from pytest_cepbench.ratings.order import Order
 from pytest_cepbench.ratings.records import TASKS, Item, Part, Study, Task, Vote, option_name
 from tests.ratings.studies import make_study, picture
 

@@ -11,11 +11,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.ratings.battle_votes import winner_of
 from pytest_cepbench.ratings.folder import Ratings, read_votes
-from pytest_cepbench.ratings.label_studio_answers import import_label_studio
-from pytest_cepbench.ratings.label_studio_tasks import write_label_studio
+from pytest_cepbench.ratings.label_studio import import_label_studio, write_label_studio
 from pytest_cepbench.ratings.records import TASKS, Task
+from pytest_cepbench.ratings.votes import winner_of
 from tests.ratings.studies import BLUE, NAMES, RED, SAMPLE, make_study
 
 USERS = {"3": "a1", "bob@example.org": "a2"}

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_cepbench.ratings.answer_form import Answer, make_vote
+from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import Ratings
-from pytest_cepbench.ratings.live_study import LiveStudy, Shown
-from pytest_cepbench.ratings.order import Order
+from pytest_cepbench.ratings.live_study import Answer, LiveStudy, Shown, make_vote
 from pytest_cepbench.ratings.records import Item, Vote, VoteKind
 
 AT = "2026-11-22T10:00:00.000Z"

@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.construction.model_json import read_pattern_reply
-from pytest_cepbench.construction.prompts import STYLES, Style, pattern_schema, summary_schema
+from pytest_cepbench.construction.patterns import (
+    STYLES,
+    Style,
+    pattern_schema,
+    read_pattern_reply,
+    summary_schema,
+)
 from pytest_cepbench.datasets.shapes import (
     Scene,
     SceneObject,

@@ -6,7 +6,7 @@ from typing import Any
 
 from PIL import Image
 
-from pytest_cepbench.construction.prompts import pattern_schema, summary_schema
+from pytest_cepbench.construction.patterns import pattern_schema, summary_schema
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, fault
 

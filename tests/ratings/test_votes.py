@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.ratings.battle_votes import BattleVotes, Rule, battle_votes, mirrored
 from pytest_cepbench.ratings.folder import read_votes
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Part
+from pytest_cepbench.ratings.votes import BattleVotes, Rule, battle_votes, mirrored
 from tests.ratings.studies import make_study
 from tests.ratings.voted import cast, side_vote
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.construction.final_labels import error_share, vote_labels
+from pytest_cepbench.construction.frozen_set import error_share, vote_labels
 
 NAMES = ("A", "B", "C")
 

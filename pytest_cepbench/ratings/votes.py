@@ -1,0 +1,412 @@
+"""People's votes in the forms that numbers are made of: verdicts, tables, scores and exports."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.errors import DatasetError, unknown_name
+from pytest_cepbench.files import digest_json
+from pytest_cepbench.metrics.arena.battles import JudgedBattle
+from pytest_cepbench.metrics.rating_alignment import Grade, grade_score
+from pytest_cepbench.ratings.folder import Ratings, Votes
+from pytest_cepbench.ratings.records import CHOICES, Item, Source, Task, Vote
+from pytest_cepbench.replacement import replace_files
+
+Rule = Literal["majority", "shares"]
+"""majority: a side wins with more than half of the votes, all else is a tie. shares: the most
+frequent verdict, with the share of each verdict as its probability."""
+
+_A, _TIE_A, _TIE_B, _B = range(len(WINNERS))
+
+
+def winner_of(vote: Vote) -> Winner:
+    """A vote on a pair as a verdict in the item's own order: "A" is its first option."""
+    place = _TIE_A if vote.tie else _A
+    return WINNERS[place if vote.winner == "first" else _B - place]
+
+
+def mirrored(winner: Winner) -> Winner:
+    """The same verdict with the answers in the other order."""
+    return WINNERS[_B - WINNERS.index(winner)]
+
+
+@dataclass(frozen=True)
+class BattleVotes:
+    """The votes on one pair of answers that count.
+
+    item: the pair.
+    winners: annotator -> verdict in the item's own order; at least one.
+    """
+
+    item: Item
+    winners: Mapping[str, Winner]
+
+    @cached_property
+    def shares(self) -> tuple[float, float, float, float]:
+        """The share of each verdict, in the order of `WINNERS`; they sum to 1."""
+        given = list(self.winners.values())
+        a, tie_a, tie_b, b = (given.count(winner) / len(given) for winner in WINNERS)
+        return a, tie_a, tie_b, b
+
+    @property
+    def score(self) -> float:
+        """The first option's mean score in [0, 1], ties being one half."""
+        a, tie_a, tie_b, _ = self.shares
+        return a + (tie_a + tie_b) / 2
+
+    def verdict(self, rule: Rule = "majority") -> Winner:
+        """The verdict of all annotators together.
+
+        A tie leans to the side that more votes lean to. Where they are as many, it leans to either,
+        as the digest of both answers has it: to the same in both orders, not always to the first.
+        """
+        a, _, _, b = self.shares
+        first = self._leans_first
+        if rule == "majority":
+            if max(a, b) > 1 / 2:  # more than half of the votes
+                return "A" if a > b else "B"
+            return "Tie(A)" if first else "Tie(B)"
+        highest = max(self.shares)
+        ordered = range(len(WINNERS)) if first else reversed(range(len(WINNERS)))
+        return next(WINNERS[place] for place in ordered if self.shares[place] == highest)
+
+    @property
+    def _leans_first(self) -> bool:
+        leaning = [WINNERS.index(winner) <= _TIE_A for winner in self.winners.values()]
+        first, second = leaning.count(True), leaning.count(False)
+        if first != second:
+            return first > second
+        sides = sorted(option.option for option in self.item.options)
+        preferred = sides[int(digest_json(sides)[:8], 16) % 2]
+        return preferred == self.item.options[0].option
+
+
+def battle_votes(
+    ratings: Ratings, votes: Votes, annotators: Collection[str] = ()
+) -> dict[str, BattleVotes]:
+    """Digest of each judged item of a study of pairs -> its votes, in the order of the items.
+
+    Practice, attention and repeated items are left out.
+    annotators: whose votes count; everybody's where empty.
+    Raises DatasetError for a study of another kind and for an unknown annotator.
+    """
+    require_kind(ratings, "pair")
+    check_annotators(ratings, annotators)
+    winners: dict[str, dict[str, Winner]] = {}
+    for vote in votes.answers():
+        if not annotators or vote.annotator in annotators:
+            winners.setdefault(vote.item, {})[vote.annotator] = winner_of(vote)
+    return {
+        digest: BattleVotes(item, dict(sorted(winners[digest].items())))
+        for digest, item in study_items(ratings)
+        if digest in winners
+    }
+
+
+def study_items(ratings: Ratings) -> Iterable[tuple[str, Item]]:
+    """The items that are asked for their answers: none of practice, none whose answer is known."""
+    return ((digest, item) for digest, item in ratings.items.items() if item.kind == "item")
+
+
+def require_kind(ratings: Ratings, *kinds: Task) -> None:
+    """Raise DatasetError for a study of another kind."""
+    if ratings.study.kind not in kinds:
+        raise DatasetError(
+            f"{str(ratings.path)!r} holds ratings of the kind {ratings.study.kind!r}, and "
+            f"{' or '.join(map(repr, kinds))} is expected here"
+        )
+
+
+def check_annotators(ratings: Ratings, annotators: Collection[str]) -> None:
+    """Raise DatasetError for an annotator whom the study does not have."""
+    for name in annotators:
+        if name not in ratings.study.annotators:
+            raise DatasetError(
+                f"{ratings.path}: {unknown_name('annotator', name, ratings.study.annotators)}"
+            )
+
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+GRADES_RISING = ("poor", "medium", "good")
+
+
+@dataclass(frozen=True)
+class VoteScale:
+    """What annotators say of each thing.
+
+    name: in reports.
+    labels: of the values, from 0 on; empty for numbers without names, such as ranks.
+    read: gives the number of each thing that a vote judges, by the thing's name within its item.
+    ordered: whether the distance of two values counts.
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    read: Callable[[Vote], Mapping[str, float]]
+    ordered: bool = True
+
+
+def _verdict(vote: Vote) -> dict[str, float]:
+    return {"": float(WINNERS.index(winner_of(vote)))}
+
+
+def _choice(vote: Vote) -> dict[str, float]:
+    return {"": float(("first", "comparable", "second").index(vote.winner))}
+
+
+def _grades(vote: Vote) -> dict[str, float]:
+    return {option: float(GRADES_RISING.index(grade)) for option, grade in vote.grades.items()}
+
+
+def _ticks(vote: Vote) -> dict[str, float]:
+    return dict.fromkeys(vote.unticked or (), 0.0) | dict.fromkeys(vote.ticked or (), 1.0)
+
+
+def ranks(vote: Vote) -> dict[str, float]:
+    """The rank of each option in a ranking, 1 for the best; equal options share their mean rank."""
+    places: dict[str, float] = {}
+    above = 0
+    for place in vote.ranking:
+        options = (place,) if isinstance(place, int) else place
+        places |= {str(option): above + (len(options) + 1) / 2 for option in options}
+        above += len(options)
+    return places
+
+
+SCALES: Mapping[Task, tuple[VoteScale, ...]] = {
+    "pair": (VoteScale("verdicts", WINNERS, _verdict),),
+    "caption": (VoteScale("choices", CHOICES, _choice),),
+    "grades": (
+        VoteScale("grades", GRADES_RISING, _grades),
+        VoteScale("ranks", (), ranks),
+    ),
+    "describe": (),
+    "verify": (VoteScale("names", ("unticked", "ticked"), _ticks, ordered=False),),
+}
+"""What the annotators of each task say; descriptions have no values to compare."""
+
+
+@dataclass(frozen=True)
+class VoteTable:
+    """The votes of several annotators on one scale.
+
+    annotators: in the order of the rows.
+    values: (annotators, things), NaN where an annotator did not judge a thing.
+    owners: (things,) number of the item that each belongs to.
+    items: their digests, by that number.
+    """
+
+    scale: VoteScale
+    annotators: tuple[str, ...]
+    values: FloatArray
+    owners: IntArray
+    items: tuple[str, ...]
+
+
+def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str]) -> VoteTable:
+    """The table of votes that are answers, each annotator's at most one for an item."""
+    cells: dict[tuple[str, str], dict[str, float]] = {}
+    for vote in votes:
+        for thing, value in scale.read(vote).items():
+            cells.setdefault((vote.item, thing), {})[vote.annotator] = value
+    items = tuple(sorted({item for item, _ in cells}))
+    number = {item: place for place, item in enumerate(items)}
+    values = np.full((len(annotators), len(cells)), np.nan)
+    for column, own in enumerate(cells.values()):
+        for row, name in enumerate(annotators):
+            values[row, column] = own.get(name, np.nan)
+    owners = np.array([number[item] for item, _ in cells], np.int64)
+    return VoteTable(scale, tuple(annotators), values, owners, items)
+
+
+REPLAYED = "image-first/gen-1.csv"
+"""Generation 1 of chains that begin with an image, in the layout `sdp` of `replay:`."""
+
+
+def write_replay(ratings: Ratings, votes: Votes, out: Path, annotator: str | None) -> list[Path]:
+    """Write people's descriptions as generation 1 of chains, which `replay:` reads.
+
+    annotator: whose; where None and several people described an image, the one who is first by
+        name, so that a folder has one description of each sample.
+    Raises DatasetError for a study of another kind, for an unknown annotator and where there is no
+    description; WriteError.
+    """
+    require_kind(ratings, "describe")
+    check_annotators(ratings, [] if annotator is None else [annotator])
+    texts: dict[str, str] = {}
+    for vote in sorted(votes.answers(), key=lambda vote: vote.annotator):
+        if annotator in (None, vote.annotator):
+            texts.setdefault(vote.item, vote.text or "")
+    rows = [
+        (source.sample, texts[source.item])
+        for source in ratings.sources
+        if source.item in texts and source.sample
+    ]
+    if not rows:
+        raise DatasetError(f"{ratings.path}: there is no description of a sample to write")
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(("filename", "caption"))
+    writer.writerows(sorted(rows))
+    path = out / REPLAYED
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_files(out, {path: stream.getvalue().encode()})
+    return [path]
+
+
+def people_battles(
+    ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
+) -> list[JudgedBattle]:
+    """People's verdicts as battles of models over the questions of a suite. See `named_battles`."""
+    return [battle for _, battle in named_battles(ratings, votes, annotators)]
+
+
+def shown_battles(
+    ratings: Ratings, votes: Votes, annotators: Collection[str] = ()
+) -> list[JudgedBattle]:
+    """The same battles, each in the order in which most of its annotators saw the answers.
+
+    With it a leaderboard can tell the models from a preference for what is seen first. A battle
+    that as many saw in either order stays in its own. Raises DatasetError as `named_battles`.
+    """
+    swapped: Counter[str] = Counter()
+    for vote in votes.answers():
+        if not annotators or vote.annotator in annotators:
+            swapped[vote.item] += 1 if vote.shown[:1] == ("second",) else -1
+    return [
+        JudgedBattle(battle.question, battle.second, battle.first, mirrored(battle.winner))
+        if swapped[item.item] > 0
+        else battle
+        for item, battle in named_battles(ratings, votes, annotators)
+    ]
+
+
+def named_battles(
+    ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
+) -> list[tuple[Item, JudgedBattle]]:
+    """Each judged item, and it as a battle of models in its own order, by the majority of votes.
+
+    annotators: whose votes count; everybody's where empty.
+    Raises DatasetError as `battle_votes`, where nobody has judged a battle, and where the sources
+    do not say which models answered.
+    """
+    judged = battle_votes(ratings, votes, list(annotators))
+    if not judged:
+        why = "; ".join(votes.remarks.lines)
+        raise DatasetError(
+            f"{ratings.path}: nobody has judged a battle yet{f' ({why})' if why else ''}"
+        )
+    by_option: dict[tuple[str, str], Source] = {}
+    for source in ratings.sources:
+        by_option.setdefault((source.item, source.option), source)
+    battles: list[tuple[Item, JudgedBattle]] = []
+    for digest, own in judged.items():
+        first, second = (by_option.get((digest, option.option)) for option in own.item.options)
+        if first is None or second is None or first.model == second.model:
+            raise DatasetError(
+                f"{ratings.path}: its sources do not say which two models answered {digest[:16]}"
+            )
+        question = first.sample or digest
+        battle = JudgedBattle(question, first.model, second.model, own.verdict("majority"))
+        battles.append((own.item, battle))
+    return battles
+
+
+Section = Literal["understanding", "generation", "answer"]
+"""Of a graded output: a text about an image, an image of a text, or anything with both. Source:
+SDP, section 3.3, for the first two."""
+
+
+@dataclass(frozen=True)
+class PeopleScore:
+    """What one person thinks of one output.
+
+    item: digest of the item. sample, model, fingerprint: as of `Source`.
+    score: in [0, 1]: of a comparison 1 where it is better and one half where both are alike; of a
+        grade 0, one half or 1.
+    rank: among the outputs of the item, 1 for the best; None where people did not rank.
+    grade: None where people did not grade.
+    """
+
+    annotator: str
+    item: str
+    sample: str
+    model: str
+    fingerprint: str
+    section: Section
+    score: float
+    rank: float | None = None
+    grade: Grade | None = None
+
+
+def people_scores(ratings: Ratings, votes: Votes) -> list[PeopleScore]:
+    """Every vote on the outputs of models; practice, attention and repeats are left out.
+
+    Raises DatasetError for a study without models to compare, and where its sources are not there.
+    """
+    if ratings.study.kind not in ("pair", "caption", "grades"):
+        raise DatasetError(
+            f"{str(ratings.path)!r} holds ratings of the kind {ratings.study.kind!r}, in which no "
+            "models are compared"
+        )
+    sources: dict[tuple[str, str], list[Source]] = {}
+    for source in ratings.sources:
+        sources.setdefault((source.item, source.option), []).append(source)
+    if not sources:
+        raise DatasetError(
+            f"{str(ratings.path)!r} has no sources.jsonl, which says what each model made"
+        )
+    return [
+        score
+        for vote in votes.answers()
+        for score in _scores(vote, ratings.items[vote.item], sources)
+    ]
+
+
+def _scores(
+    vote: Vote, item: Item, sources: Mapping[tuple[str, str], list[Source]]
+) -> Iterator[PeopleScore]:
+    places = ranks(vote)
+    for number, option in enumerate(item.options):
+        grade: Grade | None = vote.grades.get(str(number))
+        score = _side_score(vote, number) if grade is None else grade_score(grade)
+        for source in sources.get((item.item, option.option), ()):
+            yield PeopleScore(
+                annotator=vote.annotator,
+                item=item.item,
+                sample=source.sample,
+                model=source.model,
+                fingerprint=source.fingerprint,
+                section=section_of(item),
+                score=score,
+                rank=places.get(str(number)),
+                grade=grade,
+            )
+
+
+def _side_score(vote: Vote, number: int) -> float:
+    if vote.tie or vote.winner == "comparable":
+        return 0.5
+    return float(vote.winner == ("first", "second")[number])
+
+
+def section_of(item: Item) -> Section:
+    """What the outputs of an item show of a model."""
+    parts = {part.text is None for option in item.options for part in option.parts}
+    asked = {part.text is None for part in item.question}
+    if parts == {False} and asked == {True}:
+        return "understanding"
+    return "generation" if parts == {True} and asked == {False} else "answer"
