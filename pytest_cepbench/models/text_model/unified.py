@@ -88,12 +88,13 @@ def bind_unified(
     plain = DESCRIBER("describer", texts, checkpoint, context)
     need("a unified model", "transformers", "5.0")
 
-    def of_one_load(bound: BoundRole) -> BoundRole:
+    def of_one_load(bound: BoundRole, **changes: Any) -> BoundRole:
         return replace(
             bound,
             adapter=ADAPTER,
             load=lambda: _load(plain, checkpoint, family, settings),
             shares=f"{plain.fingerprint} {spec.text}",
+            **changes,
         )
 
     if role == "describer":
@@ -107,8 +108,8 @@ def bind_unified(
                 "none. Save the processor that the model was trained with "
                 "(processor.save_pretrained)"
             )
-        return replace(
-            of_one_load(plain),
+        return of_one_load(
+            plain,
             role=role,
             params={**plain.params, "prompts": PROMPTS, "image": settings},
             seeded=plain.seeded or drawing.image_do_sample,
@@ -116,8 +117,8 @@ def bind_unified(
             grows=False,
         )
     named = {name: plain.params[name] for name in ("dtype", "attn_implementation")}
-    return replace(
-        of_one_load(plain),
+    return of_one_load(
+        plain,
         role=role,
         params=named | settings,
         seeded=drawing.image_do_sample,
@@ -148,11 +149,7 @@ def _load(
         TextModel(checkpoint, own, params, by_size=decoder.by_size)
         for own in (loaded, replace(loaded, generation_config=config))
     )
-    keeps_reasoning = params.reasoning == "keep"
-    return UnifiedModel(
-        describer, writer, decoder, finish, settings["prompt_template"],
-        keeps_reasoning=keeps_reasoning,
-    )  # fmt: skip
+    return UnifiedModel(describer, writer, decoder, finish, settings["prompt_template"])
 
 
 class UnifiedModel:
@@ -161,7 +158,6 @@ class UnifiedModel:
     describer: writes the text of a step of an answer too, which is about as long as a description.
     finish: the image processor that turns pixel values into pictures.
     template: the text before an image, with {prompt}; None leaves it to the family.
-    keeps_reasoning: whether a step's text is drawn with the reasoning in it.
     """
 
     def __init__(
@@ -170,13 +166,10 @@ class UnifiedModel:
         writer: TextModel,
         decoder: ImageDecoder,
         finish: Any,
-        template: str | None = None,
-        *,
-        keeps_reasoning: bool = False,
+        template: str | None,
     ) -> None:
         self._describer = describer
         self._writer = writer
-        self._keeps_reasoning = keeps_reasoning
         self._decoder = decoder
         self._finish = finish
         self._template = template
@@ -202,7 +195,7 @@ class UnifiedModel:
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
     ) -> list[list[AnswerStep] | Failure | Reply]:
         """Answer each question in steps, each a text and then its image."""
-        keeps = self._keeps_reasoning
+        keeps = self._describer.params.reasoning == "keep"
         return interleave(self._describer, self, questions, limits, seeds, keeps_reasoning=keeps)
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:

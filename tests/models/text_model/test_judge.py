@@ -239,6 +239,16 @@ def test_a_template_that_moves_images_needs_numbers(tiny_judge: Build, tmp_path:
     assert len(judge.judge(make_battles(), [0] * 8)) == 8
 
 
+def test_a_processor_without_a_marker_of_images_shows_no_order(load_judge: Load) -> None:
+    """Nothing can be said of the places of images; the judge is taken."""
+    from pytest_cepbench.models.text_model.judge import _check_order
+
+    judge = load_judge("llava")
+    loaded = judge._conversations.loaded
+    loaded.processor.image_token = None
+    _check_order(judge._plan, loaded)
+
+
 def test_what_cannot_judge_is_refused_at_binding(tmp_path: Path) -> None:
     """A captioner without a chat template, and a model that gives vectors."""
     from tests.tiny.describers import build_blip
