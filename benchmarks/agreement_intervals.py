@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.arena.rater_agreement import (
+from pytest_cepbench.metrics.judge_agreement import (
     RatedThings,
     alpha_estimate,
     equal_votes_estimate,
     fleiss_estimate,
     mean_cohen_estimate,
 )
-from pytest_cepbench.metrics.item_bootstrap import Estimate
+from pytest_cepbench.metrics.uncertainty import Estimate
 
 RESULTS = Path(__file__).parent / "results"
 

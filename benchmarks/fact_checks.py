@@ -39,7 +39,7 @@ from benchmarks.curves.truth import Array, kept_by_chains
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.metrics import correlation
-from pytest_cepbench.metrics.facts import FactSummary
+from pytest_cepbench.metrics.fact_losses import FactSummary
 from pytest_cepbench.report.fact_table import kind_heads, kind_rows
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (

@@ -38,9 +38,9 @@ from pytest_cepbench.artifacts.outcome import (  # noqa: E402
     VerdictProbabilities,
 )
 from pytest_cepbench.datasets.shapes.arena import TASKS, AnswerDegradation  # noqa: E402
-from pytest_cepbench.metrics.arena import JudgedBattle  # noqa: E402
-from pytest_cepbench.metrics.arena.agreement import Share, share  # noqa: E402
-from pytest_cepbench.metrics.arena.judge_card import judge_card  # noqa: E402
+from pytest_cepbench.metrics.battles import JudgedBattle  # noqa: E402
+from pytest_cepbench.metrics.judge_agreement import Share, share  # noqa: E402
+from pytest_cepbench.metrics.judge_card import judge_card  # noqa: E402
 from pytest_cepbench.models.binding import BindContext, bind  # noqa: E402
 from pytest_cepbench.models.protocols import Battle, Judge, Piece, Reply  # noqa: E402
 from pytest_cepbench.models.spec import parse_spec  # noqa: E402

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.whole_runs import Spent, run_pytest
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.studies.arena import make_leaderboard
 
 _SUITE = Path(__file__).resolve().parents[2] / "suites" / "arena"

@@ -28,7 +28,7 @@ class SoftWorld:
     The judge sees a lead of each answer: logit(accuracy) for the better one, and a logistic error
     of the battle, the same in both orders, since such a judge has no noise of a call. In an order
     the first answer's lead is larger by the order effect. Probabilities of the four verdicts are
-    those of an ordered logit in the lead, as in `metrics.arena.pair_models`.
+    those of an ordered logit in the lead, as in `metrics.pair_models`.
 
     accuracy: share of decided verdicts that agree with people, of a judge without order effect.
     order_effect: logits by which the judge favours the first answer.

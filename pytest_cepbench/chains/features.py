@@ -13,7 +13,7 @@ from pytest_cepbench.chains.chain import Chain, load_link, naming_damage
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.files import parse_json
-from pytest_cepbench.metrics.similarity import cosine_to_start
+from pytest_cepbench.metrics.gc import cosine_to_start
 from pytest_cepbench.models.protocols import VqaQuestion
 from pytest_cepbench.store import Store, Vector
 

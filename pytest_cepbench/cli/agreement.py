@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import Section, Table, short, write_and_show
 from pytest_cepbench.cli.session import read_count
-from pytest_cepbench.metrics.arena import WINNERS, Agreement, Share
-from pytest_cepbench.metrics.item_bootstrap import Estimate
+from pytest_cepbench.metrics.judge_agreement import Agreement, Share
+from pytest_cepbench.metrics.uncertainty import Estimate
 from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.report.number_format import counted

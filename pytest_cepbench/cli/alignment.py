@@ -13,9 +13,8 @@ from pytest_cepbench.cli.session import read_count
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation
-from pytest_cepbench.metrics.human_ratings import Alignment
-from pytest_cepbench.metrics.item_bootstrap import Estimate
-from pytest_cepbench.metrics.rating_alignment import GRADES, CrossInconsistency
+from pytest_cepbench.metrics.human_ratings import GRADES, Alignment, CrossInconsistency
+from pytest_cepbench.metrics.uncertainty import Estimate
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.studies.rating_alignment import (

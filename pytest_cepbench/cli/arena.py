@@ -22,7 +22,7 @@ from pytest_cepbench.cli.output import (
 )
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.metrics.arena import TiePolicy
+from pytest_cepbench.metrics.battles import TiePolicy
 from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
 from pytest_cepbench.studies.arena import (
     JudgeComparison,

@@ -25,7 +25,7 @@ from pytest_cepbench.datasets.opening.verdict_files import (
 )
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.files import read_text
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports

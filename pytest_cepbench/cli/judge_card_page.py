@@ -11,7 +11,7 @@ from pytest_cepbench.cli.agreement import (
     share,
 )
 from pytest_cepbench.cli.output import Section, Table
-from pytest_cepbench.metrics.arena import JudgeCard, OrderEffect
+from pytest_cepbench.metrics.judge_card import JudgeCard, OrderEffect
 from pytest_cepbench.studies.judge_card import FEW_BATTLES, MeasuredJudge
 
 

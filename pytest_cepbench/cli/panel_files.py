@@ -13,7 +13,7 @@ from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, unknown_name
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.votes import people_battles
 

@@ -35,7 +35,7 @@ from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.escapes import quote_toml, visible
 from pytest_cepbench.files import digest_bytes
-from pytest_cepbench.metrics.arena.rater_agreement import RatedThings, alpha_estimate
+from pytest_cepbench.metrics.judge_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.markdown import escaped
 

@@ -29,8 +29,8 @@ from pytest_cepbench.datasets.questions import (
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
-from pytest_cepbench.metrics.geneval import (
-    COLORS,
+from pytest_cepbench.metrics.geneval import COLORS
+from pytest_cepbench.metrics.geneval_prompts import (
     RELATIONS,
     Clause,
     Exclusion,

@@ -11,9 +11,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import sample_scene
 from pytest_cepbench.datasets.shapes.questions import scene_questions
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.geneval import parse_prompt
-from pytest_cepbench.metrics.geneval.atoms import PromptAtom, prompt_atoms
-from pytest_cepbench.metrics.geneval.requirements import Prompt
+from pytest_cepbench.metrics.geneval_prompts import Prompt, PromptAtom, parse_prompt, prompt_atoms
 
 _COUNTS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 

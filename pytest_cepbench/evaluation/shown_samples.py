@@ -18,7 +18,7 @@ from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.measurement import Scores
-from pytest_cepbench.metrics.facts import FactSummary, KindSummary
+from pytest_cepbench.metrics.fact_losses import FactSummary, KindSummary
 from pytest_cepbench.report import (
     AnswerShown,
     FactKindShown,

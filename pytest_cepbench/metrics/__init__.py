@@ -1,9 +1,8 @@
 """Metrics: pure functions of arrays. No files, no models, no torch."""
 
 from pytest_cepbench.metrics.correlation import correlation, rank_table, shared_ranks
-from pytest_cepbench.metrics.gc import gc_at_t, mean_of_categories, mean_similarity
+from pytest_cepbench.metrics.gc import cosine_to_start, gc_at_t, mean_of_categories, mean_similarity
 from pytest_cepbench.metrics.human_ratings import alignment, predicted_choice
-from pytest_cepbench.metrics.similarity import cosine_to_start
 
 __all__ = [
     "alignment",

@@ -1,8 +1,8 @@
-"""GC@T, the GenCeption score, and the similarity curve s(t) that it sums up."""
+"""GC@T, the GenCeption score, the curve s(t) that it sums up, and the similarities of both."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from math import fsum
 from typing import Any
 
@@ -10,6 +10,116 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.floating[Any]]
+
+_BLOCK = 256  # chains at once: float64 copies of larger blocks leave the CPU's cache
+
+
+def cosine_to_start(start: FloatArray, later: FloatArray) -> npt.NDArray[np.float64]:
+    """Similarity of each chain's later artifacts to its start.
+
+    start: (n_chains, dimension); later: (n_chains, T, dimension); any float type, any length.
+    Returns (n_chains, T) float64 in [-1, 1]: enc(X0) . enc(Xt) / (|enc(X0)| |enc(Xt)|).
+    Source: GenCeption, Eq. 2.
+    Raises ValueError for shapes that do not fit, and for vectors that are zero or not finite: they
+    have no direction, and the caller must have counted them as failures.
+    """
+    if start.ndim != 2 or later.ndim != 3 or start.shape != (later.shape[0], later.shape[2]):
+        raise ValueError(f"expected (n, d) and (n, T, d), got {start.shape} and {later.shape}")
+    similarity = np.empty(later.shape[:2], dtype=np.float64)
+    for low in range(0, len(start), _BLOCK):
+        block = slice(low, low + _BLOCK)
+        similarity[block] = np.einsum(
+            "nd,ntd->nt", _unit(_checked(start[block])), _unit(_checked(later[block]))
+        )
+    return similarity.clip(-1.0, 1.0)
+
+
+def chance_similarities(
+    start: FloatArray,
+    later: FloatArray,
+    starts: Sequence[Hashable],
+    groups: Sequence[Hashable],
+) -> npt.NDArray[np.float64] | None:
+    """Mean similarity of each start to what became of other samples of its group.
+
+    start: (n, d); later: (n, T, d), any float type, any length. A row of zeros stands for what
+    there is no vector of: it is similar to nothing, as a failed step is in the score.
+    starts: (n,) what each sample starts from; samples of equal starts are not exchanged.
+    groups: (n,) the group (category) of each. Samples without another to be exchanged with in
+    their group are exchanged with all others.
+    Returns (n, T) float64 in [-1, 1]; None where all starts are equal.
+    A mean of cosines with one start is the cosine-like product with the mean of the unit vectors.
+    So this is exact over all pairs, in O(n T d): no pairs are drawn.
+    A score that is linear in the similarities (GC@T, s(T), SIM, MCD) has its floor by chance in the
+    mean of the same score of these rows.
+    Raises ValueError for shapes that do not fit.
+    """
+    fits = start.ndim == 2 and later.ndim == 3 and start.shape == (later.shape[0], later.shape[2])
+    if not fits or not len(start) == len(starts) == len(groups):
+        raise ValueError(
+            f"expected (n, d), (n, T, d) and n names twice, got {start.shape}, {later.shape}, "
+            f"{len(starts)} and {len(groups)}"
+        )
+    if len(set(starts)) < 2:
+        return None
+    chance = np.zeros(later.shape[:2])
+    unmatched = []
+    for members in _rows_by(groups):
+        unmatched += _exchange(members, start, later, starts, chance)
+    if unmatched:
+        over_all = np.zeros_like(chance)
+        _exchange(list(range(len(start))), start, later, starts, over_all)
+        chance[unmatched] = over_all[unmatched]
+    return chance.clip(-1.0, 1.0)
+
+
+def _exchange(
+    members: Sequence[int],
+    start: FloatArray,
+    later: FloatArray,
+    starts: Sequence[Hashable],
+    chance: npt.NDArray[np.float64],
+) -> list[int]:
+    """Fill in the rows of the members; returns those without another to be exchanged with."""
+    outputs = _unit(later[list(members)])
+    whole = outputs.sum(axis=0)
+    unmatched: list[int] = []
+    for own in _rows_by([starts[i] for i in members]):
+        rows = [members[row] for row in own]
+        others = len(members) - len(own)
+        if others:
+            mean = (whole - outputs[own].sum(axis=0)) / others
+            chance[rows] = _unit(start[rows]) @ mean.T
+        else:
+            unmatched += rows
+    return unmatched
+
+
+def _rows_by(names: Sequence[Hashable]) -> list[list[int]]:
+    """The places of each name, in order of first appearance."""
+    rows_of: dict[Hashable, list[int]] = {}
+    for row, name in enumerate(names):
+        rows_of.setdefault(name, []).append(row)
+    return list(rows_of.values())
+
+
+def _unit(vectors: FloatArray) -> npt.NDArray[np.float64]:
+    """Of length 1, or of length 0 where they were."""
+    wide = vectors.astype(np.float64)
+    # Scaled by the largest entry first, so that squares neither overflow nor vanish.
+    largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
+    wide /= np.where(largest > 0.0, largest, 1.0)
+    length = np.linalg.norm(wide, axis=-1, keepdims=True)
+    unit: npt.NDArray[np.float64] = wide / np.where(length > 0.0, length, 1.0)
+    return unit
+
+
+def _checked(vectors: FloatArray) -> FloatArray:
+    """The vectors, each with a direction. Raises ValueError for those of zeros, NaN or infinity."""
+    largest = np.abs(vectors).max(axis=-1, initial=0.0)
+    if not np.isfinite(largest).all() or (largest == 0.0).any():
+        raise ValueError("a vector is zero or not finite")
+    return vectors
 
 
 def gc_at_t(similarities: FloatArray) -> npt.NDArray[np.float64]:

@@ -9,7 +9,7 @@ from statistics import median
 import numpy as np
 
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.metrics.arena.agreement import Distance, krippendorff_alpha
+from pytest_cepbench.metrics.judge_agreement import Distance, krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.items import is_right
 from pytest_cepbench.ratings.records import GRADES, Item, Task, Vote

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.files import digest_json
-from pytest_cepbench.metrics.arena.battles import JudgedBattle
-from pytest_cepbench.metrics.rating_alignment import Grade, grade_score
+from pytest_cepbench.metrics.battles import JudgedBattle
+from pytest_cepbench.metrics.human_ratings import Grade, grade_score
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import CHOICES, Item, Source, Task, Vote
 from pytest_cepbench.replacement import replace_files

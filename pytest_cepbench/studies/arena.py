@@ -10,25 +10,29 @@ import numpy as np
 
 from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import (
-    ELO,
+from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
-    Agreement,
     BattleTable,
     Forfeit,
     ForfeitPolicy,
     JudgedBattle,
     Pairing,
-    PairModel,
     TiePolicy,
-    agreement,
     battle_records,
+    pairwise_win_rates,
+)
+from pytest_cepbench.metrics.judge_agreement import (
+    Agreement,
+    agreement,
     confusion,
-    fit_ratings,
     grades_of,
     krippendorff_alpha,
-    pairwise_win_rates,
     shared_battles,
+)
+from pytest_cepbench.metrics.pair_models import (
+    ELO,
+    PairModel,
+    fit_ratings,
 )
 
 Grouping = Literal["task", "meta-topic"]

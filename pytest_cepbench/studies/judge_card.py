@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import (
+from pytest_cepbench.metrics.battles import JudgedBattle
+from pytest_cepbench.metrics.judge_card import (
     TRUE_WIN_RATE,
     JudgeCard,
-    JudgedBattle,
     judge_card,
     match_battles,
 )

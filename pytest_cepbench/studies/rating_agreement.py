@@ -13,13 +13,14 @@ from statistics import median
 import numpy as np
 
 from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.errors import DatasetError, NotInStoreError
-from pytest_cepbench.metrics.arena import WINNERS
-from pytest_cepbench.metrics.arena.agreement import VERDICTS, Reading
-from pytest_cepbench.metrics.arena.rater_agreement import (
-    FloatArray,
+from pytest_cepbench.metrics.battles import FloatArray
+from pytest_cepbench.metrics.judge_agreement import (
+    VERDICTS,
     RatedThings,
+    Reading,
     alpha_estimate,
     equal_votes_estimate,
     fleiss_estimate,
@@ -27,7 +28,7 @@ from pytest_cepbench.metrics.arena.rater_agreement import (
     median_estimate,
     ratio_estimate,
 )
-from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
+from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import Part, Vote
 from pytest_cepbench.ratings.summary import attention_results, repeat_results

@@ -10,17 +10,20 @@ import numpy as np
 
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
-from pytest_cepbench.metrics.arena.rater_agreement import ratio_estimate
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
-from pytest_cepbench.metrics.human_ratings import Alignment, Choice, alignment, predicted_choice
-from pytest_cepbench.metrics.item_bootstrap import DRAWS, Estimate
-from pytest_cepbench.metrics.rating_alignment import (
+from pytest_cepbench.metrics.human_ratings import (
     GRADES,
+    Alignment,
+    Choice,
     CrossInconsistency,
+    alignment,
     cross_inconsistency,
+    predicted_choice,
     same_direction,
     sample_correlation,
 )
+from pytest_cepbench.metrics.judge_agreement import ratio_estimate
+from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.votes import PeopleScore, people_scores
 from pytest_cepbench.studies.rated_items import fingerprint_of

@@ -12,7 +12,7 @@ from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.battles import AnswerPair, judge_in_order
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.panels import BattlePanel
 

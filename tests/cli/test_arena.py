@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from tests.cli.conftest import Home
 from tests.metrics.arena.panels import simulate
 

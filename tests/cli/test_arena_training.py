@@ -13,7 +13,7 @@ from PIL import Image
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import Ratings, VoteFile
 from pytest_cepbench.ratings.records import Vote

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_verdicts
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from tests.cli.conftest import Ended, Home
 from tests.datasets.opening.files import png, put_answer, put_questions, question
 

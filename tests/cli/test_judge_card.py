@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from tests.cli.conftest import Home
 from tests.cli.test_arena import write
 from tests.metrics.arena.panels import SWAPPED, simulate, swap

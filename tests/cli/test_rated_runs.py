@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.gate import Measurement
-from pytest_cepbench.metrics.rating_alignment import Grade
+from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
 from pytest_cepbench.ratings.records import Vote

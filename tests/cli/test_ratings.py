@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_verdicts
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.ratings.folder import Ratings, read_votes
 from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.store import Store

@@ -24,7 +24,8 @@ from pytest_cepbench.datasets.geneval import (
     write_prompts,
 )
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.geneval import COLORS, TASKS, prompt_metadata
+from pytest_cepbench.metrics.geneval import COLORS
+from pytest_cepbench.metrics.geneval_prompts import TASKS, prompt_metadata
 
 PUBLISHED = Path(__file__).parents[2] / "../shared/data/geneval"
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.geneval import parse_prompt
+from pytest_cepbench.metrics.geneval_prompts import parse_prompt
 
 DOG = {"class": "dog", "count": 1}
 LINE: dict[str, Any] = {"tag": "single_object", "include": [DOG], "prompt": "a photo of a dog"}

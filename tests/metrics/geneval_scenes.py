@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_cepbench.artifacts import Detection
-from pytest_cepbench.metrics.geneval import (
+from pytest_cepbench.metrics.geneval import judge
+from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
     Clause,
     Exclusion,
@@ -11,7 +12,6 @@ from pytest_cepbench.metrics.geneval import (
     Prompt,
     Relation,
     SelectionSettings,
-    judge,
 )
 
 Found = dict[str, list[Detection]]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.edits import SCENE_EDITS, choose_edit, mirrored, scene_facts
 from pytest_cepbench.datasets.shapes import Scene
-from pytest_cepbench.metrics.equivariance import (
+from pytest_cepbench.metrics.constancy import (
     FAILED,
     EditedFacts,
     EditScore,

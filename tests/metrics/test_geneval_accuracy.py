@@ -11,11 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.geneval import (
-    TASKS,
-    overall_accuracy,
-    overall_by_generation,
-)
+from pytest_cepbench.metrics.geneval import overall_accuracy, overall_by_generation
+from pytest_cepbench.metrics.geneval_prompts import TASKS
 
 BoolArray = npt.NDArray[np.bool_]
 

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Detection
 from pytest_cepbench.datasets.geneval import load_geneval
 from pytest_cepbench.metrics.facts import KINDS
-from pytest_cepbench.metrics.geneval import (
+from pytest_cepbench.metrics.geneval import judge
+from pytest_cepbench.metrics.geneval_prompts import (
     RELATIONS,
     Clause,
     Exclusion,
     Position,
     Prompt,
-    judge,
     parse_prompt,
+    prompt_atoms,
 )
-from pytest_cepbench.metrics.geneval.atoms import prompt_atoms
 
 COLORS = ("red", "blue")
 

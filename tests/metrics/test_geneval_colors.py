@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Mask
-from pytest_cepbench.metrics.geneval import COLORS, color_prompts, crop_object, zero_shot_color
+from pytest_cepbench.metrics.geneval import (
+    COLORS,
+    color_prompts,
+    crop_object,
+    zero_shot_color,
+)
 
 GREY = (0x99, 0x99, 0x99)
 

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_cepbench.metrics.geneval import (
-    MGG_CODE,
-    Clause,
-    Prompt,
-    SelectionSettings,
-    judge,
-    objects_to_color,
-)
+from pytest_cepbench.metrics.geneval import judge, objects_to_color
+from pytest_cepbench.metrics.geneval_prompts import MGG_CODE, Clause, Prompt, SelectionSettings
 from tests.metrics.geneval_scenes import (
     RED_DOG,
     counting,

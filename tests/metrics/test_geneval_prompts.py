@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detection, Detections
-from pytest_cepbench.metrics.geneval import (
-    COLORS,
+from pytest_cepbench.metrics.geneval import COLORS
+from pytest_cepbench.metrics.geneval_prompts import (
     RELATIONS,
     TASKS,
     Clause,

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from pytest_cepbench.metrics.geneval import (
+    PromptResult,
+    ToColor,
+    judge,
+    objects_to_color,
+)
+from pytest_cepbench.metrics.geneval_prompts import (
     Clause,
     Exclusion,
     Position,
     Prompt,
-    PromptResult,
     Relation,
-    ToColor,
-    judge,
-    objects_to_color,
 )
 from tests.metrics.geneval_scenes import (
     DOG,

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.artifacts import Detection
-from pytest_cepbench.metrics.geneval import (
+from pytest_cepbench.metrics.geneval import judge
+from pytest_cepbench.metrics.geneval_prompts import (
     Clause,
     Exclusion,
     Prompt,
     SelectionSettings,
-    judge,
+    keep_objects,
 )
-from pytest_cepbench.metrics.geneval.detections import keep_objects
 from tests.metrics.geneval_scenes import (
     DOG,
     RED_DOG,

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detection
-from pytest_cepbench.metrics.geneval import (
+from pytest_cepbench.metrics.geneval import judge
+from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
     MGG_CODE,
     Position,
     Prompt,
     SelectionSettings,
-    judge,
 )
 from tests.metrics.geneval_scenes import (
     DOG,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.metrics.rank_intervals import RankInterval, max_t_intervals, ranks_of
+from pytest_cepbench.metrics.pair_models import RankInterval, max_t_intervals, ranks_of
 
 
 def rank_intervals(values: Any, covariance: Any) -> tuple[RankInterval, ...]:

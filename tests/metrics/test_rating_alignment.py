@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.rating_alignment import (
+from pytest_cepbench.metrics.human_ratings import (
     GRADES,
     Grade,
     cross_inconsistency,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.retrieval import Gallery
+from pytest_cepbench.metrics.diversity import Gallery
 
 Array = npt.NDArray[np.float64]
 

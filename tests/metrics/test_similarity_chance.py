@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.metrics import gc_at_t
-from pytest_cepbench.metrics.similarity import chance_similarities
+from pytest_cepbench.metrics.gc import chance_similarities
 
 
 def _pair_by_pair(

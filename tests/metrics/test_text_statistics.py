@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.text_statistics import (
+from pytest_cepbench.metrics.diversity import (
     kept_length,
     repeated_share,
     words_of,

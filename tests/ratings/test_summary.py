@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from pytest_cepbench.metrics.arena.agreement import krippendorff_alpha
+from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, counted_votes
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
 from pytest_cepbench.ratings.summary import first_scores, marks_of, shares, summarize

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.gate import Baseline, Verdict
-from pytest_cepbench.metrics.facts import FactAnswers, summarize_facts
+from pytest_cepbench.metrics.fact_losses import summarize_facts
+from pytest_cepbench.metrics.facts import FactAnswers
 from pytest_cepbench.report import (
     AnchorShown,
     AnswerShown,

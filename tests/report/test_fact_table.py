@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.evaluation.shown_samples import shown_facts
-from pytest_cepbench.metrics.facts import FactAnswers, Role, summarize_facts
+from pytest_cepbench.metrics.fact_losses import Role, summarize_facts
+from pytest_cepbench.metrics.facts import FactAnswers
 from pytest_cepbench.report import CaseResult, FactsShown
 from pytest_cepbench.report.fact_table import (
     PAIR_HEADS,

@@ -6,13 +6,8 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import (
-    ELO,
-    BattleTable,
-    JudgedBattle,
-    Pairing,
-    fit_ratings,
-)
+from pytest_cepbench.metrics.battles import BattleTable, JudgedBattle, Pairing
+from pytest_cepbench.metrics.pair_models import ELO, fit_ratings
 from pytest_cepbench.studies.arena import compare_judges, make_leaderboard
 from tests.metrics.arena.panels import simulate
 

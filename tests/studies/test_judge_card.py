@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.studies.judge_card import measure_judge
 from tests.metrics.arena.panels import SWAPPED, simulate
 

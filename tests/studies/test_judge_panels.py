@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.metrics.arena import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.judge_card import AskedJudge, measure_asked

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.arena import krippendorff_alpha
+from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, read_votes
 from pytest_cepbench.ratings.records import Vote, option_name
 from pytest_cepbench.studies.rating_agreement import (

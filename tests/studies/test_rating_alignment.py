@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import FORMAT
-from pytest_cepbench.metrics.rating_alignment import Grade
+from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Vote
 from pytest_cepbench.studies.rated_items import Output, RatedItems, RatedRun

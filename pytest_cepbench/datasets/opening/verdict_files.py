@@ -16,9 +16,10 @@ from uuid import uuid4
 import msgspec
 
 from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.metrics.arena import WINNERS, JudgedBattle, Pairing
+from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
 
 
 class _Model(msgspec.Struct):

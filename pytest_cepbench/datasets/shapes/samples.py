@@ -39,7 +39,7 @@ from pytest_cepbench.datasets.shapes.scene import (
     render,
 )
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.geneval import (
+from pytest_cepbench.metrics.geneval_prompts import (
     Clause,
     Exclusion,
     Position,

@@ -22,7 +22,7 @@ from pytest_cepbench.datasets.judged_battles import VERDICT
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
 from pytest_cepbench.gate.measurement import Blindness
-from pytest_cepbench.metrics.arena import mean_of_rounded_means
+from pytest_cepbench.metrics.battles import mean_of_rounded_means
 from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
 from pytest_cepbench.suites.answer_data import AnswerData
 from pytest_cepbench.suites.cases import Case

@@ -17,7 +17,7 @@ from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
-from pytest_cepbench.metrics.facts import FactSummary
+from pytest_cepbench.metrics.fact_losses import FactSummary
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import ModelSpec

@@ -23,15 +23,16 @@ from pytest_cepbench.datasets.edits import (
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption, parse_image
 from pytest_cepbench.errors import DamagedChainsError, MeasurementError
-from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
-from pytest_cepbench.metrics.equivariance import (
+from pytest_cepbench.metrics.constancy import (
     FAILED,
+    SAME_VECTORS,
     EditedFacts,
     EditScore,
     chance_level,
     edit_score,
+    spread_of_directions,
 )
-from pytest_cepbench.metrics.similarity import chance_similarities, cosine_to_start
+from pytest_cepbench.metrics.gc import chance_similarities, cosine_to_start
 from pytest_cepbench.store import Store, Vector
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.sanity_checks import one_vector

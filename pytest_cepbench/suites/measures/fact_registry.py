@@ -9,8 +9,7 @@ from typing import Literal
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.metadata_questions import METADATA, METADATA_KINDS
 from pytest_cepbench.datasets.shapes.questions import SCENE_KINDS
-from pytest_cepbench.metrics.geneval import GENEVAL
-from pytest_cepbench.metrics.geneval.atoms import ATOM_KINDS
+from pytest_cepbench.metrics.geneval_prompts import ATOM_KINDS, GENEVAL
 from pytest_cepbench.suites.measures.base import ENCODER, MetricTable, SuiteContext
 from pytest_cepbench.suites.measures.fact_checks import (
     FactChecker,

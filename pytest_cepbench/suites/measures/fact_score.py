@@ -14,16 +14,8 @@ from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
 from pytest_cepbench.metrics import mean_of_categories
-from pytest_cepbench.metrics.facts import (
-    Fact,
-    FactAnswers,
-    FactSummary,
-    Role,
-    chance_f1,
-    check_kinds,
-    fact_f1,
-    summarize_facts,
-)
+from pytest_cepbench.metrics.fact_losses import FactSummary, Role, summarize_facts
+from pytest_cepbench.metrics.facts import Fact, FactAnswers, chance_f1, check_kinds, fact_f1
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (

@@ -24,20 +24,22 @@ from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.metrics.geneval import (
-    Prompt,
-    QueryStyle,
-    SelectionSettings,
     ToColor,
     color_prompts,
     crop_object,
     judge,
-    objects_by_class,
     objects_to_color,
-    parse_prompt,
-    queries,
     zero_shot_color,
 )
-from pytest_cepbench.metrics.geneval.atoms import prompt_atoms
+from pytest_cepbench.metrics.geneval_prompts import (
+    Prompt,
+    QueryStyle,
+    SelectionSettings,
+    objects_by_class,
+    parse_prompt,
+    prompt_atoms,
+    queries,
+)
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store, Vector
 from pytest_cepbench.suites.chain_data import ChainData

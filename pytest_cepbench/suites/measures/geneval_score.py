@@ -14,22 +14,24 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.metrics.constancy import most_common
+from pytest_cepbench.metrics.geneval import PromptResult as Verdict
 from pytest_cepbench.metrics.geneval import (
+    ToColor,
+    judge,
+    objects_to_color,
+    overall_by_generation,
+)
+from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
     MGG_CODE,
     Prompt,
     QueryStyle,
     SelectionSettings,
-    ToColor,
-    judge,
     objects_by_class,
-    objects_to_color,
-    overall_by_generation,
     parse_prompt,
     prompt_metadata,
     queries,
 )
-from pytest_cepbench.metrics.geneval import PromptResult as Verdict
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData

@@ -15,7 +15,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.metrics import mean_of_categories
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, most_common, spread_of_directions
-from pytest_cepbench.metrics.similarity import chance_similarities
+from pytest_cepbench.metrics.gc import chance_similarities
 from pytest_cepbench.store import Vector
 from pytest_cepbench.suites.cases import Case
 

@@ -14,7 +14,7 @@ from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.gaffke import gaffke_lower
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
-from pytest_cepbench.metrics.retrieval import Gallery
+from pytest_cepbench.metrics.diversity import Gallery
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (

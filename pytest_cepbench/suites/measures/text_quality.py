@@ -10,7 +10,7 @@ import numpy as np
 from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.metrics.text_statistics import REPEATED, kept_length, repeated_share
+from pytest_cepbench.metrics.diversity import REPEATED, kept_length, repeated_share
 from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (

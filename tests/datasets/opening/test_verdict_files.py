@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.opening.verdict_files import (
     ModelNames,
     model_id,
@@ -20,9 +21,8 @@ from pytest_cepbench.datasets.opening.verdict_files import (
     write_verdicts,
 )
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.metrics.arena import (
+from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
-    WINNERS,
     BattleTable,
     JudgedBattle,
     Pairing,

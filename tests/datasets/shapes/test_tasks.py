@@ -24,7 +24,14 @@ from pytest_cepbench.datasets.shapes import (
 from pytest_cepbench.datasets.shapes.samples import _TASK_FAMILIES, LOOKS, load_shapes_tasks
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.metrics.geneval import GENEVAL, MGG_CODE, RELATIONS, TASKS, judge, parse_prompt
+from pytest_cepbench.metrics.geneval import judge
+from pytest_cepbench.metrics.geneval_prompts import (
+    GENEVAL,
+    MGG_CODE,
+    RELATIONS,
+    TASKS,
+    parse_prompt,
+)
 
 DEFAULT_DIGEST = "c8050e29b42ec65a7fd4bf2d6a8b6980a377cfd712fa1a984398aa3d3b4359a9"
 

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from pytest_cepbench.metrics.arena import WINNERS, JudgedBattle, Winner
-from pytest_cepbench.metrics.arena.battles import FloatArray
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.metrics.battles import FloatArray, JudgedBattle
 
 MODELS = ("ada", "bob", "cyd", "dot")
 

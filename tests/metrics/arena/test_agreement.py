@@ -10,16 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.arena import (
-    WINNERS,
-    JudgedBattle,
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.metrics.battles import JudgedBattle
+from pytest_cepbench.metrics.judge_agreement import (
+    Distance,
+    Reading,
+    Share,
     agreement,
     confusion,
     grades_of,
     krippendorff_alpha,
+    share,
     shared_battles,
 )
-from pytest_cepbench.metrics.arena.agreement import Distance, Reading, Share, share
 from tests.metrics.arena.panels import panels
 
 FIRST = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.metrics.arena import BattleTable, JudgedBattle
+from pytest_cepbench.metrics.battles import BattleTable, JudgedBattle
 
 
 def test_columns() -> None:

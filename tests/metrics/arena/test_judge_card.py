@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.arena import (
-    WINNERS,
-    JudgedBattle,
-    Share,
-    Winner,
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.metrics.battles import JudgedBattle
+from pytest_cepbench.metrics.judge_agreement import Share
+from pytest_cepbench.metrics.judge_card import (
     judge_card,
     match_battles,
     mirror,

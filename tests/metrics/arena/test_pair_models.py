@@ -9,15 +9,14 @@ import pytest
 from hypothesis import assume, given, settings
 from scipy.optimize import approx_fprime
 
-from pytest_cepbench.metrics.arena import (
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.metrics.battles import BattleTable, JudgedBattle
+from pytest_cepbench.metrics.pair_models import (
     PAIR_MODELS,
-    WINNERS,
-    BattleTable,
-    JudgedBattle,
     PairModel,
+    _Problem,
     fit_ratings,
 )
-from pytest_cepbench.metrics.arena.pair_models import _Problem
 from tests.metrics.arena.panels import panels, simulate, swap
 
 TRUTH = np.array([1.0, 0.4, 0.0, -0.5, -0.9])

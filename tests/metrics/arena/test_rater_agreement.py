@@ -10,18 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.arena.agreement import Distance, krippendorff_alpha
-from pytest_cepbench.metrics.arena.rater_agreement import (
+from pytest_cepbench.metrics.judge_agreement import (
+    Distance,
     RatedThings,
     alpha_estimate,
     equal_votes_estimate,
     fleiss_estimate,
     fleiss_kappa,
+    krippendorff_alpha,
     mean_cohen_estimate,
     median_estimate,
     ratio_estimate,
 )
-from pytest_cepbench.metrics.item_bootstrap import estimate_by_items
+from pytest_cepbench.metrics.uncertainty import estimate_by_items
 
 RATINGS = np.array(
     [

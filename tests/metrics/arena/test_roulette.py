@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.arena import coverage_time, roulette
+from pytest_cepbench.metrics.battles import coverage_time, roulette
 
 DRAW = [
     ("0101001", "e", "c"),
@@ -98,7 +98,7 @@ def test_a_draw_stays_what_it_is() -> None:
 def test_it_is_the_same_in_every_process() -> None:
     """Whatever the hash seed of strings is."""
     script = (
-        "from pytest_cepbench.metrics.arena import roulette;"
+        "from pytest_cepbench.metrics.battles import roulette;"
         "print(roulette(list('abcdef'), {'t': ['q1', 'q2']}, 4))"
     )
     printed = {

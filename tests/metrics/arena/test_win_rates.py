@@ -7,7 +7,7 @@ from math import isclose, isnan
 import pytest
 from hypothesis import given
 
-from pytest_cepbench.metrics.arena import (
+from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
     BattleRecord,
     BattleTable,

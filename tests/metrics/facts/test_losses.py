@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.facts import Role, attribute_losses, half_life, truth_table
+from pytest_cepbench.metrics.fact_losses import (
+    Role,
+    attribute_losses,
+    truth_table,
+)
+from pytest_cepbench.metrics.facts import half_life
 
 UNIT = st.floats(0, 1)
 

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_cepbench.metrics.geneval import TASKS, overall_accuracy
+from pytest_cepbench.metrics.geneval import overall_accuracy
+from pytest_cepbench.metrics.geneval_prompts import TASKS
 from tests.metrics.published.tables import load
 
 VOTES = load("geneval_humans", words=2)

@@ -7,20 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.metrics.arena import (
-    ELO,
+from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
-    WINNERS,
     BattleTable,
     Forfeit,
     JudgedBattle,
-    PairModel,
-    agreement,
     battle_records,
+)
+from pytest_cepbench.metrics.judge_agreement import (
+    agreement,
     confusion,
-    fit_ratings,
-    judge_card,
     shared_battles,
+)
+from pytest_cepbench.metrics.judge_card import judge_card
+from pytest_cepbench.metrics.pair_models import (
+    ELO,
+    PairModel,
+    fit_ratings,
 )
 from tests.metrics.published.tables import load
 

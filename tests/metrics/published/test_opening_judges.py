@@ -14,17 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
-from pytest_cepbench.metrics.arena import (
-    TIE_POLICIES,
-    WINNERS,
-    ForfeitPolicy,
-    JudgedBattle,
-    Winner,
-    agreement,
-    judge_card,
-    shared_battles,
-)
+from pytest_cepbench.metrics.battles import TIE_POLICIES, ForfeitPolicy, JudgedBattle
+from pytest_cepbench.metrics.judge_agreement import agreement, shared_battles
+from pytest_cepbench.metrics.judge_card import judge_card
 from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
 from tests.metrics.published.tables import Table, load
 

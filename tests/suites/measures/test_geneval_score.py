@@ -16,14 +16,8 @@ from pytest_cepbench.datasets.shapes import object_boxes
 from pytest_cepbench.errors import MeasurementError, ModelError, SuiteError, UnscoredError
 from pytest_cepbench.gate import Policy, Verdict, record_of
 from pytest_cepbench.gate import judge as compare
-from pytest_cepbench.metrics.geneval import (
-    COLORS,
-    TASKS,
-    judge,
-    objects_by_class,
-    parse_prompt,
-    queries,
-)
+from pytest_cepbench.metrics.geneval import COLORS, judge
+from pytest_cepbench.metrics.geneval_prompts import TASKS, objects_by_class, parse_prompt, queries
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.measures.base import readers_of

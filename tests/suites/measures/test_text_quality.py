@@ -12,7 +12,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.shapes import caption, parse_image
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.metrics.text_statistics import kept_length, repeated_share
+from pytest_cepbench.metrics.diversity import kept_length, repeated_share
 from pytest_cepbench.store import Store
 from tests.suites.world import Staged, stage
 

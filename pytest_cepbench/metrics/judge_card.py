@@ -14,7 +14,8 @@ from math import sqrt
 import numpy as np
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
-from pytest_cepbench.metrics.arena.agreement import (
+from pytest_cepbench.metrics.battles import BattleTable, FloatArray, JudgedBattle
+from pytest_cepbench.metrics.judge_agreement import (
     Agreement,
     Share,
     agreement,
@@ -23,8 +24,7 @@ from pytest_cepbench.metrics.arena.agreement import (
     krippendorff_alpha,
     share,
 )
-from pytest_cepbench.metrics.arena.battles import BattleTable, FloatArray, JudgedBattle
-from pytest_cepbench.metrics.arena.pair_models import fit_ratings
+from pytest_cepbench.metrics.pair_models import fit_ratings
 
 TRUE_WIN_RATE = 0.45
 """Of which the card says what the judge would show: the default tolerance below one half."""

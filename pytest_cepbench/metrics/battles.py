@@ -1,0 +1,293 @@
+"""Battles: which models meet over which question, which answer a judge prefers, and win rates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from itertools import combinations
+from math import comb, fsum
+from statistics import fmean
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class JudgedBattle:
+    """One verdict of a judge.
+
+    question: id of the question; its battles are one cluster.
+    first, second: the models that answered, in the order in which the judge saw them.
+    winner: the verdict.
+    """
+
+    question: str
+    first: str
+    second: str
+    winner: Winner
+
+
+class BattleTable:
+    """The verdicts of one judge as columns.
+
+    models: their names, sorted.
+    first, second: (n,) indices of `models`.
+    grades: (n,) indices of `WINNERS`, from 0 (A) to 3 (B).
+    questions: (n,) one number for each question.
+    """
+
+    def __init__(self, battles: Sequence[JudgedBattle]) -> None:
+        """Raises ValueError for no battles, a model against itself, or one battle judged twice."""
+        if not battles:
+            raise ValueError("expected at least one battle")
+        _check(battles)
+        names = sorted({name for battle in battles for name in (battle.first, battle.second)})
+        index = {name: i for i, name in enumerate(names)}
+        grades = {winner: i for i, winner in enumerate(WINNERS)}
+        numbers = {question: i for i, question in enumerate({b.question: None for b in battles})}
+        self.models: tuple[str, ...] = tuple(names)
+        self.first: IntArray = np.array([index[battle.first] for battle in battles])
+        self.second: IntArray = np.array([index[battle.second] for battle in battles])
+        self.grades: IntArray = np.array([grades[battle.winner] for battle in battles])
+        self.questions: IntArray = np.array([numbers[battle.question] for battle in battles])
+
+    def __len__(self) -> int:
+        """How many verdicts."""
+        return len(self.grades)
+
+    @cached_property
+    def weights(self) -> FloatArray:
+        """(n,) 1 for a battle judged in one order, 1/2 for each verdict of one judged in both."""
+        low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
+        keys = (self.questions * len(self.models) + low) * len(self.models) + high
+        _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        weights: FloatArray = 1 / counts[inverse]
+        return weights
+
+
+def _check(battles: Iterable[JudgedBattle]) -> None:
+    seen: Counter[tuple[str, str, str]] = Counter()
+    for battle in battles:
+        if battle.first == battle.second:
+            raise ValueError(
+                f"question {battle.question!r}: {battle.first!r} cannot battle against itself"
+            )
+        seen[battle.question, battle.first, battle.second] += 1
+    repeated = [key for key, count in seen.items() if count > 1]
+    if repeated:
+        question, first, second = repeated[0]
+        more = f", and {len(repeated) - 1} more" if len(repeated) > 1 else ""
+        raise ValueError(
+            f"question {question!r}: {first!r} against {second!r} was judged "
+            f"{seen[repeated[0]]} times in this order{more}; keep one verdict of each"
+        )
+
+
+_DIGITS = 2
+
+
+def mean_of_rounded_means(
+    scores: Mapping[str, Sequence[float]],
+) -> tuple[float, dict[str, float]]:
+    """The overall score, and the mean of each criterion, all with two digits.
+
+    scores: criterion -> its scores, in [0, 10], at least one each. Criteria need not have equally
+    many.
+    The overall score is the mean of the rounded means, which is not the rounded mean of all scores.
+    Source: OpenING's script summarize_GPT_scores.py.
+    Raises ValueError where a criterion has no score.
+    """
+    lacking = [name for name, values in scores.items() if not values]
+    if lacking or not scores:
+        raise ValueError(
+            f"at least one score of each criterion is expected, none of {', '.join(lacking)}"
+        )
+    means = {name: round(fmean(values), _DIGITS) for name, values in scores.items()}
+    return round(fmean(means.values()), _DIGITS), means
+
+
+TiePolicy = Literal["fdt", "without_ties", "ties_as_zero", "ties_as_half"]
+"""fdt (force dividing tie): a tie counts for the model that it leans to. Source: OpenING, 4.2."""
+
+TIE_POLICIES: tuple[TiePolicy, ...] = get_args(TiePolicy)
+
+ForfeitPolicy = Literal["charged_and_credited", "charged", "ignored"]
+"""A battle without an answer: lost by the model that gave none and won by its opponent; lost by the
+one but not won by the other; or as if it had never been arranged. OpenING's printed panels use one
+each (IntJudge, people, GPT-4o)."""
+
+
+@dataclass(frozen=True)
+class Forfeit:
+    """A battle that nobody could judge, since a model gave no answer.
+
+    question: id of the question.
+    model: gave no answer.
+    opponent: gave one.
+    """
+
+    question: str
+    model: str
+    opponent: str
+
+
+@dataclass(frozen=True)
+class BattleRecord:
+    """The battles of one model; fractions where a battle was judged in both orders.
+
+    wins, losses: decided.
+    ties_for, ties_against: ties that lean to it, and to its opponents.
+    """
+
+    wins: float = 0
+    ties_for: float = 0
+    ties_against: float = 0
+    losses: float = 0
+
+    @property
+    def battles(self) -> float:
+        """All of them."""
+        return self.wins + self.ties_for + self.ties_against + self.losses
+
+    def win_rate(self, policy: TiePolicy) -> float | None:
+        """Share of its battles that it won, in [0, 1]; None where no battle counts.
+
+        Source: OpenING, section 4.2 and Table 2.
+        """
+        ties = self.ties_for + self.ties_against
+        won = {
+            "fdt": self.wins + self.ties_for,
+            "without_ties": self.wins,
+            "ties_as_zero": self.wins,
+            "ties_as_half": self.wins + ties / 2,
+        }[policy]
+        counted = self.battles - ties if policy == "without_ties" else self.battles
+        return won / counted if counted else None
+
+
+def battle_records(
+    table: BattleTable,
+    forfeits: Iterable[Forfeit] = (),
+    policy: ForfeitPolicy = "charged_and_credited",
+) -> dict[str, BattleRecord]:
+    """The record of each model, models in alphabetical order.
+
+    A battle that was judged in both orders counts once, half for each verdict.
+    """
+    models = {name: i for i, name in enumerate(table.models)}
+    forfeits = [] if policy == "ignored" else list(forfeits)
+    for forfeit in forfeits:
+        for name in (forfeit.model, forfeit.opponent):
+            models.setdefault(name, len(models))
+    counts = np.zeros((len(models), 4))
+    np.add.at(counts, (table.first, table.grades), table.weights)
+    np.add.at(counts, (table.second, 3 - table.grades), table.weights)
+    for forfeit in forfeits:
+        counts[models[forfeit.model], 3] += 1
+        counts[models[forfeit.opponent], 0] += policy == "charged_and_credited"
+    records = {name: BattleRecord(*counts[i].tolist()) for name, i in models.items()}
+    return dict(sorted(records.items()))
+
+
+def pairwise_win_rates(table: BattleTable, policy: TiePolicy) -> FloatArray:
+    """Win rate of each model against each other one: (M, M) in [0, 1], NaN where none counts."""
+    size = len(table.models)
+    counts = np.zeros((size, size, 4))
+    np.add.at(counts, (table.first, table.second, table.grades), table.weights)
+    np.add.at(counts, (table.second, table.first, 3 - table.grades), table.weights)
+    rates = [
+        [BattleRecord(*counts[i, j].tolist()).win_rate(policy) for j in range(size)]
+        for i in range(size)
+    ]
+    return np.array([[np.nan if rate is None else rate for rate in row] for row in rates])
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Two models that answer the same question; `first` is shown to the judge first."""
+
+    question: str
+    first: str
+    second: str
+
+
+def roulette(
+    models: Sequence[str], tasks: Mapping[str, Sequence[str]], rounds: int = 2, seed: int = 0
+) -> list[Pairing]:
+    """The battles of a panel: `rounds` for each question, no pair twice for the same question.
+
+    models: two or more different names.
+    tasks: task -> ids of its questions, in order.
+    rounds: at least 1 and at most the number of pairs.
+    Each task puts the models on a ring, in an order that follows from seed and task alone, so that
+    every process draws the same. Round r joins the models that stand r apart; strides below half
+    of the ring have no pair in common. Further rounds take the pairs that are left, by digest.
+    Source: OpenING, section 4.1, whose code repeats pairs and doubles the battles in each round.
+    Raises ValueError for other arguments.
+    """
+    pairs = comb(len(models), 2)
+    if len(set(models)) < len(models) or len(models) < 2:
+        raise ValueError(f"expected two or more different models, got {list(models)}")
+    if not 1 <= rounds <= pairs:
+        raise ValueError(
+            f"expected 1 to {pairs} rounds: {len(models)} models make {pairs} pairs; got {rounds}"
+        )
+    battles = []
+    for task, questions in tasks.items():
+        ring = sorted(models, key=lambda name: _digest(seed, task, name))
+        offset = _digest(seed, task, "offset") % len(ring)
+        for i, question in enumerate(questions):
+            for left, right in _pairs(ring, offset + i, rounds, (seed, question)):
+                swapped = _digest(seed, question, *sorted((left, right))) % 2
+                first, second = sorted((left, right), reverse=bool(swapped))
+                battles.append(Pairing(question, first, second))
+    return battles
+
+
+def _pairs(
+    ring: Sequence[str], position: int, rounds: int, key: tuple[object, ...]
+) -> Iterator[tuple[str, str]]:
+    """The pairs of one question: by strides, then those that are left."""
+    size = len(ring)
+    strides = range(1, max((size - 1) // 2, 1) + 1)
+    made = [
+        (ring[position % size], ring[(position + stride) % size]) for stride in strides[:rounds]
+    ]
+    yield from made
+    if rounds > len(made):
+        met = {frozenset(pair) for pair in made}
+        left = [pair for pair in combinations(sorted(ring), 2) if frozenset(pair) not in met]
+        left.sort(key=lambda pair: _digest(*key, *pair))
+        yield from left[: rounds - len(made)]
+
+
+def _digest(*parts: object) -> int:
+    return int.from_bytes(sha256("\0".join(map(str, parts)).encode()).digest()[:8])
+
+
+def coverage_time(models: int) -> float:
+    """Expected number of battles until each model has fought, pairs drawn uniformly at random.
+
+    models: M, at least 2. Inclusion and exclusion over the j models that have not fought yet:
+    sum over j of (-1)^(j+1) C(M, j) / (1 - C(M - j, 2) / C(M, 2)).
+    `roulette` needs M - 1 battles of a task, with certainty. Source: OpenING, section 4.1 (coverage
+    time; about M/2 times the harmonic number of M).
+    Raises ValueError for fewer than 2 models.
+    """
+    if models < 2:
+        raise ValueError(f"expected at least 2 models, got {models}")
+    total = comb(models, 2)
+    terms = (
+        (-1) ** (j + 1) * comb(models, j) / (1 - comb(models - j, 2) / total)
+        for j in range(1, models + 1)
+    )
+    return fsum(terms)

@@ -1,0 +1,319 @@
+"""Facts: whether what is true of a sample is still told and still shown along its chain.
+
+A sample has atomic facts ("a red circle", "three shapes"). Each is checked in every text and every
+picture of its chain: 1 where it holds, 0 where it does not, anything between where the check is
+soft, NaN where there is no answer. `fact_f1` makes one score of these answers; `half_life`,
+`truth_table` and `attribute_losses` say which kinds of facts are lost, when, and by which role.
+
+The idea, facts of one scene graph checked on both sides of a unified model, is XTC-Bench's (2026);
+the formulas here are of chains and are this project's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import fsum, isnan
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.errors import unknown_name
+from pytest_cepbench.metrics.uncertainty import wilson_interval
+
+KINDS = (
+    "object",
+    "count",
+    "color",
+    "size",
+    "position",
+    "relation",
+    "attribute",
+    "action",
+    "text",
+)
+"""Known kinds, in the order of tables. object: something is there; count: how many there are;
+color, size, attribute: how it looks; position: where it stands; relation: where it stands to
+another; action: what it does; text: what is written."""
+
+
+@dataclass(frozen=True, order=True)
+class Fact:
+    """One atomic fact.
+
+    kind: one of `KINDS`.
+    words: what is true, for people, such as "red circle"; with `kind` and `nth` its identity.
+    nth: which of several equal facts it is, 1 for the first: two red circles are two facts, and
+    the second is false where only one is left.
+    question: how it is asked of a model that answers questions; empty where no model is asked.
+    Raises ValueError for an unknown kind, no words, or nth below 1.
+    """
+
+    kind: str
+    words: str
+    nth: int = 1
+    question: str = ""
+
+    def __post_init__(self) -> None:
+        check_kinds([self.kind])
+        if not self.words.strip():
+            raise ValueError(f"a fact of kind {self.kind!r} needs words that say what is true")
+        if self.nth < 1:
+            raise ValueError(f"facts are numbered from 1, got {self.nth} for {self.words!r}")
+
+    def __str__(self) -> str:
+        return f"{self.words} #{self.nth}" if self.nth > 1 else self.words
+
+
+def check_kinds(kinds: Iterable[str]) -> None:
+    """Raise ValueError naming the first kind that is not known, and those that are."""
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(unknown_name("kind of fact", kind, KINDS))
+
+
+def order_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
+    """Each kind once, in the order of `KINDS`."""
+    present = set(kinds)
+    return tuple(kind for kind in KINDS if kind in present)
+
+
+FloatArray = npt.NDArray[np.floating[Any]]
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FactAnswers:
+    """What was found of one sample's facts in each artifact of its chain.
+
+    kinds: (n_facts,) the kind of each fact, n_facts at least 1.
+    answers: (n_facts, n_artifacts), one column per artifact in the order of the chain, the start
+    left out: 1 where the fact holds there, 0 where it does not, between where the check is soft,
+    NaN where there is no answer. A chain that stopped has zeros for what is missing.
+    surplus: kind -> (n_artifacts,) how many facts of it the artifact claims that the start does
+    not have; NaN where nothing was read. None where the checker can only be asked for given facts.
+    invented: the same of those that the artifact before it did not claim; None where that is not
+    known.
+    Raises ValueError for shapes that do not fit, an unknown kind, or an answer outside [0, 1].
+    """
+
+    kinds: tuple[str, ...]
+    answers: Array
+    surplus: Mapping[str, Array] | None = field(default=None)
+    invented: Mapping[str, Array] | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        check_kinds((*self.kinds, *(self.surplus or ()), *(self.invented or ())))
+        answers = np.asarray(self.answers, dtype=np.float64)
+        if answers.ndim != 2 or not answers.size or len(answers) != len(self.kinds):
+            raise ValueError(
+                f"expected answers on {len(self.kinds)} facts, at least 1, got {answers.shape}"
+            )
+        answered = answers[~np.isnan(answers)]
+        if ((answered < 0) | (answered > 1)).any():
+            raise ValueError(f"answers lie in [0, 1], got {answered.min():g} to {answered.max():g}")
+        added = [*(self.surplus or {}).items(), *(self.invented or {}).items()]
+        for kind, counts in added:
+            if np.shape(counts) != (answers.shape[1],) or (np.asarray(counts) < 0).any():
+                raise ValueError(
+                    f"expected {answers.shape[1]} counts from 0 of surplus {kind} facts"
+                )
+        object.__setattr__(self, "answers", answers)
+
+    @property
+    def artifacts(self) -> int:
+        """How many artifacts were checked."""
+        return int(self.answers.shape[1])
+
+
+def right_share(checked: FactAnswers, kind: str) -> Array:
+    """(n_artifacts,) mean answer over the answered facts of a kind; NaN where there is none."""
+    return mean_answered(checked.answers[[own == kind for own in checked.kinds]])
+
+
+def mean_answered(answers: FloatArray) -> Array:
+    """(n_artifacts,) mean over rows without NaN; NaN where a column has no answer."""
+    answered = ~np.isnan(answers)
+    counts = answered.sum(axis=0)
+    totals = np.where(answered, answers, 0.0).sum(axis=0)
+    means: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+    return means
+
+
+def fact_f1(checked: FactAnswers) -> Array:
+    """Macro-F1 of the facts of each artifact: every kind counts alike, however many facts it has.
+
+    Of a kind, TP = sum of answers, FN = sum of (1 - answer), over the facts that were answered,
+    FP = surplus, and F1 = 2 TP / (2 TP + FP + FN). The artifact's score is the mean over the kinds
+    that the start has or the artifact claims. Where the checker cannot list what an artifact
+    claims there is no precision, and the score is the mean over the start's kinds of the recall
+    TP / (TP + FN).
+    Returns (n_artifacts,) in [0, 1], higher is better; NaN where no fact was answered. 1 exactly
+    where every fact holds and nothing else is claimed.
+    Source: F1 over atomic facts of a scene graph, after XTC-Bench (2026); over chains, ours.
+    """
+    means = np.full(checked.artifacts, np.nan)
+    for column in range(checked.artifacts):
+        scores = list(_kind_scores(checked, column).values())
+        if scores and not np.isnan(checked.answers[:, column]).all():
+            means[column] = fsum(scores) / len(scores)
+    return means
+
+
+def _kind_scores(checked: FactAnswers, column: int) -> dict[str, float]:
+    """F1, or recall, of each kind at one artifact."""
+    scores = {}
+    for kind in order_kinds((*checked.kinds, *(checked.surplus or ()))):
+        own = [
+            float(answers[column])
+            for other, answers in zip(checked.kinds, checked.answers, strict=True)
+            if other == kind and not isnan(answers[column])
+        ]
+        right, false = fsum(own), 0.0
+        if checked.surplus is not None and kind in checked.surplus:
+            false = float(checked.surplus[kind][column])
+        if checked.surplus is None and own:
+            scores[kind] = right / len(own)
+        elif own or false > 0:
+            scores[kind] = 2 * right / (right + len(own) + false)
+    return scores
+
+
+@dataclass(frozen=True)
+class HalfLife:
+    """When half of the facts of a kind are gone, with its confidence interval, in generations.
+
+    units: independent samples that have the kind.
+    last: the last generation that was checked.
+    curve: share of facts that are right at each checked generation, the start's 1 left out.
+    value: first generation, between two checked ones by a straight line, at which the share is
+    one half; None where it stays above: the half-life is more than `last`.
+    low, high: ends of the interval; None for one that is more than `last`.
+    """
+
+    units: int
+    last: int
+    curve: tuple[float, ...]
+    value: float | None
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        value, low, high = (
+            f"more than {self.last}" if end is None else f"{end:.1f}"
+            for end in (self.value, self.low, self.high)
+        )
+        if self.value is None:
+            return value if self.low is None else f"{value} (from {low})"
+        return f"{value} ({low} to {high})"
+
+
+def half_life(shares: FloatArray, generations: Sequence[int], confidence: float = 0.95) -> HalfLife:
+    """The half-life of a kind of fact over the chains of many samples.
+
+    shares: (n_units, n_generations) in [0, 1]: of each sample's facts of the kind the share that is
+    right at each generation; NaN where none was answered. Samples that are not independent are
+    averaged to one row before.
+    generations: rising, from 1 on; at generation 0 all facts are right, by definition.
+    confidence: of the interval, in (0, 1).
+
+    The curve is the mean over units. The interval is the set of times at which one half cannot be
+    excluded, as Brookmeyer and Crowley (1982) make one for a median survival time: where the upper
+    and the lower band of the curve cross one half. The band is Wilson's with one trial a unit,
+    which is wide enough for any scores in [0, 1], as no such score varies more than a coin with its
+    mean. Nothing is ever extrapolated: what the chain did not reach is "more than" its end. Facts
+    may come back; the first crossing counts.
+    Raises ValueError for shapes that do not fit, or where nothing was answered.
+    """
+    table = np.asarray(shares, dtype=np.float64)
+    steps = list(generations)
+    rising = all(before < after for before, after in zip([0, *steps], steps, strict=False))
+    if table.ndim != 2 or table.shape[1] != len(steps) or not steps or not rising:
+        raise ValueError(
+            f"expected shares (n, {len(steps)}) at rising generations from 1, got {table.shape}"
+        )
+    curve = mean_answered(table)
+    units = (~np.isnan(table)).sum(axis=0)
+    checked = [place for place in range(len(steps)) if units[place]]
+    if not checked:
+        raise ValueError("no fact of the kind was answered at any generation")
+    times = [steps[place] for place in checked]
+    means = [float(curve[place]) for place in checked]
+    bands = [wilson_interval(float(curve[p]), int(units[p]), confidence) for p in checked]
+    return HalfLife(
+        units=int((~np.isnan(table)).any(axis=1).sum()),
+        last=times[-1],
+        curve=tuple(curve.tolist()),
+        value=_crossing(times, means),
+        low=_crossing(times, [low for low, _ in bands]),
+        high=_crossing(times, [high for _, high in bands]),
+    )
+
+
+def _crossing(times: Sequence[int], curve: Sequence[float]) -> float | None:
+    """First time at which a curve that is 1 at time 0 is one half; None where it never is."""
+    before, height = 0, 1.0
+    for time, value in zip(times, curve, strict=True):
+        if value <= 0.5:
+            return before + (time - before) * (height - 0.5) / (height - value)
+        before, height = time, value
+    return None
+
+
+def chance_f1(
+    starts: Sequence[Collection[Fact]],
+    claims: Sequence[Sequence[Collection[Fact]]],
+    homes: Sequence[str],
+) -> Array | None:
+    """The mean macro-F1 of each sample's facts in the artifacts of other samples.
+
+    starts: (n,) the facts of each sample.
+    claims: (n, n_artifacts) the facts that each artifact claims, empty where it is not there.
+    homes: (n,) the category within which a sample is exchanged; where no other sample there starts
+    differently, it is exchanged within all of them.
+    Returns (n,) in [0, 1]; None where all samples have the same facts. It is exact: every other
+    sample with other facts counts once.
+    """
+    sets = [frozenset(facts) for facts in starts]
+    if len(set(sets)) < 2:
+        return None
+    scores = _score_table(sets, claims)
+    differ = np.array([[own != other for other in sets] for own in sets])
+    same_home = np.equal.outer(np.array(homes), np.array(homes))
+    allowed = differ & same_home
+    allowed = np.where(allowed.any(axis=1, keepdims=True), allowed, differ)
+    chance: Array = (scores * allowed).sum(axis=1) / allowed.sum(axis=1)
+    return chance
+
+
+def _score_table(
+    starts: Sequence[frozenset[Fact]], claims: Sequence[Sequence[Collection[Fact]]]
+) -> Array:
+    """(n, n) mean over artifacts of the macro-F1 of start i in the artifacts of sample j."""
+    every = {fact for facts in starts for fact in facts}
+    every |= {fact for row in claims for facts in row for fact in facts}
+    artifacts = len(claims[0])
+    total = np.zeros((len(starts), len(starts)))
+    kinds = order_kinds(fact.kind for fact in every)
+    words = {kind: [fact for fact in every if fact.kind == kind] for kind in kinds}
+    there = {kind: _table(starts, words[kind]) for kind in kinds}
+    for column in range(artifacts):
+        scores, present = np.zeros_like(total), np.zeros_like(total)
+        for kind in kinds:
+            claimed = _table([row[column] for row in claims], words[kind])
+            sizes = there[kind].sum(axis=1)[:, None] + claimed.sum(axis=1)[None, :]
+            scores += 2 * (there[kind] @ claimed.T) / np.maximum(sizes, 1)
+            present += sizes > 0
+        total += scores / np.maximum(present, 1)
+    mean: Array = total / artifacts
+    return mean
+
+
+def _table(sets: Sequence[Collection[Fact]], columns: Sequence[Fact]) -> npt.NDArray[Any]:
+    """(n, n_columns) 1 where the set has the fact."""
+    place = {fact: i for i, fact in enumerate(columns)}
+    table = np.zeros((len(sets), len(columns)))
+    for row, facts in zip(table, sets, strict=True):
+        row[[place[fact] for fact in facts if fact in place]] = 1.0
+    return table
