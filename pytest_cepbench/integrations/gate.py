@@ -21,12 +21,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations.gate_folder import (
-    AcceptedCheckpoint,
-    GateFolder,
-    Submission,
-    changed_since,
-)
+from pytest_cepbench.integrations.gate_folder import GateFolder, Submission
 from pytest_cepbench.integrations.gate_process import GateProcess, read_output
 from pytest_cepbench.integrations.verdict import GateVerdict, Measured, Outcome, read_measured
 
@@ -318,14 +313,8 @@ class GateRun:
         state = files.load()
         accepted, best = state.accepted, state.best
         if measured.outcome is Outcome.ACCEPTED:
-            accepted = AcceptedCheckpoint(
-                path=files.path(submission),
-                name=submission.name,
-                step=submission.step,
-                value=measured.cases[0].value,
-                kept=submission.kept,
-                files=submission.files,
-            )
+            value = measured.cases[0].value
+            accepted = replace(submission, accepting=False, value=value)
             best = accepted if _is_better(measured, best) else best
         failed = measured.outcome is Outcome.FAILED
         # What failed is not known to be bad: the next process of this training gates it again.
@@ -333,7 +322,7 @@ class GateRun:
         files.change(accepted=accepted, best=best, running=running)
         lines = [measured.reason] if measured.reason else []
         if accepted is not None and files.standing(accepted) is None:
-            lines.append(changed_since(accepted))
+            lines.append(files.changed_since(accepted))
         output = read_output(files.log(submission.name))
         self._verdict = GateVerdict(
             checkpoint=Path(submission.given),
@@ -363,7 +352,7 @@ def _lock(path: Path) -> FileLock:
     return lock
 
 
-def _is_better(measured: Measured, best: AcceptedCheckpoint | None) -> bool:
+def _is_better(measured: Measured, best: Submission | None) -> bool:
     headline = measured.cases[0]
     if best is None or best.value is None:
         return True

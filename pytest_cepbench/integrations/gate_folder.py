@@ -23,7 +23,7 @@ import msgspec
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.files import FileStamp, open_regular, parse_json, read_text
 
-_FORMAT = 2
+_FORMAT = 3
 """Version of the state file."""
 
 _SERIES = "series"
@@ -38,7 +38,7 @@ the file is read again, and its SHA-256."""
 
 @dataclass(frozen=True)
 class Submission:
-    """A checkpoint that is to be gated.
+    """A checkpoint that is to be gated, or that was accepted.
 
     given: its path or model spec, as the training gave it.
     name: of its reports, log and kept copy.
@@ -48,6 +48,7 @@ class Submission:
         the only file in it. Empty where there is no copy, and the gate loads what was given.
     files: as they were before the gate loads them; empty where they are not known.
     accepting: whether it passed already, and only has to be accepted.
+    value: of the headline; None before it is accepted, and where it could not be measured.
     """
 
     given: str
@@ -57,26 +58,7 @@ class Submission:
     kept: str = ""
     files: Files = field(default_factory=dict)
     accepting: bool = False
-
-
-@dataclass(frozen=True)
-class AcceptedCheckpoint:
-    """A checkpoint that passed.
-
-    path: where it can be loaded from: its kept copy, or where the training saved it.
-    name: as of its submission.
-    step: of the training, None where it was not given.
-    value: of the headline, None where it could not be measured.
-    kept: as of its submission.
-    files: that were measured; empty where they are not known.
-    """
-
-    path: str
-    name: str
-    step: int | None
-    value: float | None
-    kept: str = ""
-    files: Files = field(default_factory=dict)
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +72,8 @@ class GateState:
     stopped: the checkpoint that stopped the training.
     """
 
-    accepted: AcceptedCheckpoint | None = None
-    best: AcceptedCheckpoint | None = None
+    accepted: Submission | None = None
+    best: Submission | None = None
     running: Submission | None = None
     waiting: tuple[Submission, ...] = ()
     stopped: Submission | None = None
@@ -138,11 +120,10 @@ class GateFolder:
         """What is kept under a name."""
         return self.root / "checkpoints" / name
 
-    def path(self, checkpoint: Submission | AcceptedCheckpoint) -> str:
+    def path(self, checkpoint: Submission) -> str:
         """The path or model spec that is loaded for a checkpoint."""
-        if checkpoint.kept:  # also where the folder was moved since
-            return str(self.kept(checkpoint.kept))
-        return checkpoint.given if isinstance(checkpoint, Submission) else checkpoint.path
+        # Its copy also where the folder was moved since.
+        return str(self.kept(checkpoint.kept)) if checkpoint.kept else checkpoint.given
 
     def load(self) -> GateState:
         """The state; an empty one in a new folder.
@@ -262,7 +243,7 @@ class GateFolder:
                 f"the checkpoint {submission.given} cannot be read: {error}"
             ) from error
 
-    def unchanged_files(self, checkpoint: Submission | AcceptedCheckpoint) -> Files | None:
+    def unchanged_files(self, checkpoint: Submission) -> Files | None:
         """Its files, with their stamps of now; None where they are not the ones that are known.
 
         Files are read again only where their stamps moved, or cannot be trusted.
@@ -278,7 +259,7 @@ class GateFolder:
             return None
         return files if _digest(files) == _digest(checkpoint.files) else None
 
-    def standing(self, checkpoint: AcceptedCheckpoint | None) -> Path | None:
+    def standing(self, checkpoint: Submission | None) -> Path | None:
         """Where an accepted checkpoint can be loaded from.
 
         None where there is none, or its files are not the ones that passed.
@@ -287,12 +268,19 @@ class GateFolder:
             return None
         return Path(self.path(checkpoint))
 
-    def checked(self, checkpoint: AcceptedCheckpoint | None) -> Path | None:
+    def checked(self, checkpoint: Submission | None) -> Path | None:
         """As `standing`, but raises TrainingGateError where files are not the ones that passed."""
         path = self.standing(checkpoint)
         if checkpoint is not None and path is None:
-            raise TrainingGateError(changed_since(checkpoint))
+            raise TrainingGateError(self.changed_since(checkpoint))
         return path
+
+    def changed_since(self, checkpoint: Submission) -> str:
+        """What is wrong with an accepted checkpoint whose files are others."""
+        return (
+            f"{self.path(checkpoint)} was changed since it was accepted: the training saved over "
+            "it, or its files were removed"
+        )
 
     def copy_baselines(self) -> None:
         """Copy the baselines, so that only their acceptance changes them. Raises OSError.
@@ -356,14 +344,6 @@ class GateFolder:
             new.replace(path)
         except OSError as error:
             raise TrainingGateError(f"{path} cannot be written: {error}") from error
-
-
-def changed_since(checkpoint: AcceptedCheckpoint) -> str:
-    """What is wrong with an accepted checkpoint whose files are others."""
-    return (
-        f"{checkpoint.path} was changed since it was accepted: the training saved over it, or its "
-        "files were removed"
-    )
 
 
 def _copy(source: str | Path, target: str | Path) -> None:

@@ -9,6 +9,7 @@ import os
 import resource
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ import pytest
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.integrations import Gate, gate_folder
 from pytest_cepbench.integrations.gate_folder import (
-    AcceptedCheckpoint,
     GateFolder,
     GateState,
     Submission,
@@ -32,12 +32,9 @@ def kept(files: GateFolder, checkpoint: Path) -> Submission:
     return files.keep(Submission(str(checkpoint), checkpoint.name, 1, local=True))
 
 
-def accepted(files: GateFolder, submission: Submission) -> AcceptedCheckpoint:
+def accepted(files: GateFolder, submission: Submission) -> Submission:
     """The same as the last accepted one."""
-    checkpoint = AcceptedCheckpoint(
-        files.path(submission), submission.name, 1, 0.5, submission.kept, submission.files
-    )
-    state = files.change(accepted=checkpoint)
+    state = files.change(accepted=replace(submission, value=0.5))
     assert state.accepted is not None
     return state.accepted
 
@@ -216,7 +213,7 @@ def test_what_was_touched_or_brought_back_is_the_same(tmp_path: Path) -> None:
     """Times alone are no change: a copy that comes out of a backup is read, and passes."""
     files = GateFolder(tmp_path / "gate")
     checkpoint = accepted(files, kept(files, save(tmp_path / "checkpoint-1", miss=0.1)))
-    path = Path(checkpoint.path)
+    path = Path(files.path(checkpoint))
     shutil.copytree(path, tmp_path / "backup")
     shutil.rmtree(path)
     assert files.standing(checkpoint) is None
@@ -273,7 +270,7 @@ def test_state_is_what_was_written(tmp_path: Path) -> None:
     """Every field is read back, and the paths lie in small files for the shell."""
     files = GateFolder(tmp_path / "gate")
     assert files.load() == GateState()
-    checkpoint = AcceptedCheckpoint("hf://runs/c-1", "c-1", 1, None)
+    checkpoint = Submission("hf://runs/c-1", "c-1", 1, value=0.25)
     submission = Submission(
         "runs/c-2", "c-2", None, local=True, kept="c-2-00", files={"a": ("1 2", "ff")},
         accepting=True,
@@ -286,7 +283,7 @@ def test_state_is_what_was_written(tmp_path: Path) -> None:
 
     assert files.load() == state
     assert state == GateState(checkpoint, checkpoint, submission, (submission,), submission)
-    assert json.loads((tmp_path / "gate" / "state.json").read_text())["format"] == 2
+    assert json.loads((tmp_path / "gate" / "state.json").read_text())["format"] == 3
     assert (tmp_path / "gate" / "accepted").read_text() == "hf://runs/c-1"
     assert (tmp_path / "gate" / "best").read_text() == "hf://runs/c-1"
 
@@ -306,8 +303,8 @@ def test_files_of_a_gate_lie_in_its_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "3", '{"format": 3}', '{"format": 1, "accepted": null}',
-     '{"format": 2, "accepted": 3}', '{"format": 2, "accepted": {"files": []}}'],
+    ["", "{", "[]", "3", '{"format": 4}', '{"format": 2, "accepted": null}',
+     '{"format": 3}', '{"format": 3, "accepted": 3}', '{"format": 3, "accepted": {"files": []}}'],
 )  # fmt: skip
 def test_damaged_state_is_an_error(tmp_path: Path, text: str) -> None:
     """A gate that forgot what it accepted would accept anything: it does not start.
@@ -335,7 +332,7 @@ def test_baselines_without_a_state_are_an_error(tmp_path: Path) -> None:
     for use in (files.load, files.prune, lambda: files.change(running=None)):
         with pytest.raises(TrainingGateError) as error:
             use()
-        for words in (str(state), f"`rm -r {files.baselines}`", checkpoint.path):
+        for words in (str(state), f"`rm -r {files.baselines}`", files.path(checkpoint)):
             assert words in str(error.value)
     assert not state.exists()
     (tmp_path / "gate" / "accepted").unlink()
@@ -397,8 +394,8 @@ def test_keeping_that_is_cut_off_leaves_what_was_kept(tmp_path: Path, damage: st
     with pytest.raises(TrainingGateError, match="checkpoint-1 cannot be kept in"):
         kept(files, checkpoint)
 
-    assert files.checked(files.load().accepted) == Path(before.path)
-    assert [str(path) for path in files.kept("").iterdir()] == [before.path]
+    assert files.checked(files.load().accepted) == Path(files.path(before))
+    assert [str(path) for path in files.kept("").iterdir()] == [files.path(before)]
 
 
 def test_full_disk_leaves_no_half_of_a_copy(tmp_path: Path) -> None:
@@ -417,8 +414,8 @@ def test_full_disk_leaves_no_half_of_a_copy(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
 
-    assert files.checked(files.load().accepted) == Path(before.path)
-    assert [str(path) for path in files.kept("").iterdir()] == [before.path]
+    assert files.checked(files.load().accepted) == Path(files.path(before))
+    assert [str(path) for path in files.kept("").iterdir()] == [files.path(before)]
 
 
 def test_checkpoint_that_changes_while_it_is_copied_is_refused(
