@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sqlite3
 import sys
@@ -12,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
+from pytest_cepbench.integrations import Gate, GatedCase, GateVerdict, Outcome, TrainingGate
 from pytest_cepbench.integrations.tracking import (
     Values,
     active_runs,
@@ -24,6 +25,7 @@ from pytest_cepbench.integrations.tracking import (
     track,
     values_of,
 )
+from tests.docs.markdown import DOCS, column, tables
 
 CASE = GatedCase("shapes/overall/gc", "GC@3", "regressed", True, 0.5, 0.9, -0.4, -0.5, -0.3)
 
@@ -219,3 +221,28 @@ def test_trackio_keeps_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with closing(sqlite3.connect(database)) as connection:
         ((row,),) = connection.execute("SELECT metrics FROM metrics").fetchall()
     assert json.loads(row) == {**values_of(VERDICT), "cepbench/step": 7}
+
+
+PAGE = DOCS / "training-loop.md"
+
+
+@pytest.mark.parametrize(("index", "kind"), [(1, Gate), (2, TrainingGate)])
+def test_settings_are_documented_with_their_defaults(index: int, kind: type) -> None:
+    """Every field in its order; a default that is code is that of the code."""
+    rows = tables(PAGE, "What a gate does")[index]
+    fields = [field for field in dataclasses.fields(kind) if field.init]
+
+    assert column(rows) == [field.name for field in fields]
+    for row, field in zip(rows, fields, strict=True):
+        if field.default not in (None, dataclasses.MISSING, sys.executable) and "`" in row[1]:
+            assert row[1].strip("`") == str(field.default)
+
+
+def test_values_for_trackers_are_documented() -> None:
+    """Every name that a tracker is given."""
+    page = PAGE.read_text(encoding="utf-8")
+    names = [name.replace("shapes/overall/gc", "SUITE/PART/METRIC") for name in values_of(VERDICT)]
+
+    for name in names:
+        ending = f"/{name.rpartition('/')[2]}`"
+        assert f"`{name}`" in page or f"`{ending}" in page

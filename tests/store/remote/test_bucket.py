@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -215,3 +215,30 @@ def test_an_object_beyond_the_limit_is_unfit(slow: type[SlowFileSystem]) -> None
     assert fetched.objects.keys() == {NAMES[0]}
     assert fetched.unfit == {NAMES[1]: f"it has more than {most:,} bytes"}
     assert fetched.failure is None
+
+
+class WebFileSystem(SlowFileSystem):
+    """A web server, which may send a whole file whatever part of it is asked for.
+
+    sizes: what it says of files; of others it says nothing.
+    """
+
+    protocol = "https"
+    sizes: ClassVar[dict[str, int]] = {}
+
+    async def _info(self, path: str, **_: Any) -> dict[str, int | None]:
+        return {"size": self.sizes.get(path)}
+
+
+def test_a_web_server_is_asked_for_the_size_first(
+    slow: type[SlowFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it says is too large is not read; where it does not say, the file is."""
+    paths = [f"lib/{name}" for name in NAMES]
+    slow.held.update(dict.fromkeys(paths, b"content"))
+    most = most_bytes(NAMES[0])
+    monkeypatch.setattr(WebFileSystem, "sizes", {paths[0]: most, paths[1]: most + 1})
+    fetched = BucketObjects(WebFileSystem(skip_instance_cache=True), "lib", "test").read(NAMES)
+    assert fetched.objects == {NAMES[0]: b"content", NAMES[2]: b"content"}
+    assert fetched.unfit == {NAMES[1]: f"it has more than {most:,} bytes"}
+    assert sorted(slow.asked) == sorted([paths[0], paths[2]])
