@@ -120,14 +120,10 @@ def total(tallies: Iterable[CallCounts]) -> CallCounts:
     """The counts of several roles together."""
     together = CallCounts()
     for tally in tallies:
-        together.loads += tally.loads
-        together.inputs += tally.inputs
-        together.hits += tally.hits
-        together.seconds += tally.seconds
-        together.usage += tally.usage
-        together.remarks |= tally.remarks
-        together.codes |= tally.codes
-        together.provenances |= tally.provenances
+        for name, count in vars(tally).items():
+            before = getattr(together, name)
+            both = before | count if isinstance(count, dict) else before + count
+            setattr(together, name, both)
     return together
 
 

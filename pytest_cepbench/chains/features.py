@@ -94,13 +94,9 @@ def vectors(
     if not chains:
         return []
     kind = chains[0].links[generation].kind
-
-    def step(chain: Chain) -> Step:
-        key = encoder.key("", 0, kind, chain.links[generation].digest)
-        return Step(key, 0, lambda: load_link(chain, generation, store))
-
     with naming_damage(chains, generation):
-        results = encoder.ask(f"encode_{kind}s", [step(chain) for chain in chains])
+        steps = _steps(chains, generation, None, json.loads, encoder, store)
+        results = encoder.ask(f"encode_{kind}s", steps)
     assert all(isinstance(result, np.ndarray | Failure) for result in results)
     return results  # type: ignore[return-value] # as asserted
 
@@ -109,12 +105,9 @@ def store_vectors(
     chains: Sequence[Chain], generation: int, encoder: RoleRunner, store: Store
 ) -> None:
     """Store every chain's features at a generation; as `vectors`, but none is read."""
-    if not chains:
-        return
-    kind = chains[0].links[generation].kind
-    keys = [encoder.key("", 0, kind, chain.links[generation].digest) for chain in chains]
-    stored = store.has(keys)
-    missing = [chain for chain, key in zip(chains, keys, strict=True) if key not in stored]
+    steps = _steps(chains, generation, None, json.loads, encoder, store)
+    stored = store.has([step.key for step in steps])
+    missing = [own for own, step in zip(chains, steps, strict=True) if step.key not in stored]
     vectors(missing, generation, encoder, store)
 
 
@@ -140,22 +133,24 @@ def boxes(
 def _steps(
     chains: Sequence[Chain],
     generation: int,
-    queries: Mapping[str, str],
+    queries: Mapping[str, str] | None,
     read: Callable[[str], object],
     runner: RoleRunner,
     store: Store,
 ) -> list[Step]:
     """A step for each chain's artifact at a generation, with what is asked about it.
 
-    queries: by sample id, as they enter keys. read: makes of one what the model is asked.
+    queries: by sample id, as they enter keys; None where nothing is asked. read: makes of one what
+    the model is asked.
     """
 
     def step(chain: Chain) -> Step:
-        query, link = queries[chain.sample.id], chain.links[generation]
+        query = "" if queries is None else queries[chain.sample.id]
+        link = chain.links[generation]
 
         def load() -> object:
             piece = load_link(chain, generation, store)
-            return None if piece is None else (piece, read(query))
+            return piece if piece is None or queries is None else (piece, read(query))
 
         return Step(runner.key(query, 0, link.kind, link.digest), 0, load)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar, cast
 
-from pytest_cepbench.artifacts import DECODER, Failure, digest_text
+from pytest_cepbench.artifacts import DECODER, Failure, ImageArtifact, digest_text
 from pytest_cepbench.artifacts.answer import read_answer
 from pytest_cepbench.artifacts.outcome import FailureKind
 from pytest_cepbench.chains.batching import read_all
@@ -135,25 +135,22 @@ def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
             raise DatasetError(f"{sample.id}: has no text: a text-first chain cannot start from it")
         return Link("text", digest_text(sample.text), text=sample.text)
 
-    def pixels() -> str:
-        loaded = load_seed_image(sample)
-        store.image_cache.add(loaded)
-        return loaded.digest
-
-    image = sample.image
-    digest = pixels() if image is None else _cached_look(image, "pixels", pixels, store)
-    return Link("image", digest, source=image)
+    digest = _pixel_digest(sample.image, partial(load_seed_image, sample), store)
+    return Link("image", digest, source=sample.image)
 
 
 def digest_of_image(image: SeedImage, store: Store) -> str:
     """Digest of the pixels of an image outside the store. Raises ImageError where it is none."""
+    return _pixel_digest(image, image.load, store)
 
+
+def _pixel_digest(image: SeedImage | None, load: Callable[[], ImageArtifact], store: Store) -> str:
     def pixels() -> str:
-        loaded = image.load()
+        loaded = load()
         store.image_cache.add(loaded)
         return loaded.digest
 
-    return _cached_look(image, "pixels", pixels, store)
+    return pixels() if image is None else _cached_look(image, "pixels", pixels, store)
 
 
 def grow_generation(
@@ -190,14 +187,12 @@ def _steps(
     before = generation - 1
     describes = plan.describes(generation)
     runner = models.runner(plan, generation)
-    prompt = plan.describe if describes else plan.generate
     if not describes:
         chains = _drawable(plan, generation, chains)
     steps = []
     for chain in chains:
-        seed = derive_seed(plan.seed, chain.sample.id, generation)
         link = chain.links[before]
-        key = runner.key(prompt, seed, link.kind, input_digest(plan, link))
+        key, seed = _key_and_seed(plan, chain, generation, runner, input_digest(plan, link))
         load = (
             partial(load_link, chain, before, models.store)
             if link.text is None
@@ -205,6 +200,15 @@ def _steps(
         )
         steps.append(Step(key, seed, load))
     return chains, steps
+
+
+def _key_and_seed(
+    plan: ChainPlan, chain: Chain, generation: int, runner: RoleRunner, before: str
+) -> tuple[str, int]:
+    """Of the step that makes a generation. before: digest of its input, or a name for it."""
+    prompt = plan.describe if plan.describes(generation) else plan.generate
+    seed = derive_seed(plan.seed, chain.sample.id, generation)
+    return runner.key(prompt, seed, plan.modality(generation - 1), before), seed
 
 
 def input_digest(plan: ChainPlan, link: Link) -> str:
@@ -325,7 +329,8 @@ class ChainGroup:
         self._models = models
         self._replay = replay
         self._chains: list[Chain] = []
-        self._chunks: list[_Chunk] = []
+        self._chunks: list[list[Chain]] = []  # that are grown together
+        self._unsettled: dict[int, Callable[[], None]] = {}  # by chunk: adds what is being stored
         self._reached = _NOT_BEGUN
 
     @property
@@ -346,8 +351,8 @@ class ChainGroup:
         """
 
         def use_settled(chains: Sequence[Chain]) -> T:
-            for chunk in self._chunks:
-                chunk.settle()
+            for number in range(len(self._chunks)):
+                self._settle(number)
             return use(chains)
 
         return self._read(self.plan.generations, use_settled)
@@ -378,11 +383,10 @@ class ChainGroup:
         if self._reached == _NOT_BEGUN:
             self._begin()
         while self._reached < generation:
-            for chunk in self._chunks:
-                chunk.settle()
-                chunk.unsettled = grow_generation(
-                    self.plan, self._reached + 1, chunk.chains, self._models
-                )
+            for number, chains in enumerate(self._chunks):
+                self._settle(number)
+                grown = grow_generation(self.plan, self._reached + 1, chains, self._models)
+                self._unsettled[number] = grown
             self._reached += 1
 
     def _begin(self) -> None:
@@ -393,30 +397,21 @@ class ChainGroup:
             return
         self._chains = start_chains(self.plan, self.samples, store)
         size = max(CHUNK, self._models.largest_batch)
-        parts = (self._chains[low : low + size] for low in range(0, len(self._chains), size))
-        self._chunks = [_Chunk(part) for part in parts]
+        self._chunks = [self._chains[low : low + size] for low in range(0, len(self._chains), size)]
         self._reached = 0
+
+    def _settle(self, number: int) -> None:
+        """Wait for what is being stored of a chunk, and add it to the chains."""
+        add = self._unsettled.pop(number, None)
+        if add is not None:
+            add()
 
     def _abandon(self) -> None:
         """Begin anew next time, from what the store has; results on their way there arrive."""
-        for chunk in self._chunks:
+        for number in range(len(self._chunks)):
             with suppress(Exception):  # growing the chains again meets it again
-                chunk.settle()
+                self._settle(number)
         self._chunks, self._reached = [], _NOT_BEGUN
-
-
-@dataclass
-class _Chunk:
-    """Chains that are grown together. unsettled: adds the artifacts that are being stored."""
-
-    chains: list[Chain]
-    unsettled: Callable[[], None] | None = None
-
-    def settle(self) -> None:
-        """Wait for what is being stored."""
-        unsettled, self.unsettled = self.unsettled, None
-        if unsettled is not None:
-            unsettled()
 
 
 def grow_together(groups: Sequence[ChainGroup]) -> None:
@@ -471,7 +466,9 @@ def _pending(plan: ChainPlan, chain: Chain, models: ChainModels) -> PendingChain
     last = 0 if chain.failure is not None else plan.generations
     for generation in range(len(chain.links), last + 1):
         runner = models.runner(plan, generation)
-        key = _key(plan, chain, generation, runner, digests[-1] or "")
+        made_before = generation == len(chain.links)
+        before = input_digest(plan, chain.links[-1]) if made_before else digests[-1] or ""
+        key, _ = _key_and_seed(plan, chain, generation, runner, before)
         missing.append((runner, key))
         digests.append(f"made by {key}")
     return PendingChain(chain, tuple(digests), tuple(stored), tuple(missing))
@@ -479,12 +476,3 @@ def _pending(plan: ChainPlan, chain: Chain, models: ChainModels) -> PendingChain
 
 def _digests(chain: Chain) -> tuple[str | None, ...]:
     return tuple(link.digest if link.recorded else None for link in chain.links)
-
-
-def _key(plan: ChainPlan, chain: Chain, generation: int, runner: RoleRunner, before: str) -> str:
-    """Key of the step that makes a generation; a stand-in while its input is not made."""
-    prompt = plan.describe if plan.describes(generation) else plan.generate
-    seed = derive_seed(plan.seed, chain.sample.id, generation)
-    if generation == len(chain.links):
-        before = input_digest(plan, chain.links[-1])
-    return runner.key(prompt, seed, plan.modality(generation - 1), before)

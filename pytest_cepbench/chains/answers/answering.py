@@ -328,40 +328,41 @@ def _draw(plan: AnswerPlan, models: AnswerModels, places: Sequence[tuple[_Draft,
     for draft, number in places:
         edits = models.editor is not None and draft.before(number) is not None
         (edited if edits else generated).append((draft, number))
-    if generated and models.generator is not None:
-        runner = models.generator
-        steps = [_generator_step(plan, draft, k, runner) for draft, k in generated]
-        _add_images(generated, steps, runner.ask("generate", steps), "generator")
-    if edited and models.editor is not None:
-        runner = models.editor
-        steps = [_editor_step(plan, draft, k, runner) for draft, k in edited]
+    for role, method, runner, own in (
+        ("generator", "generate", models.generator, generated),
+        ("editor", "edit", models.editor, edited),
+    ):
+        if not own or runner is None:
+            continue
+        steps = [_image_step(plan, draft, k, runner) for draft, k in own]
         try:
-            results = runner.ask("edit", steps)
+            results = runner.ask(method, steps)
         except DamagedInputsError as damage:
             # The image before was lost: it is made again by what made it.
-            lost = [key for i in damage.indices for key in edited[i][0].own.keys[1:]]
+            lost = [key for i in damage.indices for key in own[i][0].own.keys[1:]]
             models.store.forget(lost, why="the image it made is damaged or gone")
             raise
-        _add_images(edited, steps, results, "editor")
+        for (draft, number), step, result in zip(own, steps, results, strict=True):
+            draft.own.keys.append(step.key)
+            if isinstance(result, Failure):
+                draft.own.lost_images.append(Failure(result.kind, f"{role}: {result.detail}"))
+            else:
+                assert isinstance(result, ImageRef)
+                draft.images[number] = result
 
 
-def _generator_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner) -> Step:
-    sample = draft.own.sample
-    prompt = plan.drawing_prompt(plan.image, draft.parts[number][0], sample)
+def _image_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner) -> Step:
+    """The step that draws a step of an answer; an editor changes the image before it."""
+    sample, store = draft.own.sample, runner.store
+    before = draft.before(number) if runner.bound.role == "editor" else None
+    wording = plan.image if before is None else plan.edit
+    prompt = plan.drawing_prompt(wording, draft.parts[number][0], sample)
     seed = derive_seed(plan.seed, sample.id, number + 1)
     # The finished prompt is the input: equal prompts are drawn once, whatever question they answer.
-    key = key_of(runner.bound, "", seed, [["text", digest_text(prompt)]])
-    return Step(key, seed, lambda: prompt)
-
-
-def _editor_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner) -> Step:
-    sample, store = draft.own.sample, runner.store
-    prompt = plan.drawing_prompt(plan.edit, draft.parts[number][0], sample)
-    seed = derive_seed(plan.seed, sample.id, number + 1)
-    before = draft.before(number)
-    assert before is not None
+    text = ["text", digest_text(prompt)]
+    if before is None:
+        return Step(key_of(runner.bound, "", seed, [text]), seed, lambda: prompt)
     digest = before.digest if isinstance(before, ImageRef) else draft.question.inputs[before][1]
-    key = key_of(runner.bound, "", seed, [["image", digest], ["text", digest_text(prompt)]])
 
     def load() -> Any:
         if isinstance(before, ImageRef):
@@ -370,15 +371,4 @@ def _editor_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunne
         pieces = draft.question.load(store)
         return None if pieces is None else (pieces[before], prompt)
 
-    return Step(key, seed, load)
-
-
-def _add_images(
-    places: Sequence[tuple[_Draft, int]], steps: Sequence[Step], results: Sequence[Any], role: str
-) -> None:
-    for (draft, number), step, result in zip(places, steps, results, strict=True):
-        draft.own.keys.append(step.key)
-        if isinstance(result, Failure):
-            draft.own.lost_images.append(Failure(result.kind, f"{role}: {result.detail}"))
-        else:
-            draft.images[number] = result
+    return Step(key_of(runner.bound, "", seed, [["image", digest], text]), seed, load)
