@@ -254,10 +254,12 @@ class ChainActor:
         self._unread: CoveredFiles | None = None  # files that the first answers may read
         started = time.perf_counter()
         try:
-            with warnings.catch_warnings(action="default"):
-                bound = _bind(setup)
-                mismatch = _other_versions(setup, node) or _other_model(setup, bound, node)
-                self._model = None if mismatch else bound.load()
+            mismatch = _other_versions(setup, node)
+            if not mismatch:
+                with warnings.catch_warnings(action="default"):
+                    bound = _bind(setup)
+                    mismatch = _other_model(setup, bound, node)
+                    self._model = None if mismatch else bound.load()
         except Exception as error:  # noqa: BLE001 - as above
             self.ready = ActorFault.of(error, f"node {node}: ")
         else:

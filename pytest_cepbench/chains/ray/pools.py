@@ -433,12 +433,13 @@ class ActorPool:
                 f"infrastructure: no actor of the {self.name} is left, and none can be started"
             )
         waiting = time.monotonic() - self._waiting_since
+        crowds = not (self.allocation.gpus or self._spare) and waiting > _SPARE_SECONDS
         if any(actor.ready is None for actor in self.actors) or is_reserved(self.group):
             self._waiting_since = time.monotonic()
-        elif waiting > _SPARE_SECONDS and not self._spare and self.cluster.lost_nodes():
+        elif crowds and self.cluster.lost_nodes():
             # Other models' places may fill the nodes that are left: better crowd one than stop.
-            self._spare = not self.allocation.gpus
-            self.actors += [self._create(None, initial=False)] if self._spare else []
+            self._spare = True
+            self.actors.append(self._create(None, initial=False))
         elif waiting > PATIENCE:
             raise ModelError(
                 f"infrastructure: no actor of the {self.name} could be placed within "

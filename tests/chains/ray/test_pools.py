@@ -395,6 +395,9 @@ def test_where_a_node_is_lost_another_one_s_cores_are_shared(
     clock[0] += 3.0
     accelerated._check_patience()
     assert len(local.actors) == 3
+    clock[0] += module.PATIENCE
+    with pytest.raises(ModelError, match=r"could be placed within 300 s \(each asks for 0.5 GPUs"):
+        accelerated._check_patience()
 
 
 def test_losses_are_told_by_node_and_reason() -> None:
