@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detections, Failure, Mask
@@ -160,8 +159,9 @@ def _load_masks(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
     return ClassesDetector(plan, model, processor, _find_masks)
 
 
-BOXES = adapter("boxes-detector/1", ("torch", "transformers"), ClassesParams, _load_boxes)
-MASKS = adapter("mask2former-detector/1", ("torch", "transformers"), ClassesParams, _load_masks)
+_PACKAGES = ("torch", "torchvision", "transformers")
+BOXES = adapter("boxes-detector/1", _PACKAGES, ClassesParams, _load_boxes)
+MASKS = adapter("mask2former-detector/1", _PACKAGES, ClassesParams, _load_masks)
 
 
 def _find_boxes(
@@ -220,6 +220,7 @@ def _propose(
     seen: (height, width) of the network's input, 1 where it is image and not padding.
     """
     import torch
+    from torchvision.ops import masks_to_boxes
 
     probabilities = class_logits.softmax(dim=-1)[:, :-1]
     if not (probabilities.isfinite().all() and mask_logits.isfinite().all()):
@@ -235,9 +236,12 @@ def _propose(
     area = inside.sum(dim=(1, 2))
     means = (logits.sigmoid() * inside).sum(dim=(1, 2)) / area.clamp(min=1)
     there = area > 0
-    inside_array = inside[there].cpu().numpy()
+    inside = inside[there].cpu()
+    boxes = masks_to_boxes(inside)
+    boxes[:, 2:] += 1  # to the far edge of the last pixel
+    inside_array = inside.numpy()
     return CandidateBoxes(
-        boxes=_tight_boxes(inside_array),
+        boxes=boxes.double().numpy(),
         scores=(pairs.values[wanted] * means)[there].cpu().numpy(),
         labels=labels[wanted][there].cpu().numpy(),
         mask=lambda index: Mask.from_array(inside_array[index]),
@@ -259,14 +263,3 @@ def _at_image_size(logits: torch.Tensor, seen: torch.Tensor, size: tuple[int, in
     rows, columns = int(seen.any(dim=1).sum()), int(seen.any(dim=0).sum())
     padded = resize(logits, (seen.shape[0], seen.shape[1]))
     return resize(padded[:, :rows, :columns], (height, width))
-
-
-def _tight_boxes(
-    masks: np.ndarray[Any, np.dtype[np.bool_]],
-) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """(n, 4) left, top, right, bottom of (n, height, width) masks, none of them empty."""
-    boxes = np.zeros((len(masks), 4))
-    for box, mask in zip(boxes, masks, strict=True):
-        columns, rows = np.flatnonzero(mask.any(axis=0)), np.flatnonzero(mask.any(axis=1))
-        box[:] = columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
-    return boxes

@@ -1,4 +1,15 @@
-"""What the detectors of transformers share: parameters, loading, and which boxes are kept."""
+"""What the detectors of transformers share, and that of OWLv2 and OWL-ViT: queries in free text.
+
+As in Semantic Drift's `mgg.py`, every box of OWL has the one query that fits it best, and is kept
+when the sigmoid of that logit is above the threshold; objectness is not used. A box is in pixels of
+the image as it was given, and may reach over its edge.
+
+OWLv2 pads an image to a square at the right and the bottom, so 1 stands for the long edge in both
+directions; OWL-ViT squeezes the image into the square. Released versions of transformers have
+mapped OWLv2's boxes as if it squeezed too (huggingface/transformers#27205); the mapping here is our
+own. The library also fills up ragged lists of queries with blanks that can win a box; here they
+cannot.
+"""
 
 from __future__ import annotations
 
@@ -153,70 +164,39 @@ def keep(
     most, most_per_class: how many are left at the end.
     A failure of kind "bad-boxes" where a score is NaN or a box is none.
     """
-    if not _sound(candidates):
-        return Failure("bad-boxes", "scores or boxes are NaN, infinite or turned inside out")
-    order = np.argsort(-candidates.scores, kind="stable").tolist()
-    order = [
-        i for i in order if candidates.scores[i] > threshold and int(candidates.labels[i]) in names
-    ]
-    if nms is not None:
-        order = _suppress(order, candidates, nms)
-    if most_per_class is not None:
-        order = _strongest_of_each(order, candidates, most_per_class)
-    return Detections(
-        tuple(
-            _detection(candidates, i, query)
-            for i in order[:most]
-            for query in names[int(candidates.labels[i])]
-        )
-    )
-
-
-def overlaps(box: FloatArray, others: FloatArray) -> FloatArray:
-    """Intersection over union of a box (4,) with others (n, 4): (n,) in [0, 1], 0 where empty."""
-    corner = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
-    shared = corner.clip(min=0).prod(axis=1)
-    union = (box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(axis=1) - shared
-    shares: FloatArray = np.divide(shared, union, out=np.zeros_like(union), where=union > 0)
-    return shares
-
-
-def corners(boxes: FloatArray, width: float, height: float) -> FloatArray:
-    """(n, 4) left, top, right, bottom in pixels, from relative center x, center y, width, height.
-
-    width, height: the pixels that the relative 1 stands for.
-    """
-    center, half = boxes[:, :2], boxes[:, 2:] / 2
-    relative = np.concatenate([center - half, center + half], axis=1)
-    pixels: FloatArray = relative * np.array([width, height, width, height], boxes.dtype)
-    return pixels
-
-
-def _sound(candidates: CandidateBoxes) -> bool:
     boxes, scores = candidates.boxes, candidates.scores
     straight = (boxes[:, :2] <= boxes[:, 2:]).all()
-    return bool(straight and np.isfinite(boxes).all() and np.isfinite(scores).all())
-
-
-def _suppress(order: list[int], candidates: CandidateBoxes, nms: float) -> list[int]:
-    boxes, labels = candidates.boxes.astype(np.float64), candidates.labels
-    kept: list[int] = []
-    for i in order:
-        rivals = [j for j in kept if labels[j] == labels[i]]
-        if not rivals or overlaps(boxes[i], boxes[rivals]).max() <= nms:
-            kept.append(i)
-    return kept
-
-
-def _strongest_of_each(order: list[int], candidates: CandidateBoxes, most: int) -> list[int]:
-    seen: Counter[int] = Counter()
-    kept = []
+    if not (straight and np.isfinite(boxes).all() and np.isfinite(scores).all()):
+        return Failure("bad-boxes", "scores or boxes are NaN, infinite or turned inside out")
+    order = [
+        i
+        for i in np.argsort(-scores, kind="stable").tolist()
+        if scores[i] > threshold and int(candidates.labels[i]) in names
+    ]
+    survivors = _survivors(candidates, order, nms) if nms is not None else set(order)
+    left: Counter[int] = Counter()
+    detections: list[Detection] = []
     for i in order:
         label = int(candidates.labels[i])
-        seen[label] += 1
-        if seen[label] <= most:
-            kept.append(i)
-    return kept
+        if i in survivors and (most_per_class is None or left[label] < most_per_class):
+            left[label] += 1
+            if most is None or left.total() <= most:
+                detections += [_detection(candidates, i, query) for query in names[label]]
+    return Detections(tuple(detections))
+
+
+def _survivors(candidates: CandidateBoxes, order: Sequence[int], nms: float) -> set[int]:
+    """Those of the candidates (most confident first) that no better one of their label overlaps."""
+    import torch
+    from torchvision.ops import nms as suppress
+
+    survivors: set[int] = set()
+    for label in {int(candidates.labels[i]) for i in order}:
+        own = [i for i in order if candidates.labels[i] == label]
+        boxes = torch.from_numpy(candidates.boxes[own].astype(np.float64))
+        ranks = torch.arange(len(own), 0, -1, dtype=torch.float64)  # ties as they were found
+        survivors |= {own[index] for index in suppress(boxes, ranks, nms).tolist()}
+    return survivors
 
 
 def _detection(candidates: CandidateBoxes, index: int, query: str) -> Detection:
@@ -246,7 +226,7 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
 
 ADAPTER = adapter(
     "owl-detector/1",
-    ("torch", "transformers", "scipy"),  # OWLv2's own resizing is scipy's
+    ("torch", "torchvision", "transformers", "scipy"),  # OWLv2's own resizing is scipy's
     OwlParams,
     _load,
 )
@@ -318,13 +298,17 @@ class OwlDetector:
     def _keep(
         self, logits: Any, boxes: Any, image: Image.Image, asked: Sequence[str]
     ) -> Detections | Failure:
+        import torch
+        from torchvision.ops import box_convert
+
         best = logits.max(dim=-1)
         # Whether the image was padded or squeezed is what the image processor did, whatever the
         # model; OWL-ViT's has no such setting.
         padded = bool(getattr(self._processor, "do_pad", False))
         width, height = (max(image.size),) * 2 if padded else image.size
+        corners = box_convert(boxes, "cxcywh", "xyxy") * torch.tensor([width, height] * 2)
         candidates = CandidateBoxes(
-            boxes=corners(boxes.numpy(), width, height),
+            boxes=corners.numpy(),
             scores=best.values.sigmoid().numpy(),
             labels=best.indices.numpy(),
         )

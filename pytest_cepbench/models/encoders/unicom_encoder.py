@@ -15,7 +15,6 @@ linear maps, each followed by a batch normalisation, make the features of them.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +41,9 @@ WHAT = "Unicom vision transformer"
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _STD = (0.26862954, 0.26130258, 0.27577711)
 _PICKLED = (".pt", ".pth", ".bin")
+_HEAD_WIDTH = 64
+_LAYER_NORM_EPS = 1e-5
+_BATCH_NORM_EPS = 2e-5
 
 
 @dataclass(frozen=True)
@@ -101,31 +103,33 @@ def _check_format(plan: LoadPlan[UnicomParams]) -> None:
 
 def _load(plan: LoadPlan[UnicomParams]) -> LoadedEncoder:
     import torch
+    from torch import nn
+    from torchvision import transforms
 
     file = plan.checkpoint.path
     with loading(plan):
         tensors = _read(file)
-        shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         try:
-            sizes = infer_sizes(shapes, plan.params.heads)
-            check_tensors(shapes, sizes)
-        except ValueError as error:
-            raise CheckpointError(f"{file}: not the weights of a {WHAT}: {error}") from error
-        _refuse_non_finite(file, tensors)
-        with torch.device("meta"):
-            network = make_network(sizes)
-        precision = to_torch_dtype(plan.dtype)
-        weights = {
-            # The counters are integers, and not every file has them.
-            name: torch.zeros((), dtype=torch.long, device=plan.device)
-            if name.endswith(_COUNTER)
-            else tensors[name].to(
-                plan.device, precision if _BLOCK_LINEAR.fullmatch(name) else torch.float32
+            network = make_network(
+                {name: tuple(tensor.shape) for name, tensor in tensors.items()}, plan.params.heads
             )
-            for name in network.state_dict()
-        }
-        network.load_state_dict(weights, assign=True)
-    transform = _make_transform(sizes.side)
+            network.load_state_dict(tensors, assign=True)
+        except (ValueError, RuntimeError) as error:
+            faults = " ".join(str(error).split())[:600]  # of torch a line for each tensor
+            raise CheckpointError(f"{file}: not the weights of a {WHAT}: {faults}") from error
+        for layer in network.blocks.modules():
+            # The linear maps that the released code runs in half precision on an accelerator.
+            if isinstance(layer, nn.Linear):
+                layer.to(to_torch_dtype(plan.dtype))
+        network.to(plan.device)
+    transform = transforms.Compose(
+        [
+            transforms.Resize(network.side, interpolation=transforms.InterpolationMode.BICUBIC),
+            transforms.CenterCrop(network.side),
+            transforms.ToTensor(),
+            transforms.Normalize(_MEAN, _STD),
+        ]
+    )
 
     def embed(images: Sequence[Image.Image]) -> torch.Tensor:
         pixels = torch.stack([transform(image) for image in images])
@@ -135,88 +139,52 @@ def _load(plan: LoadPlan[UnicomParams]) -> LoadedEncoder:
     return LoadedEncoder(plan.checkpoint, network, embed)
 
 
-def _read(file: Path) -> Mapping[str, torch.Tensor]:
+def _read(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file by name, in float32, without the counters of training steps.
+
+    Raises CheckpointError for a file of something else, and for values that are not finite.
+    """
     import torch
     from safetensors.torch import load_file
 
     if file.suffix == ".safetensors":
-        return {name: own_memory(tensor) for name, tensor in load_file(file).items()}
-    loaded = torch.load(file, map_location="cpu", weights_only=True)
+        loaded = load_file(file)
+    else:
+        loaded = torch.load(file, map_location="cpu", weights_only=True)
     if not isinstance(loaded, dict) or not all(torch.is_tensor(t) for t in loaded.values()):
         raise CheckpointError(
             f"{file}: expected a state dict, tensors by their names, found "
             f"{type(loaded).__name__}. Save the model's state_dict() alone"
         )
-    return loaded
-
-
-def _refuse_non_finite(file: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    for name, tensor in tensors.items():
+    # Not every file has the counters, and torch sets those that are missing to 0.
+    stored = {name: t for name, t in loaded.items() if not name.endswith("num_batches_tracked")}
+    for name, tensor in stored.items():
         if not tensor.isfinite().all():
             raise CheckpointError(
                 f"{file}: the tensor {name} holds values that are not finite, so no feature would "
                 "mean anything. Fetch the file again"
             )
+    return {name: own_memory(tensor.float()) for name, tensor in stored.items()}
 
 
-def _make_transform(side: int) -> Any:
-    from torchvision import transforms
+def make_network(shapes: Mapping[str, tuple[int, ...]], heads: int | None) -> Any:
+    """The torch module of the sizes that a file's tensors state, in evaluation, without values.
 
-    return transforms.Compose(
-        [
-            transforms.Resize(side, interpolation=transforms.InterpolationMode.BICUBIC),
-            transforms.CenterCrop(side),
-            transforms.ToTensor(),
-            transforms.Normalize(_MEAN, _STD),
-        ]
-    )
-
-
-Shape = tuple[int, ...]
-
-_HEAD_WIDTH = 64
-_LAYER_NORM_EPS = 1e-5
-_BATCH_NORM_EPS = 2e-5
-
-# The linear maps of a block, which the released code runs in half precision on an accelerator.
-_BLOCK_LINEAR = re.compile(r"blocks\.\d+\.(attn\.qkv|attn\.proj|mlp\.fc1|mlp\.fc2)\.(weight|bias)")
-
-_COUNTER = "num_batches_tracked"
-"""Training steps of a batch normalisation: stored with it, not used in evaluation."""
-
-
-@dataclass(frozen=True)
-class UnicomSizes:
-    """The sizes of one model.
-
-    side: image height and width in pixels. patch: pixels of a patch's side. width, hidden: of a
-    token and inside the MLP. depth: blocks. heads: attention heads. features: of the output.
-    """
-
-    side: int
-    patch: int
-    width: int
-    hidden: int
-    depth: int
-    heads: int
-    features: int
-
-    @property
-    def tokens(self) -> int:
-        """Patches of an image."""
-        return (self.side // self.patch) ** 2
-
-
-def infer_sizes(shapes: Mapping[str, Shape], heads: int | None) -> UnicomSizes:
-    """The sizes that the tensors of a file state; the image is a square of whole patches.
+    It takes (n, 3, side, side) float32 pixels, and gives (n, features) float32: the output of the
+    last batch normalisation, not normalised to unit length. Its state has the names of the file's
+    tensors; the image is a square of whole patches.
 
     heads: attention heads, which no tensor states; None is one per 64 of the width, as in all four
     released models. Raises ValueError for tensors that are not Unicom's.
     """
+    import torch
+    from torch import nn
+    from torch.nn import functional
+
     try:
         width, _, patch, _ = shapes["patch_embed.proj.weight"]
         _, tokens, _ = shapes["pos_embed"]
-        hidden, _ = shapes["blocks.0.mlp.fc1.weight"]
+        inner, _ = shapes["blocks.0.mlp.fc1.weight"]
         features, _ = shapes["feature.2.weight"]
     except (KeyError, ValueError) as error:
         names = ", ".join(sorted(shapes)[:5]) or "none"
@@ -236,91 +204,43 @@ def infer_sizes(shapes: Mapping[str, Shape], heads: int | None) -> UnicomSizes:
         raise ValueError(
             f"{heads} heads do not divide the width {width}: give another number of heads"
         )
-    return UnicomSizes(grid * patch, patch, width, hidden, depth, heads, features)
 
-
-def check_tensors(shapes: Mapping[str, Shape], sizes: UnicomSizes) -> None:
-    """Raise ValueError naming each tensor that is missing, unexpected or of another shape."""
-    import torch
-
-    with torch.device("meta"):
-        state = make_network(sizes).state_dict()
-    expected = {
-        name: tuple(tensor.shape) for name, tensor in state.items() if not name.endswith(_COUNTER)
-    }
-    stored = {name: shape for name, shape in shapes.items() if not name.endswith(_COUNTER)}
-    faults = [f"{name} is missing" for name in expected if name not in stored]
-    faults += [f"{name} is unexpected" for name in stored if name not in expected]
-    faults += [
-        f"{name} is {stored[name]} instead of {shape}"
-        for name, shape in expected.items()
-        if name in stored and stored[name] != shape
-    ]
-    if faults:
-        more = f"; and {len(faults) - 8} more" if len(faults) > 8 else ""
-        raise ValueError("; ".join(faults[:8]) + more)
-
-
-def make_network(sizes: UnicomSizes) -> Any:
-    """The torch module in evaluation, its state named as the tensors of a file are.
-
-    It takes (n, 3, side, side) float32 pixels, and gives (n, features) float32: the output of the
-    last batch normalisation, not normalised to unit length.
-    """
-    import torch
-    from torch import nn
-    from torch.nn import functional
-
-    width = sizes.width
-
-    class Linear(nn.Linear):  # type: ignore[misc] # torch is Any to mypy
-        """One of those that the released code runs in half precision on an accelerator."""
-
-        def forward(self, states: torch.Tensor) -> torch.Tensor:
-            mapped: torch.Tensor = super().forward(states.to(self.weight.dtype))
-            return mapped
-
-    class Attention(nn.Module):  # type: ignore[misc] # as above
+    class Block(nn.Module):  # type: ignore[misc] # torch is Any to mypy
         def __init__(self) -> None:
             super().__init__()
-            self.qkv, self.proj = Linear(width, 3 * width, bias=False), Linear(width, width)
-
-        def forward(self, states: torch.Tensor) -> torch.Tensor:
-            # The released code takes the softmax in float32 whatever the precision around it.
-            parts = self.qkv(states).float().unflatten(-1, (3, sizes.heads, -1))
-            query, key, value = parts.permute(2, 0, 3, 1, 4)
-            heads = functional.scaled_dot_product_attention(query, key, value)
-            mixed: torch.Tensor = self.proj(heads.transpose(1, 2).flatten(2))
-            return mixed
-
-    class Block(nn.Module):  # type: ignore[misc] # as above
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm1, self.attn = nn.LayerNorm(width, _LAYER_NORM_EPS), Attention()
+            self.norm1 = nn.LayerNorm(width, _LAYER_NORM_EPS)
+            self.attn = nn.ModuleDict(
+                {"qkv": nn.Linear(width, 3 * width, bias=False), "proj": nn.Linear(width, width)}
+            )
             self.norm2 = nn.LayerNorm(width, _LAYER_NORM_EPS)
-            maps = {"fc1": Linear(width, sizes.hidden), "fc2": Linear(sizes.hidden, width)}
-            self.mlp = nn.ModuleDict(maps)
+            self.mlp = nn.ModuleDict(
+                {"fc1": nn.Linear(width, inner), "fc2": nn.Linear(inner, width)}
+            )
 
         def forward(self, states: torch.Tensor) -> torch.Tensor:
-            states = states + self.attn(self.norm1(states))
-            hidden = functional.relu6(self.mlp["fc1"](self.norm2(states)))
+            precision = self.attn["qkv"].weight.dtype
+            # The released code takes the softmax in float32 whatever the precision around it.
+            parts = self.attn["qkv"](self.norm1(states).to(precision)).float()
+            query, key, value = parts.unflatten(-1, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+            mixed = functional.scaled_dot_product_attention(query, key, value)
+            states = states + self.attn["proj"](mixed.transpose(1, 2).flatten(2).to(precision))
+            hidden = functional.relu6(self.mlp["fc1"](self.norm2(states).to(precision)))
             changed: torch.Tensor = states + self.mlp["fc2"](hidden)
             return changed
 
     class Unicom(nn.Module):  # type: ignore[misc] # as above
         def __init__(self) -> None:
             super().__init__()
-            self.patch_embed = nn.ModuleDict(
-                {"proj": nn.Conv2d(3, width, sizes.patch, sizes.patch)}
-            )
-            self.pos_embed = nn.Parameter(torch.empty(1, sizes.tokens, width))
-            self.blocks = nn.ModuleList(Block() for _ in range(sizes.depth))
+            self.side, self.heads = grid * patch, heads
+            self.patch_embed = nn.ModuleDict({"proj": nn.Conv2d(3, width, patch, patch)})
+            self.pos_embed = nn.Parameter(torch.empty(1, tokens, width))
+            self.blocks = nn.ModuleList(Block() for _ in range(depth))
             self.norm = nn.LayerNorm(width, _LAYER_NORM_EPS)
             self.feature = nn.Sequential(
-                nn.Linear(width * sizes.tokens, width, bias=False),
+                nn.Linear(width * tokens, width, bias=False),
                 nn.BatchNorm1d(width, _BATCH_NORM_EPS),
-                nn.Linear(width, sizes.features, bias=False),
-                nn.BatchNorm1d(sizes.features, _BATCH_NORM_EPS),
+                nn.Linear(width, features, bias=False),
+                nn.BatchNorm1d(features, _BATCH_NORM_EPS),
             )
 
         def forward(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -328,10 +248,11 @@ def make_network(sizes: UnicomSizes) -> Any:
             states = patches.flatten(2).transpose(1, 2) + self.pos_embed
             for block in self.blocks:
                 states = block(states)
-            features: torch.Tensor = self.feature(self.norm(states).flatten(1))
-            return features
+            pooled: torch.Tensor = self.feature(self.norm(states).flatten(1))
+            return pooled
 
-    return Unicom().eval()
+    with torch.device("meta"):
+        return Unicom().eval()
 
 
 ADAPTER = adapter(
