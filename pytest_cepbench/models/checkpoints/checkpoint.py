@@ -9,9 +9,9 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
     WEIGHT_SUFFIXES,
     CheckpointPart,
-    FileOptions,
     brings_tokenizer,
     component_names,
     is_weights,
@@ -36,12 +35,12 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     tensor_shapes,
 )
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
+from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from pytest_cepbench.models.checkpoints.transformers_parts import (
     SHARD_SUFFIX,
     holds_whole_model,
 )
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import ModelSpec, parse_params
 
 WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
 """How names of files of weights end that any loader reads."""
@@ -131,20 +130,37 @@ class Checkpoint:
     def _prepared_elsewhere(self) -> bool:
         return any(part.name in ("processor", "tokenizer") for part in self.parts)
 
+    @property
+    def replaced(self) -> set[str]:
+        """The components of a pipeline whose folders parts take the place of."""
+        return {part.component for part in self.parts if part.component}
+
+    @property
+    def supplied(self) -> set[str]:
+        """The components of a pipeline whose weights parts bring."""
+        return {name for part in self.parts for name in part.supplies}
+
+    def readable(self, names: Iterable[str], options: FileOptions) -> list[str]:
+        """Those of the files in its own folder that loading reads.
+
+        They are none of a component that a part replaces, and no weights that a part brings.
+        """
+        replaced, supplied = self.replaced, self.supplied
+        return [
+            name
+            for name in readable_files(names, self.kind, self.config, options)
+            if (component := name.partition("/")[0]) not in replaced
+            and not (component in supplied and is_weights(name))
+            and not (self.weights_part is not None and is_weights(name))
+        ]
+
     def weight_files(self, options: FileOptions = FileOptions()) -> list[Path]:  # noqa: B008
         """Where the weights lie that loading reads, those of its parts among them."""
-        paths = [path for _, path in _read_files(self, options)]
+        if self.kind == "weights_file":
+            return [self.path] if self.path.suffix in WEIGHT_FILES else []
+        added = [file for part in self.parts if not part.component for file in part.paths()]
+        paths = [path for _, path in _own_files(self, options) + added]
         return [path for path in paths if path.suffix in WEIGHT_FILES]
-
-
-def file_options(spec: ModelSpec) -> FileOptions:
-    """The file options of a spec; its other parameters are left for the role's adapter to judge.
-
-    Raises SpecError for a value of the wrong kind.
-    """
-    known = {field.name for field in fields(FileOptions)}
-    own = {name: value for name, value in spec.params.items() if name in known}
-    return parse_params(replace(spec, params=own), FileOptions, "a checkpoint")
 
 
 def check_configuration(checkpoint: Checkpoint) -> None:
@@ -155,16 +171,13 @@ def check_configuration(checkpoint: Checkpoint) -> None:
     if checkpoint.kind == "weights_file":
         return
     kind, config = identify(checkpoint.path)
-    if (kind, _canonical(config)) != (checkpoint.kind, _canonical(checkpoint.config)):
+    # As text, in which NaN, which some configurations hold, equals NaN.
+    now, before = (json.dumps(dict(c), sort_keys=True) for c in (config, checkpoint.config))
+    if (kind, now) != (checkpoint.kind, before):
         raise CheckpointError(
             f"{checkpoint.path}: its configuration is another one than a moment before: let no "
             "trainer write there"
         )
-
-
-def _canonical(config: Mapping[str, Any]) -> str:
-    """A configuration as text, the same for equal ones; NaN, which some hold, equals NaN."""
-    return json.dumps(dict(config), sort_keys=True)
 
 
 def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
@@ -173,7 +186,7 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     A pipeline's index states none; there it is that of the first component that does. So it is with
     the list of a sentence-transformers model's modules.
     """
-    if is_sentence_model(checkpoint):
+    if checkpoint.kind == "sentence_transformers":
         first = checkpoint.path / checkpoint.config["modules"][0]["path"] / "config.json"
         return read_json(first) if first.is_file() else {}
     if checkpoint.kind != "diffusers":
@@ -184,37 +197,6 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
         if config.get("dtype") or config.get("torch_dtype"):
             return config
     return {}
-
-
-def readable_part(checkpoint: Checkpoint, names: list[str], options: FileOptions) -> list[str]:
-    """Those of the files in a checkpoint's own folder that loading reads.
-
-    They are none of a component that a part replaces, and no weights that a part brings.
-    """
-    replaced, supplied = replaced_components(checkpoint), supplied_components_of(checkpoint)
-    readable = readable_files(names, checkpoint.kind, checkpoint.config, options)
-    return [
-        name
-        for name in readable
-        if (component := name.partition("/")[0]) not in replaced
-        and not (component in supplied and is_weights(name))
-        and not (checkpoint.weights_part is not None and is_weights(name))
-    ]
-
-
-def replaced_components(checkpoint: Checkpoint) -> set[str]:
-    """The components whose folders parts take the place of."""
-    return {part.component for part in checkpoint.parts if part.component}
-
-
-def supplied_components_of(checkpoint: Checkpoint) -> set[str]:
-    """The components whose weights parts bring."""
-    return {name for part in checkpoint.parts for name in part.supplies}
-
-
-def is_sentence_model(checkpoint: Checkpoint) -> bool:
-    """Whether it is a model of sentence-transformers, a list of modules."""
-    return checkpoint.kind == "sentence_transformers"
 
 
 def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
@@ -253,18 +235,18 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
 
 def _no_checkpoint(folder: Path) -> str:
     names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    inner = [n for n in names if _is_whole(folder / n)]
+    indexes = [name for name in INDEXES if name != "config.json"]
+    inner = [
+        name
+        for name in names
+        if holds_whole_model(folder / name) or any((folder / name / i).is_file() for i in indexes)
+    ]
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
     return (
         f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
         f"{shown or 'nothing'}.{hint}"
     )
-
-
-def _is_whole(folder: Path) -> bool:
-    others = (name for name in INDEXES if name != "config.json")
-    return holds_whole_model(folder) or any((folder / name).is_file() for name in others)
 
 
 _VERSION = 1
@@ -319,20 +301,11 @@ def _own_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, 
     a pipeline with the part and a copy that holds it are one model.
     """
     names = list_files(checkpoint.path) if checkpoint.path.is_dir() else []
-    readable = readable_part(checkpoint, names, options)
-    files = [(name, checkpoint.path / name) for name in readable]
+    files = [(name, checkpoint.path / name) for name in checkpoint.readable(names, options)]
     for part in checkpoint.parts:
         if part.component:
             files += [(f"{part.component}/{name}", path) for name, path in part.paths()]
     return sorted(files)
-
-
-def _read_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, Path]]:
-    """Name and place of every file that loading reads, parts included."""
-    if checkpoint.kind == "weights_file":
-        return [("", checkpoint.path)]
-    added = [file for part in checkpoint.parts if not part.component for file in part.paths()]
-    return _own_files(checkpoint, options) + added
 
 
 def _refuse_foreign_code(checkpoint: Checkpoint) -> None:

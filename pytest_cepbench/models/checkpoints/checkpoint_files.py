@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
+from pytest_cepbench.models.checkpoints.source_options import FileOptions
 
 
 @dataclass(frozen=True)
@@ -94,20 +95,11 @@ def list_files(folder: Path) -> list[str]:
     return sorted(files)
 
 
-@dataclass(frozen=True)
-class FileOptions:
-    """The parameters of a spec that say which of a checkpoint's files may be read."""
-
-    variant: str | None = None
-    allow_pickle: bool = False
-    trust_remote_code: bool = False
-
-
 def readable_files(
     names: Iterable[str],
     kind: CheckpointKind,
     config: Mapping[str, Any],
-    options: FileOptions = FileOptions(),
+    options: FileOptions = FileOptions(),  # noqa: B008 - frozen
 ) -> list[str]:
     """The files of a checkpoint (posix paths) that loading can read, sorted.
 
@@ -397,12 +389,10 @@ def brings_tokenizer(part: CheckpointPart) -> bool:
 
 
 def preparation_part(
-    name: str, folder: Path, *, images: bool, texts: bool, revision: str | None = None
+    folder: Path, *, images: bool, texts: bool, revision: str | None = None
 ) -> CheckpointPart:
-    """The processor files of a folder as a part; name: "processor" or "tokenizer".
-
-    images: those of the processor. texts: those of the tokenizer.
-    """
+    """The files of a folder's processor (images) and tokenizer (texts) as a part of either name."""
+    name = "processor" if images else "tokenizer"
     patterns = (*(PROCESSOR_FILES if images else ()), *(TOKENIZER_FILES if texts else ()))
     return CheckpointPart(name, folder, _Matching(patterns), revision=revision)
 

@@ -18,12 +18,7 @@ from pytest_cepbench.files import names_beside, read_text
 from pytest_cepbench.models.checkpoints.checkpoint import (
     INDEXES,
     Checkpoint,
-    file_options,
     identify,
-    is_sentence_model,
-    readable_part,
-    replaced_components,
-    supplied_components_of,
 )
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     PROCESSOR_FILES,
@@ -44,7 +39,12 @@ from pytest_cepbench.models.checkpoints.pipeline_parts import (
     pipeline_parts,
     pipeline_source,
 )
-from pytest_cepbench.models.checkpoints.source_options import SourceOptions, source_options
+from pytest_cepbench.models.checkpoints.source_options import (
+    FileOptions,
+    SourceOptions,
+    file_options,
+    options_of,
+)
 from pytest_cepbench.models.checkpoints.transformers_parts import (
     ADAPTER_CONFIG,
     ADAPTER_FILES,
@@ -147,8 +147,9 @@ def find_checkpoint(
 ) -> tuple[Path, tuple[str, ...]]:
     """The folder of the checkpoint that a run's folder holds, and what is to be said about it.
 
-    Taken in this order: what `latest` links to or names, `model/`, the only `checkpoint-N/`. A
-    folder that is a checkpoint, and one that shows none of these, is returned as it is.
+    Trainers leave `checkpoint-500/`, a link or a file `latest`, or the model in `model/`. Taken in
+    this order: what `latest` links to or names, `model/`, the only `checkpoint-N/`. A folder that
+    is a checkpoint, and one that shows none of these, is returned as it is.
 
     is_checkpoint: whether a folder is to be read as it is. Raises CheckpointError where several
     `checkpoint-N/` are there, with the newest.
@@ -158,9 +159,7 @@ def find_checkpoint(
         if is_checkpoint(place) or (below := _below(place)) is None:
             break
         place = below
-    if place == folder:
-        return folder, ()
-    return place, (f"checkpoint read from {place}",)
+    return place, () if place == folder else (f"checkpoint read from {place}",)
 
 
 def _below(folder: Path) -> Path | None:
@@ -170,9 +169,14 @@ def _below(folder: Path) -> Path | None:
         return latest.resolve()
     if latest.is_file():
         return _named(latest)
-    if (folder / "model").is_dir() and not _has_model_of_its_own(folder):
+    own = any((folder / name).is_file() for name in ("config.json", "model_index.json"))
+    if (folder / "model").is_dir() and not own:
         return folder / "model"
-    steps = {int(match[1]): path for path in folder.iterdir() if (match := _step(path))}
+    steps = {
+        int(match[1]): path
+        for path in folder.iterdir()
+        if path.is_dir() and (match := _STEP.fullmatch(path.name))
+    }
     if not steps:
         return None
     newest = steps[max(steps)]
@@ -183,14 +187,6 @@ def _below(folder: Path) -> Path | None:
             f"{newest}{_best(newest)}"
         )
     return newest
-
-
-def _has_model_of_its_own(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in ("config.json", "model_index.json"))
-
-
-def _step(path: Path) -> re.Match[str] | None:
-    return _STEP.fullmatch(path.name) if path.is_dir() else None
 
 
 def _named(latest: Path) -> Path:
@@ -215,10 +211,8 @@ def _named(latest: Path) -> Path:
 def _best(checkpoint: Path) -> str:
     """A hint at the run's best checkpoint, where its newest one says which that is."""
     state = checkpoint / "trainer_state.json"
-    if not state.is_file():
-        return ""
     try:
-        best = read_json(state).get("best_model_checkpoint")
+        best = read_json(state).get("best_model_checkpoint") if state.is_file() else None
     except CheckpointError:
         return ""
     return f", and the trainer calls {Path(str(best)).name} the best" if best else ""
@@ -236,15 +230,16 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     no such folder or repository, or it holds no checkpoint, SpecError for parameters that it has no
     use for.
     """
-    options, source = source_options(spec), pipeline_source(spec)
-    target, revision = source.spec.target, spec.params.get("revision") or None
-    location = locate(target, revision, _CONFIGURATIONS, spec.text)
+    options, source = options_of(spec, SourceOptions), pipeline_source(spec)
+    revision = spec.params.get("revision") or None
+    location = locate(source.target, revision, _CONFIGURATIONS, spec.text)
     folder, remarks = find_checkpoint(location.folder, _is_readable)
     location = replace(location, folder=folder)
-    if target != spec.target:
+    adapters: list[tuple[Location, float]] = []
+    if source.target != spec.target:
         checkpoint = _pipeline(spec, location, source)
     elif holds_adapter(folder):
-        checkpoint = _with_base(spec, location, options)
+        checkpoint, adapters = _base_of(spec, location, options), [(location, 1.0)]
     elif (weights := find_loose_weights(folder)) is not None:
         checkpoint = _with_configuration(spec, folder, weights, options)
     else:
@@ -257,7 +252,17 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
                 f"configuration, and {folder} is a whole model ({checkpoint.what})"
             )
     checkpoint = replace(checkpoint, remarks=(*remarks, *checkpoint.remarks))
-    return _with_preparation(spec, _with_adapters(spec, checkpoint, options), options)
+    for name, factor in options.weighted:
+        location = locate(name, None, (ADAPTER_CONFIG,), spec.text)
+        folder, _ = find_checkpoint(location.folder, holds_adapter)
+        adapters.append((replace(location, folder=folder), factor))
+    if adapters:
+        checkpoint = _adapted(spec, checkpoint, adapters, options)
+    elif options.merge is not None:
+        raise SpecError(
+            f"model spec {spec.text!r}: merge is for adapters, and {checkpoint.path} has none"
+        )
+    return _with_preparation(spec, checkpoint, options)
 
 
 def _is_readable(folder: Path) -> bool:
@@ -290,13 +295,14 @@ def _pipeline(spec: ModelSpec, location: Location, source: PipelineSource) -> Ch
             f"{spec.target}: belongs to a pipeline of diffusers, and {location.folder} is a "
             f"{checkpoint.what}: give a folder with model_index.json"
         )
-    config, files = checkpoint.config, file_options(spec)
-    parts = pipeline_parts(source, location.folder, config, files, snapshot)
+    parts = pipeline_parts(
+        spec, source, location.folder, checkpoint.config, file_options(spec), snapshot
+    )
     return replace(checkpoint, parts=parts, remarks=source.remarks)
 
 
-def _with_base(spec: ModelSpec, location: Location, options: SourceOptions) -> Checkpoint:
-    """The base of an adapter, with the adapter as a part."""
+def _base_of(spec: ModelSpec, location: Location, options: SourceOptions) -> Checkpoint:
+    """The checkpoint that an adapter's folder, or the spec, names as its base."""
     folder = location.folder
     if options.adapters is not None:
         raise SpecError(
@@ -308,56 +314,40 @@ def _with_base(spec: ModelSpec, location: Location, options: SourceOptions) -> C
             f"{folder} holds the weights of a whole model and a PEFT adapter ({ADAPTER_CONFIG}), "
             "and nothing says which is meant: give each a folder of its own"
         )
-    location = _fetch_adapter(location)
-    base = _base_of(spec, folder, options)
-    return _adapted(spec, base, [(location, 1.0)], options)
-
-
-def _fetch_adapter(location: Location) -> Location:
-    """An adapter's location with all of its files there: they are small."""
-    if location.revision is not None:
-        patterns = (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES)
-        snapshot(location.repository, location.revision, patterns)
-    return location
-
-
-def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoint:
-    """The checkpoint that an adapter's folder, or the spec, names as its base."""
     config = read_adapter(folder)
+    revision = config.get("revision") and str(config["revision"])
+    remarks: tuple[str, ...] = ()
     if options.base is not None:
         trained_on = str(config.get("base_model_name_or_path") or "")
-        revision = config.get("revision") if options.base == trained_on else None
-        if Path(options.base).expanduser().is_dir():
+        if options.base != trained_on or Path(options.base).expanduser().is_dir():
             revision = None
-        location = locate(options.base, revision and str(revision), _CONFIGURATIONS, spec.text)
-        base = _whole_base(spec, location, folder)
         if trained_on and Path(trained_on).name != Path(options.base).name:
-            remark = f"the adapter was trained on {trained_on!r}, and is applied to {options.base}"
-            base = replace(base, remarks=(remark,))
-        return base
-    candidates, name = base_candidates(folder, config)
-    here = next((path for path in candidates if path.is_dir()), None)
-    if here is not None:
-        return _whole_base(spec, Location(here.resolve()), folder)
-    revision = config.get("revision")
-    try:
-        location = locate(name, revision and str(revision), _CONFIGURATIONS, spec.text)
-    except CheckpointError as error:
-        at = f" at revision {revision!r}" if revision else ""
+            remarks = (
+                f"the adapter was trained on {trained_on!r}, and is applied to {options.base}",
+            )
+        base = locate(options.base, revision, _CONFIGURATIONS, spec.text)
+    else:
+        candidates, name = base_candidates(folder, config)
+        here = next((path for path in candidates if path.is_dir()), None)
+        try:
+            base = (
+                locate(name, revision, _CONFIGURATIONS, spec.text)
+                if here is None
+                else Location(here.resolve())
+            )
+        except CheckpointError as error:
+            at = f" at revision {revision!r}" if revision else ""
+            raise CheckpointError(
+                f"{folder}: a PEFT adapter whose base model {name!r}{at} is neither a folder on "
+                "this machine nor in the hub's cache. Say where it is: base=FOLDER in the model's "
+                "spec"
+            ) from error
+    if holds_adapter(base.folder):
         raise CheckpointError(
-            f"{folder}: a PEFT adapter whose base model {name!r}{at} is neither a folder on this "
-            "machine nor in the hub's cache. Say where it is: base=FOLDER in the model's spec"
-        ) from error
-    return _whole_base(spec, location, folder)
-
-
-def _whole_base(spec: ModelSpec, location: Location, adapter: Path) -> Checkpoint:
-    if holds_adapter(location.folder):
-        raise CheckpointError(
-            f"{adapter}: its base {location.folder} is an adapter too. Merge that one into its own "
+            f"{folder}: its base {base.folder} is an adapter too. Merge that one into its own "
             f"base and give the result as base=FOLDER (model spec {spec.text!r})"
         )
-    return _whole(location)
+    return replace(_whole(base), remarks=remarks)
 
 
 def _adapted(
@@ -384,30 +374,17 @@ def _adapted(
     merge = not quantized if options.merge is None else options.merge
     parts, remarks = list(base.parts), list(base.remarks)
     for location, factor in adapters:
-        folder = location.folder
-        parts.append(adapter_part(folder, factor=factor, merge=merge, revision=location.revision))
+        folder, revision = location.folder, location.revision
+        if revision is not None:  # of a hub id all files are fetched: they are small
+            patterns = (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES)
+            snapshot(location.repository, revision, patterns)
+        parts.append(adapter_part(folder, factor=factor, merge=merge, revision=revision))
         kind = read_adapter(folder)["peft_type"]
         times = "" if factor == 1 else f" times {factor:g}"
         how = "merged into" if merge else "applied beside"
         because = ", which is quantized" if quantized else ""
         remarks.append(f"adapter {folder.name} ({kind}){times} {how} {base.path}{because}")
     return replace(base, parts=tuple(parts), remarks=tuple(remarks))
-
-
-def _with_adapters(spec: ModelSpec, checkpoint: Checkpoint, options: SourceOptions) -> Checkpoint:
-    """The checkpoint with those of `adapters`, applied together."""
-    if options.adapters is None:
-        if options.merge is not None and not checkpoint.adapters:
-            raise SpecError(
-                f"model spec {spec.text!r}: merge is for adapters, and {checkpoint.path} has none"
-            )
-        return checkpoint
-    adapters = []
-    for name, factor in options.weighted:
-        location = locate(name, None, (ADAPTER_CONFIG,), spec.text)
-        folder, _ = find_checkpoint(location.folder, holds_adapter)
-        adapters.append((_fetch_adapter(replace(location, folder=folder)), factor))
-    return _adapted(spec, checkpoint, adapters, options)
 
 
 def _with_configuration(
@@ -448,65 +425,47 @@ def _with_preparation(
                 f"model spec {spec.text!r}: {name} is for models of transformers, and "
                 f"{checkpoint.path} is a {checkpoint.what} ({checkpoint.kind})"
             )
-        checkpoint = _add_preparation(spec, checkpoint, name, target)
+        images = name == "processor"
+        patterns = (*(PROCESSOR_FILES if images else ()), *TOKENIZER_FILES)
+        location = locate(target, None, patterns, spec.text)
+        folder, revision = location.folder, location.revision
+        if not (has_processor(folder) if images else has_tokenizer(folder)):
+            raise CheckpointError(
+                f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
+            )
+        part = preparation_part(folder, images=images, texts=True, revision=revision)
+        checkpoint = replace(checkpoint, parts=(*checkpoint.parts, part))
     if options.processor is None and checkpoint.kind == "transformers":
-        checkpoint = _add_found_preparation(checkpoint, tokenizer=options.tokenizer is None)
+        found = _find_preparation(checkpoint, tokenizer=options.tokenizer is None)
+        if found is not None:
+            remarks = (*checkpoint.remarks, f"{found.name} read from {found.path}")
+            checkpoint = replace(checkpoint, parts=(*checkpoint.parts, found), remarks=remarks)
     return checkpoint
 
 
-def _add_preparation(spec: ModelSpec, checkpoint: Checkpoint, name: str, target: str) -> Checkpoint:
-    """With the processor or tokenizer of the folder or hub id that the spec names."""
-    images = name == "processor"
-    patterns = (*(PROCESSOR_FILES if images else ()), *TOKENIZER_FILES)
-    location = locate(target, None, patterns, spec.text)
-    folder = location.folder
-    if not (has_processor(folder) if images else has_tokenizer(folder)):
-        raise CheckpointError(
-            f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
-        )
-    part = preparation_part(name, folder, images=images, texts=True, revision=location.revision)
-    return replace(checkpoint, parts=(*checkpoint.parts, part))
-
-
-def _add_found_preparation(checkpoint: Checkpoint, *, tokenizer: bool) -> Checkpoint:
-    """With what lies beside an adapter or in the run's root, where it is not in its own folder.
+def _find_preparation(checkpoint: Checkpoint, *, tokenizer: bool) -> CheckpointPart | None:
+    """What lies beside an adapter or in the run's root, where it is not in the model's own folder.
 
     Only what loading could not do without is looked for above: a model is never given another
     processor than before.
 
     tokenizer: whether the spec leaves it open.
     """
-    path = checkpoint.path
-    for folder in _beside(checkpoint):
+    path, weights = checkpoint.path, checkpoint.weights_part
+    beside = [part.path for part in checkpoint.adapters]
+    beside += [] if weights is None else [weights.path, weights.path.parent]
+    for folder in beside:
         images, texts = has_processor(folder), tokenizer and has_tokenizer(folder)
         if folder != path and (images or texts):
-            name = "processor" if images else "tokenizer"
-            part = preparation_part(name, folder, images=images, texts=texts)
-            return _and_part(checkpoint, part, f"{name} read from {folder}")
+            return preparation_part(folder, images=images, texts=texts)
     if checkpoint.revision is not None:  # not all of its files may be here yet
-        return checkpoint
+        return None
     images = not has_processor(path)
     texts = tokenizer and not has_tokenizer(path) and (images or "describer" in checkpoint.roles)
-    if not (images or texts):
-        return checkpoint
-    above = path.parent
-    if not (has_processor(above) if images else has_tokenizer(above)):
-        return checkpoint  # loading says what is missing
-    name = "processor" if images else "tokenizer"
-    part = preparation_part(name, above, images=images, texts=texts)
-    return _and_part(checkpoint, part, f"{name} read from {above}")
-
-
-def _beside(checkpoint: Checkpoint) -> list[Path]:
-    """The folders in which trainers save a processor beside an adapter or a state of weights."""
-    weights = checkpoint.weights_part
-    states = [] if weights is None else [weights.path, weights.path.parent]
-    return [*(part.path for part in checkpoint.adapters), *states]
-
-
-def _and_part(checkpoint: Checkpoint, part: CheckpointPart, remark: str) -> Checkpoint:
-    parts, remarks = (*checkpoint.parts, part), (*checkpoint.remarks, remark)
-    return replace(checkpoint, parts=parts, remarks=remarks)
+    # Where nothing lies above either, loading says what is missing.
+    if has_processor(path.parent) if images else (texts and has_tokenizer(path.parent)):
+        return preparation_part(path.parent, images=images, texts=texts)
+    return None
 
 
 def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
@@ -515,28 +474,31 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
     Raises CheckpointError for weights that are missing, pickled only (unless the spec says
     allow_pickle=true), cut off or incomplete, and for an adapter inside the folder.
     """
+    options = file_options(spec)
     if checkpoint.revision is not None:
-        _fetch_readable(spec, checkpoint, checkpoint.revision)
-    modules = checkpoint.config["modules"] if is_sentence_model(checkpoint) else []
+        _fetch_readable(checkpoint, checkpoint.revision, options)
+    modules = checkpoint.config["modules"] if checkpoint.kind == "sentence_transformers" else []
     for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
         if holds_adapter(folder):
-            raise CheckpointError(_inner_adapter(folder))
-    options = file_options(spec)
+            raise CheckpointError(
+                f"{folder}: a PEFT adapter inside of a checkpoint, which its library would apply "
+                "by itself to weights that no fingerprint covers. Merge it (merge_and_unload) and "
+                "save the whole model"
+            )
     for part in checkpoint.adapters:
         check_adapter(part.path, allow_pickle=options.allow_pickle)
-    weights = checkpoint.weights_part
-    if weights is not None:
-        check_loose_weights(weights)
+    if checkpoint.weights_part is not None:
+        check_loose_weights(checkpoint.weights_part)
         return
-    readable = readable_part(checkpoint, list_files(checkpoint.path), options)
-    elsewhere = replaced_components(checkpoint) | supplied_components_of(checkpoint)
+    readable = checkpoint.readable(list_files(checkpoint.path), options)
+    elsewhere = checkpoint.replaced | checkpoint.supplied
     own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
     check_weights(checkpoint.path, readable, own, checkpoint.kind)
     if checkpoint.kind == "diffusers":
         check_parts(checkpoint.parts, checkpoint.path, options)
 
 
-def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> None:
+def _fetch_readable(checkpoint: Checkpoint, commit: str, options: FileOptions) -> None:
     """Bring what loading reads of a hub id's commit into the cache.
 
     Without a network nothing is fetched: what is missing shows when the files are checked.
@@ -547,13 +509,5 @@ def _fetch_readable(spec: ModelSpec, checkpoint: Checkpoint, commit: str) -> Non
         names = HfApi().list_repo_files(checkpoint.repository, revision=commit)
     except OSError:  # no network, or the hub's own errors, which are OSErrors
         return
-    names = readable_part(checkpoint, names, file_options(spec))
+    names = checkpoint.readable(names, options)
     snapshot(checkpoint.repository, commit, [glob.escape(name) for name in names])
-
-
-def _inner_adapter(folder: Path) -> str:
-    return (
-        f"{folder}: a PEFT adapter inside of a checkpoint, which its library would apply by itself "
-        "to weights that no fingerprint covers. Merge it (merge_and_unload) and save the whole "
-        "model"
-    )

@@ -24,12 +24,12 @@ from pytest_cepbench.models.binding import IdleParts
 from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart, list_files
 from pytest_cepbench.models.checkpoints.checkpoint import without_wrappers
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    FileOptions,
     readable_files,
     refuse_ungathered,
     tensor_shapes,
 )
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
+from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from pytest_cepbench.models.checkpoints.tokenizer_checks import embedded_tokens
 from pytest_cepbench.models.checkpoints.transformers_parts import (
     ADAPTER_CONFIG,

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, SpecError, unknown_name
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     CheckpointPart,
-    FileOptions,
     Shapes,
     check_safetensors,
     check_weights,
@@ -25,7 +24,13 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     readable_files,
     tensor_shapes,
 )
-from pytest_cepbench.models.spec import ModelSpec, parse_params
+from pytest_cepbench.models.checkpoints.source_options import (
+    COMPONENTS,
+    FileOptions,
+    PipelineOptions,
+    options_of,
+)
+from pytest_cepbench.models.spec import ModelSpec
 
 LORA_FILE = "pytorch_lora_weights.safetensors"
 """The name under which diffusers saves LoRA weights."""
@@ -222,46 +227,6 @@ def supplied_components(path: Path, index: Mapping[str, Any]) -> tuple[str, ...]
     return tuple(supplied)
 
 
-@dataclass(frozen=True)
-class PipelineOptions:
-    """The parameters of a spec that put a pipeline of diffusers together.
-
-    base: the pipeline that LoRA weights, a component or a training's folder belong to.
-    config: the pipeline whose configuration goes with a single file of weights.
-    lora: LoRA weights, folders, files or hub ids, separated by commas.
-    unet, transformer, transformer_2, vae, text_encoder, text_encoder_2, text_encoder_3, prior: what
-        takes the place of the component: a folder, or a file of its weights alone.
-    """
-
-    base: str | None = None
-    config: str | None = None
-    lora: str | None = None
-    unet: str | None = None
-    transformer: str | None = None
-    transformer_2: str | None = None
-    vae: str | None = None
-    text_encoder: str | None = None
-    text_encoder_2: str | None = None
-    text_encoder_3: str | None = None
-    prior: str | None = None
-
-    @property
-    def components(self) -> dict[str, str]:
-        """The components that are named, and where each lies."""
-        given = {name: getattr(self, name) for name in COMPONENTS}
-        return {name: place for name, place in given.items() if place is not None}
-
-    @property
-    def loras(self) -> tuple[str, ...]:
-        """The places of LoRA weights, in the order in which they are applied."""
-        return () if self.lora is None else tuple(self.lora.split(","))
-
-
-COMPONENTS = tuple(
-    entry.name for entry in fields(PipelineOptions) if entry.name not in ("base", "config", "lora")
-)
-"""The components that a spec can replace."""
-
 _EMA_FOLDERS = ("{}_ema", "ema_{}")
 """Beside a component's folder, where trainings keep the average of its weights."""
 
@@ -270,7 +235,7 @@ _EMA_FOLDERS = ("{}_ema", "ema_{}")
 class PipelineSource:
     """A spec's pipeline, and what takes the place of its parts.
 
-    spec: names the pipeline's own folder or hub id.
+    target: the pipeline's own folder or hub id.
     components: where those lie that are replaced, by name.
     loras: where LoRA weights lie, in the order in which they are applied.
     component: the folder of a component whose name only the pipeline's index tells.
@@ -278,7 +243,7 @@ class PipelineSource:
     remarks: what was taken from a training's folder, a line each.
     """
 
-    spec: ModelSpec
+    target: str
     components: Mapping[str, str] = field(default_factory=dict)
     loras: tuple[str, ...] = ()
     component: Path | None = None
@@ -289,11 +254,23 @@ class PipelineSource:
 def pipeline_source(spec: ModelSpec) -> PipelineSource:
     """Take a spec's target for what it is: a pipeline, or parts of the one that `base` names.
 
-    A target that is neither is left as it is. Raises CheckpointError, with what to type, for parts
-    that come without their pipeline, and SpecError for parameters that do not go together.
+    A spec names a pipeline of diffusers and what takes the place of its parts
+    (`BASE?unet=FOLDER`), or what a training wrote and the pipeline that it belongs to
+    (`FOLDER?base=BASE`), which means the same. A target that is neither is left as it is. Raises
+    CheckpointError, with what to type, for parts that come without their pipeline, and SpecError
+    for parameters that do not go together.
     """
-    options = _options(spec)
-    source = PipelineSource(spec, options.components, options.loras)
+    options = options_of(spec, PipelineOptions, "a pipeline")
+    if options.base is not None and options.config is not None:
+        raise SpecError(
+            f"model spec {spec.text!r}: base is for LoRA weights and components, config for a file "
+            "of a whole pipeline: give one of them"
+        )
+    if not all(options.loras):
+        raise SpecError(
+            f"model spec {spec.text!r}: lora={options.lora!r} has an empty place in its list"
+        )
+    source = PipelineSource(spec.target, options.components, options.loras)
     target = Path(spec.target).expanduser()
     if target.is_file():
         return _file_source(source, options, target)
@@ -312,30 +289,12 @@ def pipeline_source(spec: ModelSpec) -> PipelineSource:
     return _folder_source(source, options, target)
 
 
-def _options(spec: ModelSpec) -> PipelineOptions:
-    """Those options of a spec; the others are left for the role's adapter to judge."""
-    known = {entry.name for entry in fields(PipelineOptions)}
-    own = {name: value for name, value in spec.params.items() if name in known}
-    options = parse_params(replace(spec, params=own), PipelineOptions, "a pipeline")
-    if options.base is not None and options.config is not None:
-        raise SpecError(
-            f"model spec {spec.text!r}: base is for LoRA weights and components, config for a file "
-            "of a whole pipeline: give one of them"
-        )
-    if not all(options.loras):
-        raise SpecError(
-            f"model spec {spec.text!r}: lora={options.lora!r} has an empty place in its list"
-        )
-    return options
-
-
 def _file_source(source: PipelineSource, options: PipelineOptions, path: Path) -> PipelineSource:
     """The pipeline that a file of weights is, or belongs to."""
     if path.suffix == ".safetensors" and is_lora(tensor_shapes(path)):
         if options.base is None:
-            _refuse_lora_alone(path)
-        loras = (str(path), *source.loras)
-        return replace(source, spec=replace(source.spec, target=options.base), loras=loras)
+            raise CheckpointError(_lora_alone(path))
+        return replace(source, target=options.base, loras=(str(path), *source.loras))
     if options.config is None:
         advice = describe_file(path)
         if advice is not None:
@@ -345,7 +304,7 @@ def _file_source(source: PipelineSource, options: PipelineOptions, path: Path) -
         raise CheckpointError(
             f"{path}: a file of a whole pipeline ends in {' or '.join(PIPELINE_SUFFIXES)}"
         )
-    return replace(source, spec=replace(source.spec, target=options.config), single_file=path)
+    return replace(source, target=options.config, single_file=path)
 
 
 def _folder_source(
@@ -353,13 +312,15 @@ def _folder_source(
 ) -> PipelineSource:
     """The pipeline to which what lies in a folder belongs; the source itself where nothing does."""
     if (folder / "config.json").is_file():
-        if "_class_name" not in read_json(folder / "config.json"):
+        what = read_json(folder / "config.json").get("_class_name")
+        if what is None:
             return source  # a model of transformers, or of others
         if options.base is None:
-            _refuse_component_alone(folder)
-        return replace(
-            source, spec=replace(source.spec, target=options.base), component=folder.resolve()
-        )
+            raise CheckpointError(
+                f"{folder}: a single component of a pipeline ({what}): write "
+                f'--model="PIPELINE?{_component_of_class(folder, str(what))}={folder}"'
+            )
+        return replace(source, target=options.base, component=folder.resolve())
     if (folder / "adapter_config.json").is_file():
         return source
     lora = find_lora_file(folder)
@@ -367,17 +328,27 @@ def _folder_source(
     if lora is None and not trained:
         return source
     if options.base is None:
-        if lora is not None:
-            _refuse_lora_alone(folder)
-        _refuse_components_alone(folder, trained)
+        raise CheckpointError(
+            _lora_alone(folder)
+            if lora is not None
+            else f"{folder}: parts of a pipeline ({', '.join(sorted(trained))}) without the rest: "
+            f'name the pipeline that they belong to with "{folder}?base=PIPELINE"'
+        )
     taken = sorted(trained) + (["LoRA weights"] if lora is not None else [])
     remark = f"{folder}: taken are {', '.join(taken)}; the rest is of {options.base}"
     return replace(
         source,
-        spec=replace(source.spec, target=options.base),
+        target=options.base,
         components={**trained, **source.components},
         loras=((str(lora),) if lora is not None else ()) + source.loras,
         remarks=(remark, *remarks),
+    )
+
+
+def _lora_alone(place: Path) -> str:
+    return (
+        f"{place}: LoRA weights, which belong to a pipeline: name it with "
+        f'"{place}?base=PIPELINE", or write "PIPELINE?lora={place}"'
     )
 
 
@@ -402,30 +373,7 @@ def _find_components(folder: Path) -> tuple[dict[str, str], list[str]]:
     return trained, remarks
 
 
-def _refuse_lora_alone(place: Path) -> NoReturn:
-    raise CheckpointError(
-        f"{place}: LoRA weights, which belong to a pipeline: name it with "
-        f'"{place}?base=PIPELINE", or write "PIPELINE?lora={place}"'
-    )
-
-
-def _refuse_component_alone(folder: Path) -> NoReturn:
-    what = read_json(folder / "config.json")["_class_name"]
-    name = component_of_class(folder, str(what))
-    raise CheckpointError(
-        f'{folder}: a single component of a pipeline ({what}): write --model="PIPELINE?{name}='
-        f'{folder}"'
-    )
-
-
-def _refuse_components_alone(folder: Path, trained: Mapping[str, str]) -> NoReturn:
-    raise CheckpointError(
-        f"{folder}: parts of a pipeline ({', '.join(sorted(trained))}) without the rest: name the "
-        f'pipeline that they belong to with "{folder}?base=PIPELINE"'
-    )
-
-
-def component_of_class(folder: Path, class_name: str) -> str:
+def _component_of_class(folder: Path, class_name: str) -> str:
     """The component that a folder is by its own name, else by the name of its class."""
     stem = folder.name.removesuffix("_ema").removeprefix("ema_")
     if stem in COMPONENTS:
@@ -452,6 +400,7 @@ Fetch = Callable[[str, str | None, list[str]], Path]
 
 
 def pipeline_parts(
+    spec: ModelSpec,
     source: PipelineSource,
     folder: Path,
     index: Mapping[str, Any],
@@ -465,11 +414,11 @@ def pipeline_parts(
     Raises CheckpointError for a place that holds nothing or something else, SpecError for a
     component that the pipeline does not have.
     """
-    base = source.spec.params.get("base")
-    if base and base != source.spec.target:
+    base = spec.params.get("base")
+    if base and base != source.target:
         raise SpecError(
-            f"model spec {source.spec.text!r}: base goes with LoRA weights or components on this "
-            f"machine. For LoRA weights on the hub write PIPELINE?lora={source.spec.target}"
+            f"model spec {spec.text!r}: base goes with LoRA weights or components on this "
+            f"machine. For LoRA weights on the hub write PIPELINE?lora={source.target}"
         )
     places = dict(source.components)
     if source.component is not None:
@@ -479,15 +428,14 @@ def pipeline_parts(
     for name, place in places.items():
         if name not in known:
             fault = unknown_name(f"component of {index.get('_class_name')}", name, known)
-            raise SpecError(f"model spec {source.spec.text!r}: {fault}")
+            raise SpecError(f"model spec {spec.text!r}: {fault}")
         part = _component_part(name, place, options)
         if part.component:
-            _check_class(part, str(index[name][1]))
-            _check_interface(part, folder / name / "config.json")
+            _check_fit(part, str(index[name][1]), folder / name / "config.json")
         parts.append(part)
     if source.single_file is not None:
         supplied = supplied_components(source.single_file, index)
-        parts.append(_file_part(SINGLE_FILE, source.single_file, supplied))
+        parts.append(_file_part(SINGLE_FILE, source.single_file.resolve(), supplied))
     parts += [_lora_part(place, fetch) for place in source.loras]
     return tuple(parts)
 
@@ -503,7 +451,12 @@ def check_parts(parts: tuple[CheckpointPart, ...], folder: Path, options: FileOp
         elif part.name == LORA:
             check_lora(part.path)
         elif part.path.suffix == ".ckpt":
-            _refuse_pickle(part.path, options)
+            if not options.allow_pickle:
+                raise CheckpointError(
+                    f"{part.path}: the weights are pickled, and unpickling can run code. Give them "
+                    "as safetensors, or add allow_pickle=true to the model's spec if you trust "
+                    "where they come from"
+                )
         else:
             check_safetensors(part.path)
         if part.name in part.supplies and not (folder / part.name / "config.json").is_file():
@@ -517,7 +470,7 @@ def _component_of(folder: Path, index: Mapping[str, Any]) -> str:
     """The component of a pipeline that a folder holds, by its class."""
     class_name = read_json(folder / "config.json").get("_class_name")
     names = [name for name in component_names(index) if index[name][1] == class_name]
-    guess = component_of_class(folder, str(class_name))
+    guess = _component_of_class(folder, str(class_name))
     if guess in names or len(names) == 1:
         return guess if guess in names else names[0]
     which = f"several of its components are {class_name}" if names else f"it has no {class_name}"
@@ -536,7 +489,7 @@ def _component_part(name: str, place: str, options: FileOptions) -> CheckpointPa
                 f"{path}: no file of a component's weights: expected a folder with config.json, or "
                 f"a file that ends in {COMPONENT_SUFFIX}"
             )
-        return _file_part(name, path, (name,))
+        return _file_part(name, path.resolve(), (name,))
     if not (path / "config.json").is_file() and (path / name / "config.json").is_file():
         path = path / name  # the training's folder was given
     if not (path / "config.json").is_file():
@@ -549,27 +502,21 @@ def _component_part(name: str, place: str, options: FileOptions) -> CheckpointPa
     return CheckpointPart(name, path.resolve(), files, component=name)
 
 
-def _check_class(part: CheckpointPart, expected: str) -> None:
-    """Raise CheckpointError where a component is of another class than the pipeline's."""
-    config = read_json(part.path / "config.json")
-    architectures = config.get("architectures") or [None]
-    given = config.get("_class_name") or architectures[0]
-    if given is not None and given != expected:
-        raise CheckpointError(
-            f"{part.path}: a {given}, and the {part.name} of this pipeline is a {expected}: give "
-            f"the {part.name} of a training of this pipeline"
-        )
-
-
-def _check_interface(part: CheckpointPart, replaced: Path) -> None:
+def _check_fit(part: CheckpointPart, expected: str, replaced: Path) -> None:
     """Raise CheckpointError where a component cannot work with the pipeline's other ones.
 
-    replaced: the configuration of the pipeline's own, which may be absent. Depth and width may be
-    others, as in distilled models.
+    expected: its class in the pipeline. replaced: the configuration of the pipeline's own, which
+    may be absent. Depth and width may be others, as in distilled models.
     """
-    if not replaced.is_file():
-        return
-    own, given = read_json(replaced), read_json(part.path / "config.json")
+    given = read_json(part.path / "config.json")
+    architectures = given.get("architectures") or [None]
+    class_name = given.get("_class_name") or architectures[0]
+    if class_name is not None and class_name != expected:
+        raise CheckpointError(
+            f"{part.path}: a {class_name}, and the {part.name} of this pipeline is a {expected}: "
+            f"give the {part.name} of a training of this pipeline"
+        )
+    own = read_json(replaced) if replaced.is_file() else {}
     differences = [
         f"{key} is {given[key]!r}, the pipeline's {own[key]!r}"
         for key in _INTERFACE
@@ -583,7 +530,7 @@ def _check_interface(part: CheckpointPart, replaced: Path) -> None:
 
 
 def _file_part(name: str, path: Path, supplies: tuple[str, ...] = ()) -> CheckpointPart:
-    return CheckpointPart(name, path.resolve(), lambda _: [""], supplies=supplies)
+    return CheckpointPart(name, path, lambda _: [""], supplies=supplies)
 
 
 def _lora_part(place: str, fetch: Fetch) -> CheckpointPart:
@@ -592,8 +539,6 @@ def _lora_part(place: str, fetch: Fetch) -> CheckpointPart:
     Links are not followed: to a file of the hub's cache they give its name.
     """
     path = Path(place).expanduser()
-    if path.is_file():
-        return _lora_file_part(path)
     if path.is_dir():
         file = find_lora_file(path)
         if file is None:
@@ -601,32 +546,20 @@ def _lora_part(place: str, fetch: Fetch) -> CheckpointPart:
             raise CheckpointError(
                 f"{path}: no LoRA weights ({LORA_FILE}); the folder holds {names}"
             )
-        return _lora_file_part(file)
-    match = _HUB_PLACE.fullmatch(place)
-    if match is None:
-        raise CheckpointError(f"{path}: no LoRA weights: there is no such folder or file")
-    name = match["file"].strip("/") or LORA_FILE
-    snapshot = fetch(match["repository"], match["revision"], [name])
-    if not (snapshot / name).is_file():
-        raise CheckpointError(
-            f"{match['repository']}: no {name}: write {match['repository']}/FILE.safetensors"
-        )
-    return _lora_file_part(snapshot / name)
-
-
-def _lora_file_part(path: Path) -> CheckpointPart:
+        path = file
+    elif not path.is_file():
+        match = _HUB_PLACE.fullmatch(place)
+        if match is None:
+            raise CheckpointError(f"{path}: no LoRA weights: there is no such folder or file")
+        name = match["file"].strip("/") or LORA_FILE
+        path = fetch(match["repository"], match["revision"], [name]) / name
+        if not path.is_file():
+            raise CheckpointError(
+                f"{match['repository']}: no {name}: write {match['repository']}/FILE.safetensors"
+            )
     if path.suffix != ".safetensors":
         raise CheckpointError(
             f"{path}: LoRA weights are read from safetensors: save them with save_lora_weights, "
             "or convert the file with safetensors.torch.save_file"
         )
-    return CheckpointPart(LORA, path.absolute(), lambda _: [""])
-
-
-def _refuse_pickle(path: Path, options: FileOptions) -> None:
-    if not options.allow_pickle:
-        raise CheckpointError(
-            f"{path}: the weights are pickled, and unpickling can run code. Give them as "
-            "safetensors, or add allow_pickle=true to the model's spec if you trust where they "
-            "come from"
-        )
+    return _file_part(LORA, path.absolute())

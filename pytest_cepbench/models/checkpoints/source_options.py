@@ -1,4 +1,4 @@
-"""The parameters of a spec that say where the parts of a transformers checkpoint lie.
+"""The parameters of a spec that say where the parts of a checkpoint lie, and which are read.
 
 They are read before its folder is, because they decide which folder that is.
 """
@@ -7,8 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from typing import TypeVar
 
 from pytest_cepbench.models.spec import ModelSpec, parse_params
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The parameters of a spec that say which of a checkpoint's files may be read."""
+
+    variant: str | None = None
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,11 +80,60 @@ def _number(text: str) -> float:
     return value
 
 
-def source_options(spec: ModelSpec) -> SourceOptions:
-    """The source options of a spec; its other parameters are left for the role's adapter to judge.
+@dataclass(frozen=True)
+class PipelineOptions:
+    """The parameters of a spec that put a pipeline of diffusers together.
+
+    base: the pipeline that LoRA weights, a component or a training's folder belong to.
+    config: the pipeline whose configuration goes with a single file of weights.
+    lora: LoRA weights, folders, files or hub ids, separated by commas.
+    unet, transformer, transformer_2, vae, text_encoder, text_encoder_2, text_encoder_3, prior: what
+        takes the place of the component: a folder, or a file of its weights alone.
+    """
+
+    base: str | None = None
+    config: str | None = None
+    lora: str | None = None
+    unet: str | None = None
+    transformer: str | None = None
+    transformer_2: str | None = None
+    vae: str | None = None
+    text_encoder: str | None = None
+    text_encoder_2: str | None = None
+    text_encoder_3: str | None = None
+    prior: str | None = None
+
+    @property
+    def components(self) -> dict[str, str]:
+        """The components that are named, and where each lies."""
+        given = {name: getattr(self, name) for name in COMPONENTS}
+        return {name: place for name, place in given.items() if place is not None}
+
+    @property
+    def loras(self) -> tuple[str, ...]:
+        """The places of LoRA weights, in the order in which they are applied."""
+        return () if self.lora is None else tuple(self.lora.split(","))
+
+
+COMPONENTS = tuple(
+    entry.name for entry in fields(PipelineOptions) if entry.name not in ("base", "config", "lora")
+)
+"""The components that a spec can replace."""
+
+
+T = TypeVar("T")
+
+
+def options_of(spec: ModelSpec, kind: type[T], what: str = "a checkpoint") -> T:
+    """The options of a kind in a spec; its other parameters are left for the role's adapter.
 
     Raises SpecError for a value of the wrong kind, or one that cannot be.
     """
-    known = {field.name for field in fields(SourceOptions)}
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     own = {name: value for name, value in spec.params.items() if name in known}
-    return parse_params(replace(spec, params=own), SourceOptions, "a checkpoint")
+    return parse_params(replace(spec, params=own), kind, what)
+
+
+def file_options(spec: ModelSpec) -> FileOptions:
+    """As `options_of`."""
+    return options_of(spec, FileOptions)

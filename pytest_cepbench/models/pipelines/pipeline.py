@@ -36,12 +36,13 @@ from pytest_cepbench.models.checkpoints.loading import (
     no_random_weights,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.pipeline_parts import LORA, PipelineOptions
+from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.checkpoints.placement import (
     parse_max_memory,
     refuse_cpu,
     require_packages,
 )
+from pytest_cepbench.models.checkpoints.source_options import PipelineOptions
 from pytest_cepbench.models.checkpoints.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.pipelines.assembly import (
     apply_loras,

@@ -38,7 +38,7 @@ from pytest_cepbench.models.checkpoints import (
     list_files,
     read_json,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions
+from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, Engine, ServerPlan, find_program
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams

@@ -9,11 +9,11 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    FileOptions,
     check_safetensors,
     read_json,
     readable_files,
 )
+from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from tests.models.binding import bind_text
 from tests.models.files import (
     LLAVA,

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import fingerprint, inspect_checkpoint
-from pytest_cepbench.models.checkpoints.checkpoint_files import FileOptions
+from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint, write_pipeline
 

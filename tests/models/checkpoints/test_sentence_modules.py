@@ -12,11 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import stored_precision
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    FileOptions,
-    read_modules,
-    readable_files,
-)
+from pytest_cepbench.models.checkpoints.checkpoint_files import read_modules, readable_files
+from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from tests.models.files import LLAVA, inspect, write_checkpoint
 
 MPNET = {"architectures": ["MPNetModel"], "model_type": "mpnet", "vocab_size": 9}
