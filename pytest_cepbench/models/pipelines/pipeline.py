@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -73,8 +73,8 @@ _DENOISERS = ("unet", "transformer", "transformer_2", "prior")
 
 
 @dataclass(frozen=True)
-class PipelineMemoryParams(CheckpointParams):
-    """Parameters of a pipeline's parts on devices, with those of `CheckpointParams`.
+class PipelineParams(PipelineOptions, CheckpointParams):
+    """Parameters of every pipeline's spec, with those of `CheckpointParams` and `PipelineOptions`.
 
     device_map: balanced puts whole parts on the devices that the process sees, the largest first;
         None puts all on one.
@@ -84,18 +84,70 @@ class PipelineMemoryParams(CheckpointParams):
     attention_backend: of diffusers, for models whose attention has them; None leaves its choice.
     vae_slicing: decode the images of a batch one at a time.
     vae_tiling: decode large images in tiles, which are blended where they meet.
-    Raises ValueError for values outside these, and for those that contradict one another.
+    lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
+        1.
+    fuse: add LoRA weights to the pipeline's own, instead of computing them beside these.
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
+    allow_unused: leave out tensors that a part does not know, instead of refusing them.
+    safety_checker: false takes the pipeline's safety checker out.
+    scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
+    timestep_spacing: leading, trailing or linspace: how the scheduler chooses its steps; None is
+        the pipeline's setting.
+    height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
+    Raises ValueError for a value outside its range, and for those that contradict one another.
     """
 
+    CALL: ClassVar[tuple[str, ...]] = (
+        "num_inference_steps",
+        "guidance_scale",
+        "height",
+        "width",
+        "negative_prompt",
+        "max_sequence_length",
+        "true_cfg_scale",
+    )
+    """Parameters that are handed to the pipeline's call, where it has them."""
+
+    batch_size: int = 4
     device_map: str | None = None
     max_memory: str | None = None
     offload: str | None = None
     attention_backend: str | None = None
     vae_slicing: bool = False
     vae_tiling: bool = False
+    lora_scale: str | None = None
+    fuse: bool = True
+    variant: str | None = None
+    trust_remote_code: bool = False
+    allow_unused: bool = False
+    safety_checker: bool = True
+    scheduler: str | None = None
+    timestep_spacing: str | None = None
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None
+    height: int | None = None
+    width: int | None = None
+    negative_prompt: str | None = None
+    max_sequence_length: int | None = None
+    true_cfg_scale: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_devices()
+        check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
+        for name in ("guidance_scale", "true_cfg_scale"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value}")
+        if self.timestep_spacing not in (None, *_SPACINGS):
+            raise ValueError(
+                f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
+            )
+        if not all(map(math.isfinite, self.lora_scales)):
+            raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
+
+    def _check_devices(self) -> None:
         if self.device_map not in (None, *_STRATEGIES):
             raise ValueError(f"device_map of a pipeline must be balanced, got {self.device_map!r}")
         if self.offload not in (None, *_OFFLOADS):
@@ -120,41 +172,55 @@ class PipelineMemoryParams(CheckpointParams):
             )
 
     @property
+    def lora_scales(self) -> list[float]:
+        """The strengths that were given. Raises ValueError for what is no number."""
+        if self.lora_scale is None:
+            return []
+        try:
+            return [float(scale) for scale in self.lora_scale.split(",")]
+        except ValueError:
+            raise ValueError(
+                f"lora_scale must be numbers separated by commas, got {self.lora_scale!r}"
+            ) from None
+
+    @property
+    def call(self) -> dict[str, Any]:
+        """The call parameters that were given."""
+        values = {name: getattr(self, name) for name in self.CALL}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
     def decisive(self) -> dict[str, Any]:
-        """Those that were given and can change an image."""
-        given = {
-            "attention_backend": self.attention_backend,
-            "vae_tiling": self.vae_tiling,
-        }
-        return {name: value for name, value in given.items() if value}
+        """The given parameters that can change an image."""
+        decisive: dict[str, Any] = super().decisive | self.call
+        if self.attention_backend:
+            decisive["attention_backend"] = self.attention_backend
+        if self.vae_tiling:
+            decisive["vae_tiling"] = True
+        if self.scheduler is not None:
+            decisive["scheduler"] = self.scheduler
+        if self.timestep_spacing is not None:
+            decisive["timestep_spacing"] = self.timestep_spacing
+        if not self.safety_checker:
+            decisive["safety_checker"] = False
+        if self.lora_scale is not None:
+            decisive["lora_scale"] = self.lora_scales
+        if not self.fuse:
+            decisive["fuse"] = False
+        return decisive
 
     @property
     def dispatched(self) -> bool:
         """Where parts lie on several devices, or come from host memory."""
         return self.device_map is not None or self.offload is not None
 
-
-def check_memory(plan: LoadPlan[P]) -> None:
-    """Raise SpecError where there is no accelerator that parts could be brought to."""
-    if plan.device == "cpu":
-        for name in ("offload", "device_map"):
-            value = getattr(plan.params, name)
-            if value is not None:
-                raise SpecError(
-                    f"model spec {plan.spec.text!r}: {name}={value} places parts of a pipeline on "
-                    "accelerators, and it runs on the cpu: leave it out, or run where one is "
-                    "visible"
-                )
+    @property
+    def seeded(self) -> bool:
+        """Every image begins with the noise of its seed."""
+        return True
 
 
-def map_options(params: PipelineMemoryParams) -> dict[str, Any]:
-    """The options of from_pretrained with which diffusers divides a pipeline among devices."""
-    if params.device_map is None:
-        return {}
-    options: dict[str, Any] = {"device_map": params.device_map}
-    if params.max_memory is not None:
-        options["max_memory"] = parse_max_memory(params.max_memory)
-    return options
+P = TypeVar("P", bound=PipelineParams)
 
 
 def place_pipeline(plan: LoadPlan[P], pipeline: Any) -> Any:
@@ -174,14 +240,6 @@ def place_pipeline(plan: LoadPlan[P], pipeline: Any) -> Any:
             "(--cep-devices-per-worker), a smaller dtype, or offload=model without device_map"
         )
     return pipeline
-
-
-def offload_parts(plan: LoadPlan[P], pipeline: Any) -> None:
-    """Keep parts in host memory and bring them to the device when they are called."""
-    if plan.params.offload == "model":
-        pipeline.enable_model_cpu_offload(device=plan.device)
-    elif plan.params.offload == "sequential":
-        pipeline.enable_sequential_cpu_offload(device=plan.device)
 
 
 def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
@@ -220,7 +278,8 @@ def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
     if name not in known:
         fault = unknown_name("attention_backend", name, known)
         raise SpecError(f"model spec {plan.spec.text!r}: {fault}")
-    parts = [part for part in _denoisers(pipeline) if _has_backends(part)]
+    denoisers = [getattr(pipeline, name, None) for name in _DENOISERS]
+    parts = [part for part in denoisers if part is not None and _has_backends(part)]
     if not parts:
         raise SpecError(
             f"model spec {plan.spec.text!r}: the attention of {type(pipeline).__name__} has no "
@@ -237,13 +296,6 @@ def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
             f"model spec {plan.spec.text!r}: attention_backend={name} cannot be used here: "
             f"{error_line(error)}"
         ) from error
-
-
-def _denoisers(pipeline: Any) -> Iterator[Any]:
-    for name in _DENOISERS:
-        part = getattr(pipeline, name, None)
-        if part is not None:
-            yield part
 
 
 def _has_backends(part: Any) -> bool:
@@ -268,7 +320,16 @@ def require_quantization(checkpoint: Checkpoint, device: str) -> None:
     device: where it will run. Raises MissingDependencyError naming the packages that are not
     installed, CheckpointError for a method that has no code for a CPU.
     """
-    for name, place, method in _quantized(checkpoint):
+    replaced = {part.component: part.path for part in checkpoint.parts if part.component}
+    files = {part.name for part in checkpoint.parts if part.name in part.supplies}
+    for name in component_names(checkpoint.config):
+        place = replaced.get(name, checkpoint.path / name)
+        if name in files or not (place / "config.json").is_file():
+            continue
+        stated: Any = read_json(place / "config.json").get("quantization_config")
+        if not isinstance(stated, dict) or not stated:
+            continue
+        method = str(stated.get("quant_method", "bitsandbytes"))
         require_packages(place, f"the {name} is", method)
         # transformers runs it on a CPU too.
         own = checkpoint.config[name][0] == "diffusers"
@@ -276,123 +337,8 @@ def require_quantization(checkpoint: Checkpoint, device: str) -> None:
             refuse_cpu(place, f"the {name} is", method)
 
 
-def _quantized(checkpoint: Checkpoint) -> Iterator[tuple[str, Path, str]]:
-    """Name, place and method of each component that is quantized."""
-    replaced = {part.component: part.path for part in checkpoint.parts if part.component}
-    files = {part.name for part in checkpoint.parts if part.name in part.supplies}
-    for name in component_names(checkpoint.config):
-        place = replaced.get(name, checkpoint.path / name)
-        if name not in files and (place / "config.json").is_file():
-            stated: Any = read_json(place / "config.json").get("quantization_config")
-            if isinstance(stated, dict) and stated:
-                yield name, place, str(stated.get("quant_method", "bitsandbytes"))
-
-
 _SPACINGS = ("leading", "trailing", "linspace")
 
-
-@dataclass(frozen=True)
-class PipelineParams(PipelineOptions, PipelineMemoryParams):
-    """Parameters of every pipeline's spec, with those of `PipelineMemoryParams` and
-    `PipelineOptions`.
-
-    lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
-        1.
-    fuse: add LoRA weights to the pipeline's own, instead of computing them beside these.
-    variant: weights variant, such as fp16.
-    trust_remote_code: run the checkpoint's Python files.
-    allow_unused: leave out tensors that a part does not know, instead of refusing them.
-    safety_checker: false takes the pipeline's safety checker out.
-    scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
-    timestep_spacing: leading, trailing or linspace: how the scheduler chooses its steps; None is
-        the pipeline's setting.
-    height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
-    Raises ValueError for a value outside its range.
-    """
-
-    CALL: ClassVar[tuple[str, ...]] = (
-        "num_inference_steps",
-        "guidance_scale",
-        "height",
-        "width",
-        "negative_prompt",
-        "max_sequence_length",
-        "true_cfg_scale",
-    )
-    """Parameters that are handed to the pipeline's call, where it has them."""
-
-    batch_size: int = 4
-    lora_scale: str | None = None
-    fuse: bool = True
-    variant: str | None = None
-    trust_remote_code: bool = False
-    allow_unused: bool = False
-    safety_checker: bool = True
-    scheduler: str | None = None
-    timestep_spacing: str | None = None
-    num_inference_steps: int | None = None
-    guidance_scale: float | None = None
-    height: int | None = None
-    width: int | None = None
-    negative_prompt: str | None = None
-    max_sequence_length: int | None = None
-    true_cfg_scale: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
-        for name in ("guidance_scale", "true_cfg_scale"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{name} must be a finite number, got {value}")
-        if self.timestep_spacing not in (None, *_SPACINGS):
-            raise ValueError(
-                f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
-            )
-        if not all(map(math.isfinite, self.lora_scales)):
-            raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
-
-    @property
-    def lora_scales(self) -> list[float]:
-        """The strengths that were given. Raises ValueError for what is no number."""
-        if self.lora_scale is None:
-            return []
-        try:
-            return [float(scale) for scale in self.lora_scale.split(",")]
-        except ValueError:
-            raise ValueError(
-                f"lora_scale must be numbers separated by commas, got {self.lora_scale!r}"
-            ) from None
-
-    @property
-    def call(self) -> dict[str, Any]:
-        """The call parameters that were given."""
-        values = {name: getattr(self, name) for name in self.CALL}
-        return {name: value for name, value in values.items() if value is not None}
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """The given parameters that can change an image."""
-        decisive: dict[str, Any] = super().decisive | self.call
-        if self.scheduler is not None:
-            decisive["scheduler"] = self.scheduler
-        if self.timestep_spacing is not None:
-            decisive["timestep_spacing"] = self.timestep_spacing
-        if not self.safety_checker:
-            decisive["safety_checker"] = False
-        if self.lora_scale is not None:
-            decisive["lora_scale"] = self.lora_scales
-        if not self.fuse:
-            decisive["fuse"] = False
-        return decisive
-
-    @property
-    def seeded(self) -> bool:
-        """Every image begins with the noise of its seed."""
-        return True
-
-
-P = TypeVar("P", bound=PipelineParams)
 
 # Takes no generator in its steps and draws one noise for the whole batch.
 _UNSEEDABLE = "DPMSolverSDEScheduler"
@@ -401,11 +347,17 @@ _UNSEEDABLE = "DPMSolverSDEScheduler"
 def check_pipeline(plan: LoadPlan[P]) -> None:
     """Raise SpecError for parameters that speak of parts or devices that are not there.
 
-    Those are a safety checker to take out, LoRA weights to scale, and as `check_memory`. Raises
+    Those are a safety checker to take out, LoRA weights to scale, and an accelerator. Raises
     MissingDependencyError for a package that LoRA weights or quantized components need, and
     CheckpointError for one that cannot run on the device.
     """
-    check_memory(plan)
+    for name in ("offload", "device_map") if plan.device == "cpu" else ():
+        value = getattr(plan.params, name)
+        if value is not None:
+            raise SpecError(
+                f"model spec {plan.spec.text!r}: {name}={value} places parts of a pipeline on "
+                "accelerators, and it runs on the cpu: leave it out, or run where one is visible"
+            )
     file = single_file(plan.checkpoint)
     if file is not None and plan.params.device_map is not None:
         raise SpecError(
@@ -455,18 +407,7 @@ def load_pipeline(
 
     spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
     dtype = to_torch_dtype(plan.dtype)
-    options: dict[str, Any] = {
-        **dtype_option("diffusers", dtype),
-        "use_safetensors": None if params.allow_pickle else True,
-        "trust_remote_code": params.trust_remote_code,
-        **map_options(params),
-    }
-    if params.variant is not None:
-        options["variant"] = params.variant
-    if not params.safety_checker:
-        options["safety_checker"] = None
-        if "requires_safety_checker" in checkpoint.config:
-            options["requires_safety_checker"] = False
+    options = _loading_options(plan, dtype)
     with loading(plan):
         for name in component_names(checkpoint.config):
             if "Tokenizer" in (class_name := str(checkpoint.config[name][1])):
@@ -489,22 +430,42 @@ def load_pipeline(
             # doing.
             pipeline.watermark = None
         pipeline = place_pipeline(plan, pipeline)
-        _apply_loras(plan, pipeline)
+        if loras := _loras(plan):
+            scales = params.lora_scales or [1.0]
+            each = scales * len(loras) if len(scales) == 1 else scales
+            apply_loras(pipeline, loras, each, fuse=params.fuse)
         if plan.device == "cpu":
             _order_channels_last(pipeline)
         pipeline.set_progress_bar_config(disable=True)
     take_weights(checkpoint, pipeline.components)
     with loading(plan):
-        offload_parts(plan, pipeline)
+        if params.offload == "model":
+            pipeline.enable_model_cpu_offload(device=plan.device)
+        elif params.offload == "sequential":
+            pipeline.enable_sequential_cpu_offload(device=plan.device)
         adapt_parts(plan, pipeline)
     return pipeline
 
 
-def _apply_loras(plan: LoadPlan[P], pipeline: Any) -> None:
-    loras, scales = _loras(plan), plan.params.lora_scales or [1.0]
-    if loras:
-        each = scales * len(loras) if len(scales) == 1 else scales
-        apply_loras(pipeline, loras, each, fuse=plan.params.fuse)
+def _loading_options(plan: LoadPlan[P], dtype: Any) -> dict[str, Any]:
+    """The options of diffusers' from_pretrained; dtype: torch's."""
+    params = plan.params
+    options: dict[str, Any] = {
+        **dtype_option("diffusers", dtype),
+        "use_safetensors": None if params.allow_pickle else True,
+        "trust_remote_code": params.trust_remote_code,
+    }
+    if params.device_map is not None:
+        options["device_map"] = params.device_map
+    if params.max_memory is not None:
+        options["max_memory"] = parse_max_memory(params.max_memory)
+    if params.variant is not None:
+        options["variant"] = params.variant
+    if not params.safety_checker:
+        options["safety_checker"] = None
+        if "requires_safety_checker" in plan.checkpoint.config:
+            options["requires_safety_checker"] = False
+    return options
 
 
 def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:
