@@ -21,8 +21,15 @@ from pytest_cepbench.models.protocols import (
     VqaQuestion,
 )
 from tests.golden.frozen import assert_frozen
-from tests.models.api.fake_server import Answer, FakeServer, Seen, chat_answer, drawn, serving
-from tests.models.api.test_judge_logprobs import likely
+from tests.models.api.fake_server import (
+    Answer,
+    FakeServer,
+    Seen,
+    chat_answer,
+    drawn,
+    likely,
+    serving,
+)
 from tests.models.binding import bind_text
 
 RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (40, 20), "blue")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import threading
 import time
 from base64 import b64decode, b64encode
@@ -79,6 +80,30 @@ def chat_answer(
             "usage": {"prompt_tokens": 100, "completion_tokens": tokens},
         }
     )
+
+
+Token = tuple[str, Mapping[str, float]]
+"""A token, and the probabilities of those that could have stood there."""
+
+
+def likely(text: str, *tokens: Token) -> Answer:
+    """A chat completion with log-probabilities, as OpenAI's API words them."""
+    content = [
+        {
+            "token": token,
+            "logprob": math.log(others.get(token, 1.0)),
+            "top_logprobs": [{"token": t, "logprob": math.log(p)} for t, p in others.items()],
+        }
+        for token, others in tokens
+    ]
+    message = {"role": "assistant", "content": text}
+    return document(
+        {
+            "model": "tiny",
+            "choices": [{"message": message, "finish_reason": "stop",
+                         "logprobs": {"content": content}}],
+        }
+    )  # fmt: skip
 
 
 def drawn(image: Image.Image | None = None, *, data: str | None = None) -> Answer:

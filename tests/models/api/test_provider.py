@@ -1,18 +1,24 @@
-"""Binding served models: which weights a spec stands for, and mistakes found before any request."""
+"""Binding an `openai:` spec, and what every report says of a server's results."""
 
 from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError
+from pytest_cepbench.models.api.provider import provenance_warnings
 from pytest_cepbench.models.binding import check_installed, detect, weights_bytes
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import SCHEMES, parse_spec
-from tests.models.api.fake_server import FakeServer
+from pytest_cepbench.store import Store
+from tests.models.api.fake_server import FakeServer, fault
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint
 
@@ -145,3 +151,70 @@ def test_a_missing_client_is_one_line_with_the_command(
         check_installed(parse_spec(server.spec()))
     with pytest.raises(MissingDependencyError, match=r'pip install "pytest-cepbench\[openai\]"'):
         bind_text(server.spec(), "describer")
+
+
+@pytest.mark.parametrize("served", ["gpt-4o-2024-08-06", "GPT-4o", "gpt-4o@main", "other"])
+def test_another_name_is_told_with_both(served: str) -> None:
+    """Also one that only adds a date: which weights an alias stands for changes."""
+    (warning,) = provenance_warnings(
+        "describer", "gpt-4o", [{"server served": served, "batch": "8"}]
+    )
+    assert warning.startswith(
+        f"describer openai:gpt-4o: the server answered as {served!r}, and 'gpt-4o' was asked for"
+    )
+
+
+def test_nothing_is_told_where_the_name_is_the_one_or_none() -> None:
+    """Not every server says what it is; a name is kept up to its hundredth letter."""
+    long = "x" * 120
+    assert (
+        provenance_warnings("judge", "m", [{"server served": "m"}, {}, {"server system": "fp"}])
+        == []
+    )
+    assert provenance_warnings("judge", long, [{"server served": long[:100]}]) == []
+
+
+def test_many_names_are_one_sentence() -> None:
+    """A server that calls itself otherwise in each answer fills no report."""
+    every = [{"server served": f"m-{i}"} for i in range(50)] * 2
+    (warning,) = provenance_warnings("generator", "m", every)
+    assert "answered as 'm-0', 'm-1', 'm-2' and 47 others, and 'm' was asked for" in warning
+
+
+def test_what_others_stored_is_shown_and_not_obeyed() -> None:
+    """A shared store may hold any text there; so may one that kept a key."""
+    (warning,) = provenance_warnings(
+        "describer", "m", [{"server served": "a\x1b[2J\u202e sk-0123456789\n"}]
+    )
+    assert warning.isprintable()
+    assert "sk-0123456789" not in warning
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+def _warnings(server: FakeServer, store: Store) -> list[str]:
+    """Describe one image through the store; what is told then."""
+    runner = RoleRunner(bind_text(server.spec("key_env=none"), "describer"), store)
+    runner.ask("describe", [Step("k" * 64, 0, lambda: Image.new("RGB", (2, 2)))], "what?")
+    return runner.warnings
+
+
+def test_stored_results_are_told_of_like_new_ones(server: FakeServer, store: Store) -> None:
+    """The name that answered, and what it did not honour; the store keeps both."""
+    usual = server.answer
+    server.in_turn(fault(400, "temperature is not supported", param="temperature"), usual)
+
+    first = _warnings(server, store)
+    asked = len(server.seen)
+    again = _warnings(server, store)
+
+    assert len(server.seen) == asked
+    assert first == again
+    name, unheeded = first
+    assert "the server answered as 'tiny-2026', and 'tiny' was asked for" in name
+    assert unheeded.endswith("answers were made without what was asked for: 'temperature=0'")

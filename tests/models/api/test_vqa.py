@@ -9,8 +9,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.protocols import Reply, Vqa, VqaQuestion
 from tests.models.api.conftest import Load
-from tests.models.api.fake_server import FakeServer, chat_answer
-from tests.models.api.test_judge_logprobs import likely
+from tests.models.api.fake_server import FakeServer, chat_answer, likely
 from tests.models.binding import bind_text
 
 RED = Image.new("RGB", (4, 4), "red")

@@ -1,0 +1,330 @@
+"""Judges over the API: what they are shown, their verdicts, and the probabilities of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import VerdictProbabilities
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.steps import key_of
+from pytest_cepbench.errors import ModelError, SpecError
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import Battle, Judge, Reply
+from pytest_cepbench.store import Store
+from tests.chains.roles import battle_inputs, verdicts_of
+from tests.models.api.conftest import Load
+from tests.models.api.fake_server import (
+    Answer,
+    FakeServer,
+    chat_answer,
+    document,
+    fault,
+    likely,
+)
+from tests.models.binding import bind_text
+
+RED, BLUE = Image.new("RGB", (4, 4), "red"), Image.new("RGB", (4, 4), "blue")
+
+BATTLE = Battle(["draw a circle"], ["here:", RED], [BLUE, "done"])
+
+
+def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Load) -> None:
+    """Every text and image, in the order of reading, under its heading; first is A, second B."""
+    server.answer = lambda _: chat_answer("B is better")
+
+    (reply,) = load("judge").judge([BATTLE], [0])
+
+    (seen,) = server.seen
+    shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
+    assert reply.value == "B"
+    assert shown[:8] == [
+        "Question:", "draw a circle", "Answer A:", "here:", "an image", "Answer B:", "an image",
+        "done",
+    ]  # fmt: skip
+    assert [image.getpixel((0, 0)) for image in seen.images] == [(255, 0, 0), (0, 0, 255)]
+    assert seen.body["messages"][0]["role"] == "system"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "closing"),
+    [
+        ("opening-gpt", "\nPlease only output which model is better: "),
+        (
+            "opening-intjudge",
+            (
+                '\nPlease directly output "A is better" or "B is better" or "Tie(A is better)" or '
+                '"Tie(B is better)": \n'
+            ),
+        ),
+    ],
+)
+def test_a_preset_asks_as_the_released_scripts_do(
+    server: FakeServer, load: Load, prompt: str, closing: str
+) -> None:
+    """Markers, numbers of images and the closing phrase are those of OpenING's judges."""
+    server.answer = lambda _: chat_answer("Tie(B is better)")
+    question = Battle(["draw a circle", RED], ["here:", RED, "then", BLUE], [BLUE, "done"])
+
+    (reply,) = load("judge", f"prompt={prompt}").judge([question], [0])
+
+    shown = [part.get("text") for part in server.seen[0].body["messages"][1]["content"]]
+    assert reply.value == "Tie(B)"
+    assert shown == [
+        "<INPUT>: draw a circle <IMG_0></IMG_0>", None,
+        "<OUTPUT_A>: here: <IMG_1></IMG_1>", None,
+        "then <IMG_2></IMG_2>", None,
+        "\n<OUTPUT_B>:  <IMG_3></IMG_3>", None,
+        "done",
+        closing,
+    ]  # fmt: skip
+
+
+def test_images_are_sent_no_larger_than_asked_for(server: FakeServer, load: Load) -> None:
+    """One number bounds what a battle costs; shapes stay, small images are sent as they are."""
+    server.answer = lambda _: chat_answer("B is better")
+    battle = Battle([Image.new("RGB", (100, 50))], [RED], [Image.new("RGB", (30, 30))])
+
+    load("judge", "max_pixels=800").judge([battle], [0])
+
+    assert [image.size for image in server.seen[0].images] == [(40, 20), (4, 4), (28, 28)]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("prompt=opening-gpt4", "Did you mean 'opening-gpt'"),
+        ("max_pixels=0", "max_pixels must be at least 1, got 0"),
+        ("max_pixel=9", "Did you mean 'max_pixels'"),
+        ("logprobs=true", "several verdicts of prompt=criteria begin.*: add prompt=letters"),
+        ("prompt=letters&top_logprobs=9", "top_logprobs needs logprobs=true"),
+        ("prompt=letters&logprobs=true&top_logprobs=3", "at least 4, one token for each"),
+    ],
+)
+def test_a_wrong_parameter_is_refused(server: FakeServer, query: str, message: str) -> None:
+    """At binding, before anything is sent."""
+    with pytest.raises(SpecError, match=message):
+        bind_text(server.spec(query), "judge")
+
+
+def test_a_verdict_is_stored_under_everything_it_depends_on(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    """Equal battles are judged once; other pieces, another order, another judge are asked anew."""
+    server.answer = lambda _: chat_answer("Tie (A is better)")
+    swapped = Battle(BATTLE.question, BATTLE.second, BATTLE.first)
+    moved = Battle(["draw a circle", "here:"], [RED], BATTLE.second)
+
+    def judged(query: str, *battles: Battle) -> list[object]:
+        bound = bind_text(server.spec(query), "judge")
+        return list(verdicts_of(RoleRunner(bound, store), battles, [0] * len(battles)))
+
+    with Store(tmp_path / "store") as store:
+        assert judged("", BATTLE, BATTLE, swapped, moved) == ["Tie(A)"] * 4
+        assert len(server.seen) == 3
+        assert judged("max_retry_wait=1", BATTLE, swapped, moved) == ["Tie(A)"] * 3
+        assert len(server.seen) == 3
+        judged("system_prompt=be strict", BATTLE)
+        judged("revision=2", BATTLE)
+        assert len(server.seen) == 5
+        judged("prompt=opening-gpt", BATTLE)
+        judged("max_pixels=9", BATTLE)
+        assert len(server.seen) == 7
+
+
+def test_an_answer_without_a_verdict_is_stored_as_what_it_is(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    """It would be given again; a battle without an answer is asked again."""
+    server.answer = lambda _: chat_answer("I like both")
+
+    with Store(tmp_path / "store") as store:
+        for _ in range(2):
+            (result,) = verdicts_of(
+                RoleRunner(bind_text(server.spec(), "judge"), store), [BATTLE], [0]
+            )
+            assert isinstance(result, Failure)
+            assert result.kind == "no-verdict"
+    assert len(server.seen) == 1
+
+
+class Longest:
+    """A judge of the user's own: the answer with more pieces."""
+
+    def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[str]:
+        """One verdict for each battle."""
+        return ["A" if len(verdict.first) > len(verdict.second) else "draw" for verdict in battles]
+
+
+def test_a_judge_of_ones_own_is_held_to_the_four_verdicts(tmp_path: Path) -> None:
+    """A word that no policy of ties knows would be counted as a win of neither."""
+    assert isinstance(Longest(), Judge)
+    bound = BoundRole("judge", "own", "own", "own/1", "own/1", Longest)  # type: ignore[arg-type]
+
+    with Store(tmp_path / "store") as store:
+        longer = Battle([], ["a", "b"], ["c"])
+        assert verdicts_of(RoleRunner(bound, store), [longer], [0]) == ["A"]
+        with pytest.raises(ModelError, match=r"one of 'A', 'Tie\(A\)', 'Tie\(B\)', 'B' .*'draw'"):
+            verdicts_of(RoleRunner(bound, store), [BATTLE], [0])
+
+
+LETTERS_BATTLE = Battle(["draw"], [Image.new("RGB", (4, 4), "red")], ["no"])
+
+QUERY = "prompt=letters&logprobs=true"
+
+
+def _judge(load: Load, query: str = QUERY) -> Reply:
+    (reply,) = load("judge", query).judge([LETTERS_BATTLE], [0])
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def _probabilities(reply: Reply) -> Sequence[float]:
+    probabilities = VerdictProbabilities.from_provenance(reply.provenance)
+    assert probabilities is not None
+    return probabilities.values
+
+
+@pytest.mark.parametrize(
+    ("letter", "winner"), [("A", "A"), ("C", "Tie(A)"), ("D", "Tie(B)"), ("B", "B")]
+)
+def test_the_verdict_is_a_letter_with_probabilities(
+    server: FakeServer, load: Load, letter: str, winner: str
+) -> None:
+    """Four letters for four verdicts, so that one token says which tie it is."""
+    others = {name: 0.7 if name == letter else 0.1 for name in "ABCD"}
+    server.answer = lambda _: likely(letter, (letter, others), ("<|im_end|>", {"<|im_end|>": 1.0}))
+
+    reply = _judge(load)
+
+    (seen,) = server.seen
+    assert (seen.body["logprobs"], seen.body["top_logprobs"]) == (True, 20)
+    assert "Reply with one letter" in seen.body["messages"][0]["content"]
+    assert reply.value == winner
+    assert _probabilities(reply) == pytest.approx([others[name] for name in "ACDB"], abs=1e-6)
+
+
+def test_spellings_of_a_letter_add_up(server: FakeServer, load: Load) -> None:
+    """With and without a space; what is no letter is left out, and the rest sums to 1."""
+    others = {" A": 0.2, "A": 0.1, "B": 0.25, "The": 0.35, "a": 0.1}
+    server.answer = lambda _: likely("B", ("B", others))
+
+    reply = _judge(load)
+
+    assert _probabilities(reply) == pytest.approx([0.3 / 0.55, 0, 0, 0.25 / 0.55], abs=1e-6)
+    assert reply.value == "A"  # the likeliest, though one token of it alone is not
+
+
+def test_the_last_letter_is_the_answer(server: FakeServer, load: Load) -> None:
+    """Reasoning before it may hold letters too."""
+    server.answer = lambda _: likely(
+        "<think>A</think>B",
+        ("<think>", {"<think>": 1.0}), ("A", {"A": 0.9, "B": 0.1}), ("</think>", {"</think>": 1.0}),
+        ("B", {"A": 0.2, "B": 0.8}),
+    )  # fmt: skip
+
+    assert _probabilities(_judge(load)) == pytest.approx([0.2, 0, 0, 0.8], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        likely("I like both", ("I", {"I": 1.0})),
+        likely("A", ("It", {"It": 1.0})),
+        likely("E", ("E", {"E": 0.9, "A": 0.1})),
+    ],
+)
+def test_what_is_no_letter_is_a_failure(server: FakeServer, load: Load, answer: Answer) -> None:
+    """Of this verdict alone, and without probabilities."""
+    server.answer = lambda _: answer
+
+    reply = _judge(load)
+
+    assert isinstance(reply.value, Failure)
+    assert (reply.value.kind, "probabilities" in reply.provenance) == ("no-verdict", False)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        fault(400, "logprobs is not supported by this model", param="logprobs"),
+        fault(400, "Unrecognized request argument: top_logprobs"),
+        chat_answer("A"),
+        chat_answer("A", logprobs=None),
+    ],
+)
+def test_a_server_without_probabilities_is_one_line(
+    server: FakeServer, load: Load, answer: Answer
+) -> None:
+    """Whether it refuses the parameter or ignores it, at the first answer."""
+    server.answer = lambda _: answer
+    with pytest.raises(ModelError, match=r"gives no probabilities of tokens \(.*Remove logprobs"):
+        _judge(load)
+    assert len(server.seen) == 1
+
+
+def test_letters_need_no_probabilities(server: FakeServer, load: Load) -> None:
+    """Without `logprobs` nothing is asked for, and the letter is the verdict."""
+    server.answer = lambda _: chat_answer("D")
+
+    reply = _judge(load, "prompt=letters")
+
+    assert reply.value == "Tie(B)"
+    assert "logprobs" not in server.seen[0].body
+
+
+def _with_tokens(tokens: Any) -> Answer:
+    message = {"role": "assistant", "content": "A"}
+    choice = {"message": message, "finish_reason": "stop", "logprobs": {"content": tokens}}
+    return document({"model": "tiny", "choices": [choice]})
+
+
+@pytest.mark.parametrize("tokens", [None, "x", [None], [{"token": 3}], [{"token": "A"}]])
+def test_what_holds_no_probabilities_has_none(server: FakeServer, load: Load, tokens: Any) -> None:
+    """A server may write anything where they should be."""
+    server.answer = lambda _: _with_tokens(tokens)
+    with pytest.raises(ModelError, match="gives no probabilities of tokens"):
+        _judge(load)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [{"token": "A"}, {"token": "A", "logprob": "high"}, {"token": "A", "logprob": 3.0}],
+)
+def test_impossible_probabilities_are_a_failure(server: FakeServer, load: Load, token: Any) -> None:
+    """Missing, no numbers, above 1."""
+    server.answer = lambda _: _with_tokens([token | {"top_logprobs": [token, 4]}])
+    value = _judge(load).value
+    assert isinstance(value, Failure)
+    assert (value.kind, value.detail) == ("no-verdict", "the letter A has no probability")
+
+
+def test_probabilities_are_stored_with_the_verdict(server: FakeServer, tmp_path: Path) -> None:
+    """And the judge says before it is asked whether it gives them."""
+    server.answer = lambda _: likely("A", ("A", {"A": 0.6, "B": 0.4}))
+    bound = bind_text(server.spec(QUERY), "judge")
+    assert (bound.probabilities, bind_text(server.spec(), "judge").probabilities) == (True, False)
+
+    with Store(tmp_path / "store") as store:
+        runner = RoleRunner(bound, store)
+        assert verdicts_of(runner, [LETTERS_BATTLE], [0]) == ["A"]
+        key = key_of(bound, "", 0, battle_inputs(LETTERS_BATTLE))
+        stored = VerdictProbabilities.from_provenance(runner.provenance([key])[key])
+    assert stored == VerdictProbabilities((0.6, 0.0, 0.0, 0.4))
+
+
+def test_keys_differ_by_what_is_asked_for(server: FakeServer) -> None:
+    """With probabilities a verdict is another result, since the likeliest letter is taken."""
+    plain, letters, soft, fewer = (
+        bind_text(server.spec(query), "judge").params
+        for query in ("", "prompt=letters", QUERY, f"{QUERY}&top_logprobs=5")
+    )
+    assert "logprobs" not in plain
+    assert "logprobs" not in letters
+    assert soft["logprobs"] is True
+    assert fewer == {**soft, "top_logprobs": 5}
