@@ -348,8 +348,8 @@ def _count_kinds(added: Sequence[frozenset[Fact]]) -> dict[str, npt.NDArray[np.f
     }
 
 
-def make_facts(name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
-    """The measure of a table.
+def make_facts(_: str, name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
+    """The measure of a table; there is one kind.
 
     Raises SuiteError for an unknown source, checker or kind of fact, for those that do not go
     together or with the data, and for an iteration that the chains do not reach.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from types import NoneType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType, NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -22,54 +23,67 @@ from pytest_cepbench.suites.measures.base import (
     number_problems,
     plans_of,
 )
-from pytest_cepbench.suites.measures.chain_similarity import (
-    SimilarityMeasure,
-    SimilarityTable,
-    make_similarity,
-)
-from pytest_cepbench.suites.measures.equivariance import EquivarianceTable, make_equivariance
-from pytest_cepbench.suites.measures.fact_registry import FactsTable
-from pytest_cepbench.suites.measures.fact_score import make_facts
-from pytest_cepbench.suites.measures.feature_sets import SetTable, make_sets
-from pytest_cepbench.suites.measures.geneval_score import ComplianceTable, make_compliance
-from pytest_cepbench.suites.measures.mapping_drift import (
-    MappingMeasure,
-    MappingTable,
-    make_mapping,
-)
-from pytest_cepbench.suites.measures.set_diversity import DiversityTable, make_diversity
-from pytest_cepbench.suites.measures.soft_tifa import SoftTifaTable, make_soft_tifa
-from pytest_cepbench.suites.measures.start_retrieval import RetrievalTable, make_retrieval
-from pytest_cepbench.suites.measures.text_quality import (
-    FailuresTable,
-    RepetitionTable,
-    TextTable,
-    make_failures,
-    make_texts,
-)
 
-KINDS: Mapping[str, type[MetricTable]] = {
-    "gc": SimilarityTable,
-    "s": SimilarityTable,
-    "sim": SimilarityTable,
-    "gc_fid": SetTable,
-    "fid": SetTable,
-    "kid": SetTable,
-    "mcd": MappingTable,
-    "sdr": MappingTable,
-    "geneval": ComplianceTable,
-    "mgg": ComplianceTable,
-    "soft_tifa_gm": SoftTifaTable,
-    "soft_tifa_am": SoftTifaTable,
-    "facts": FactsTable,
-    "equivariance": EquivarianceTable,
-    "failures": FailuresTable,
-    "diversity": DiversityTable,
-    "retrieval": RetrievalTable,
-    "repetition": RepetitionTable,
-    "length": TextTable,
-}
-"""Kind of metric -> its settings."""
+
+class MetricKinds(Mapping[str, type[MetricTable]]):
+    """Kind of metric -> its settings; the module of a kind is imported when it is first used.
+
+    A suite names a few kinds, and each brings formulas, facts and worlds of its own.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """places: kind -> "module settings maker", names in this folder."""
+        self._places = places
+
+    def __getitem__(self, kind: str) -> type[MetricTable]:
+        module, table, _ = self._places[kind].split()
+        settings: type[MetricTable] = getattr(_import(module), table)
+        return settings
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def maker(self, kind: str) -> Callable[[str, str, Any, SuiteContext], Measure]:
+        """What makes the measure of a kind, of kind, name, settings and context."""
+        module, _, name = self._places[kind].split()
+        make: Callable[[str, str, Any, SuiteContext], Measure] = getattr(_import(module), name)
+        return make
+
+
+def _import(module: str) -> ModuleType:
+    return import_module(f"pytest_cepbench.suites.measures.{module}")
+
+
+FAILURES = "failures"
+"""The kind of metric that depends on the others of its suite, and is made last."""
+
+KINDS = MetricKinds(
+    {
+        "gc": "chain_similarity SimilarityTable make_similarity",
+        "s": "chain_similarity SimilarityTable make_similarity",
+        "sim": "chain_similarity SimilarityTable make_similarity",
+        "gc_fid": "feature_sets SetTable make_sets",
+        "fid": "feature_sets SetTable make_sets",
+        "kid": "feature_sets SetTable make_sets",
+        "mcd": "mapping_drift MappingTable make_mapping",
+        "sdr": "mapping_drift MappingTable make_mapping",
+        "geneval": "geneval_score ComplianceTable make_compliance",
+        "mgg": "geneval_score ComplianceTable make_compliance",
+        "soft_tifa_gm": "soft_tifa SoftTifaTable make_soft_tifa",
+        "soft_tifa_am": "soft_tifa SoftTifaTable make_soft_tifa",
+        "facts": "fact_score FactsTable make_facts",
+        "equivariance": "equivariance EquivarianceTable make_equivariance",
+        FAILURES: "text_quality FailuresTable make_failures",
+        "diversity": "set_diversity DiversityTable make_diversity",
+        "retrieval": "start_retrieval RetrievalTable make_retrieval",
+        "repetition": "text_quality RepetitionTable make_texts",
+        "length": "text_quality TextTable make_texts",
+    }
+)
+"""The metrics of suites of chains."""
 
 _LOWER_IS_BETTER = frozenset(
     (
@@ -78,22 +92,6 @@ _LOWER_IS_BETTER = frozenset(
     )
 )  # fmt: skip
 """What identities of measures begin with whose numbers are losses; of all others more is better."""
-
-_MAKERS: Mapping[type[MetricTable], Callable[[str, str, Any, SuiteContext], Measure]] = {
-    SimilarityTable: make_similarity,
-    SetTable: make_sets,
-    MappingTable: make_mapping,
-    ComplianceTable: make_compliance,
-    SoftTifaTable: make_soft_tifa,
-    FactsTable: lambda _, name, table, context: make_facts(name, table, context),
-    EquivarianceTable: make_equivariance,
-    DiversityTable: make_diversity,
-    RetrievalTable: make_retrieval,
-    RepetitionTable: make_texts,
-    TextTable: make_texts,
-}
-"""Settings -> what makes their measure, of kind, name, settings and context. Failures, which depend
-on the other measures, are made last."""
 
 
 def read_table(
@@ -131,13 +129,17 @@ def higher_is_better(identity: str) -> bool:
 def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> dict[str, Measure]:
     """The measures of a suite by name, in the order of its file. Raises SuiteError."""
     made: dict[str, Measure] = {}
+    kinds = {name: table.kind or name for name, table in tables.items()}
     for name, table in tables.items():
-        if type(table) in _MAKERS:
-            made[name] = _MAKERS[type(table)](table.kind or name, name, table, context)
-    encoders = _comparing(made)
-    for name, table in tables.items():
-        if isinstance(table, FailuresTable):
-            made[name] = make_failures(name, table, context, encoders)
+        if kinds[name] != FAILURES:
+            made[name] = KINDS.maker(kinds[name])(kinds[name], name, table, context)
+    if len(made) < len(tables):
+        from pytest_cepbench.suites.measures.text_quality import FailuresTable, make_failures
+
+        encoders = _comparing(made)
+        for name, table in tables.items():
+            if isinstance(table, FailuresTable):
+                made[name] = make_failures(name, table, context, encoders)
     for name, measure in made.items():
         plans = plans_of(measure.required_features(None))
         if not plans or any(plan.generations < 1 for plan in plans):
@@ -195,6 +197,9 @@ def _has_case(measure: CaseMeasure, part: str, *, mapping: bool) -> bool:
 
 def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
     """The encoder that compares artifacts of the start's modality with it, by start."""
+    from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
+    from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
+
     encoders: dict[Modality, str] = {}
     for measure in measures.values():
         if isinstance(measure, SimilarityMeasure):
