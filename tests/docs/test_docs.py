@@ -46,8 +46,7 @@ from pytest_cepbench.models.encoders.transformers_encoder import TransformersEnc
 from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.people import PeopleParams
-from pytest_cepbench.models.pipelines.editor import EditorParams
-from pytest_cepbench.models.pipelines.generator import GeneratorParams
+from pytest_cepbench.models.pipelines.roles import EditorParams, GeneratorParams
 from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKnobs
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams

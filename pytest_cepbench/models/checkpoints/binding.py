@@ -312,7 +312,7 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         "describes nothing. Give an image-text-to-text model of transformers",
     ),
     "generator": (
-        {"diffusers": "pipelines.generator:ADAPTER"},
+        {"diffusers": "pipelines.roles:GENERATOR"},
         "cannot be a generator. Give a diffusers pipeline (a folder with model_index.json)",
     ),
     "encoder": (
@@ -340,7 +340,7 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         "writes nothing. Give an image-text-to-text model of transformers",
     ),
     "editor": (
-        {"diffusers": "pipelines.editor:ADAPTER"},
+        {"diffusers": "pipelines.roles:EDITOR"},
         "cannot be an editor. Give a diffusers pipeline that takes an image and a text",
     ),
     "interleaver": (

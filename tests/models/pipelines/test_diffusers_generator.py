@@ -270,7 +270,7 @@ def test_classes_taken_directly_are_those_of_the_auto_class() -> None:
     """Leaving the auto class out, which imports every pipeline, changes no class that is loaded."""
     from diffusers.pipelines.auto_pipeline import AUTO_TEXT2IMAGE_PIPELINES_MAPPING
 
-    from pytest_cepbench.models.pipelines.generator import _TEXT_TO_IMAGE
+    from pytest_cepbench.models.pipelines.roles import _TEXT_TO_IMAGE
 
     assert {
         pipeline.__name__ for pipeline in AUTO_TEXT2IMAGE_PIPELINES_MAPPING.values()

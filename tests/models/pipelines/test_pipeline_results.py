@@ -11,8 +11,8 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.pipelines.generator import DiffusersGenerator
 from pytest_cepbench.models.pipelines.pipeline import prompt_lengths
+from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from tests.tiny.encoders import clip_tokenizer
 from tests.tiny.generators import t5_tokenizer
 

@@ -1,16 +1,16 @@
-"""Editors: diffusers pipelines that take an image and a text, by the parameters of their call.
+"""Pipelines of diffusers in their two roles: generators draw a text, editors change an image.
 
-Image-to-image pipelines (those with `strength`) noise the image and draw it again with the text;
-the pipeline of the same components does so where a text-to-image pipeline is given. Pipelines that
-were trained to follow instructions (InstructPix2Pix, FLUX Kontext, Qwen-Image-Edit) read the image
-beside the text.
+Editors differ by the parameters of their call. Image-to-image pipelines (those with `strength`)
+noise the image and draw it again with the text; the pipeline of the same components does so where a
+text-to-image pipeline is given. Pipelines that were trained to follow instructions
+(InstructPix2Pix, FLUX Kontext, Qwen-Image-Edit) read the image beside the text.
 """
 
 from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -29,15 +29,97 @@ from pytest_cepbench.models.pipelines.pipeline import (
     PipelineParams,
     check_pipeline,
     load_pipeline,
+    prompt_lengths,
     run_pipeline,
 )
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.torch_runtime import by_kind, quiet
 
-_KIND = "image-editing"
 
-_SUPPLIED = ("prompt", "image", "generator", "output_type")
+@dataclass(frozen=True)
+class GeneratorParams(PipelineParams):
+    """Parameters of a generator's spec, with those of `PipelineParams`.
+
+    use_resolution_binning, clean_caption: as in the pipeline's own documentation; None is its
+        default.
+    """
+
+    CALL: ClassVar[tuple[str, ...]] = (
+        *PipelineParams.CALL,
+        "use_resolution_binning",
+        "clean_caption",
+    )
+
+    use_resolution_binning: bool | None = None
+    clean_caption: bool | None = None
+
+
+_GENERATOR_KIND = "text-to-image"
+
+_GENERATOR_SUPPLIED = ("prompt", "generator", "output_type")
+
+_TEXT_TO_IMAGE = frozenset(
+    {
+        "StableDiffusionPipeline",
+        "StableDiffusionXLPipeline",
+        "StableDiffusion3Pipeline",
+        "FluxPipeline",
+    }
+)
+"""Classes that diffusers' auto class resolves to themselves. Importing that one costs a second, for
+it imports every other pipeline."""
+
+
+def _load_generator(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
+    pipeline = load_pipeline(plan, _read_generator, _GENERATOR_SUPPLIED, _GENERATOR_KIND)
+    return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
+
+
+def _read_generator(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+    if (file := single_file(checkpoint)) is not None:
+        return load_single_file(diffusers, checkpoint, file, options)
+    name = str(checkpoint.config.get("_class_name"))  # a list of a custom pipeline
+    auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
+    return load_pipeline_class(getattr(diffusers, auto), diffusers, checkpoint, options)
+
+
+class DiffusersGenerator:
+    """A loaded text-to-image pipeline; satisfies the Generator Protocol."""
+
+    def __init__(self, checkpoint: Checkpoint, pipeline: Any, call: Mapping[str, Any]) -> None:
+        self._checkpoint = checkpoint
+        self._pipeline = pipeline
+        self._call = dict(call)
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        with quiet():  # half precision on the CPU, where it only waits, is warned of
+            self._pipeline.to(device)
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
+        """Draw each text; see `run_pipeline`."""
+        return run_pipeline(
+            self._checkpoint, self._pipeline, texts, seeds, self._call, _GENERATOR_KIND
+        )
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, and the most that are drawn; see `prompt_lengths`."""
+        with quiet():
+            return prompt_lengths(self._pipeline, self._call, texts)
+
+
+GENERATOR = adapter(
+    "diffusers-generator/1",
+    ("torch", "diffusers", "transformers"),
+    GeneratorParams,
+    _load_generator,
+    check=check_pipeline,
+)
+
+_EDITOR_KIND = "image-editing"
+
+_EDITOR_SUPPLIED = ("prompt", "image", "generator", "output_type")
 
 
 @dataclass(frozen=True)
@@ -90,13 +172,13 @@ class EditorParams(PipelineParams):
         return {**super().decisive, **size}
 
 
-def _load(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
-    pipeline = load_pipeline(plan, _from_pretrained, _SUPPLIED, _KIND)
+def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
+    pipeline = load_pipeline(plan, _read_editor, _EDITOR_SUPPLIED, _EDITOR_KIND)
     _check_steps(plan, pipeline)
     return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
 
 
-def _from_pretrained(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+def _read_editor(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
     """The image-to-image pipeline of the same components where there is one, else the pipeline that
     was saved.
     """
@@ -190,13 +272,13 @@ class DiffusersEditor:
             ]
         else:
             (call["image"],) = images
-        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, call, _KIND)
+        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, call, _EDITOR_KIND)
 
 
-ADAPTER = adapter(
+EDITOR = adapter(
     "diffusers-editor/1",
     ("torch", "diffusers", "transformers"),
     EditorParams,
-    _load,
+    _load_editor,
     check=check_pipeline,
 )
