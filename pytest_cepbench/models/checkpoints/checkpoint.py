@@ -1,6 +1,8 @@
 """Checkpoints: what a folder holds, its roles, whether it is whole, and its fingerprint.
 
-Reads JSON and file headers only; no model library is imported.
+Reads JSON and file headers only; no model library is imported. Weights that were saved through a
+wrapper (torch.compile, DDP, FSDP, Lightning, PEFT) have its name in that of every tensor. No
+library finds them so, and it is given copies of the files in which they have the model's own.
 """
 
 from __future__ import annotations

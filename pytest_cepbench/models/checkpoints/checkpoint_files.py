@@ -2,6 +2,10 @@
 
 One rule decides what is fetched from a hub, what is checked and what is hashed: a file that could
 change a model's answers without changing its fingerprint would let stored answers outlive it.
+
+Processor and tokenizer files may lie in the run's root, in the base model's folder, or beside an
+adapter. Libraries read them from one folder; where they lie in several, one of links is made for
+the time of loading.
 """
 
 from __future__ import annotations
@@ -397,21 +401,15 @@ def preparation_part(
     return CheckpointPart(name, folder, _Matching(patterns), revision=revision)
 
 
+@dataclass(frozen=True)
 class _Matching:
-    """The files of a folder whose names fit patterns; equal for equal patterns."""
+    """The files of a folder whose names fit patterns."""
 
-    def __init__(self, patterns: Sequence[str]) -> None:
-        self._patterns = tuple(patterns)
+    patterns: tuple[str, ...]
 
     def __call__(self, folder: Path) -> Sequence[str]:
-        paths = {path for pattern in self._patterns for path in folder.glob(pattern)}
+        paths = {path for pattern in self.patterns for path in folder.glob(pattern)}
         return sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Matching) and other._patterns == self._patterns
-
-    def __hash__(self) -> int:
-        return hash(self._patterns)
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
@@ -440,14 +438,11 @@ def preparation_files(folder: Path, parts: Sequence[CheckpointPart]) -> Mapping[
         ):
             replaced = patterns[: -len(_TEMPLATES)] if has else ()
             files = {n: path for n, path in files.items() if not _fits(n, replaced)}
-        if any(_fits(name, _TEMPLATES) or name == "chat_template.json" for name in brought):
-            files = {n: path for n, path in files.items() if not _is_template(n)}
+        templates = (*_TEMPLATES, "chat_template.json")
+        if any(_fits(name, templates) for name in brought):
+            files = {n: path for n, path in files.items() if not _fits(n, templates)}
         files |= brought
     return files
-
-
-def _is_template(name: str) -> bool:
-    return _fits(name, (*_TEMPLATES, "chat_template.json"))
 
 
 @contextmanager

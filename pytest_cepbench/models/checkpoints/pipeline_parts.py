@@ -1,7 +1,9 @@
-"""The parts of a pipeline that lie outside its folder: made of their places, and checked.
+"""The parts of a pipeline of diffusers that lie outside its folder: found, made parts, and checked.
 
-A component's folder has to hold the class that the pipeline's index names, LoRA weights and files
-of weights have to be whole. Reads JSON and file headers; no model library is imported.
+A component's folder has to hold the class that the pipeline's index names; LoRA weights (diffusers'
+training scripts, peft and kohya's scripts write them, each with names of its own) and single files
+of weights (in the layouts of their authors) have to be whole. Reads JSON and file headers; no model
+library is imported.
 """
 
 from __future__ import annotations

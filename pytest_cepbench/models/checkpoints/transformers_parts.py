@@ -1,6 +1,9 @@
-"""PEFT adapters on disk: their configuration, their base, and whether they are whole.
+"""What models of transformers are made of beside a whole folder: PEFT adapters, and loose weights.
 
-Reads JSON and file headers only; `peft_adapters.py` applies them.
+FSDP writes its state as shards of torch.distributed.checkpoint (DCP), accelerate's `save_state` as
+safetensors without a configuration. Both are read together with a configuration from elsewhere.
+What only its own library reads is refused with the command that consolidates it. Reads JSON and
+file headers only; `peft_adapters.py` applies adapters.
 """
 
 from __future__ import annotations
@@ -29,16 +32,11 @@ ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER)
 """The files that PEFT's save_pretrained writes."""
 
 _PROMPTS = (
-    "PROMPT_TUNING",
-    "MULTITASK_PROMPT_TUNING",
-    "P_TUNING",
-    "PREFIX_TUNING",
-    "CPT",
-    "CARTRIDGE",
-)
+    "PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE",
+    "ADAPTION_PROMPT",
+)  # fmt: skip
 _NOT_APPLIED = {
     **dict.fromkeys(_PROMPTS, "it puts prompts before a text, and changes no weights"),
-    "ADAPTION_PROMPT": "it puts prompts before a text, and changes no weights",
     "POLY": "it chooses its modules by tasks, which are not told here",
     "XLORA": "it chooses its experts for each text, and cannot be merged",
 }
@@ -116,10 +114,10 @@ def adapter_part(
     settings: dict[str, Any] = {} if factor == 1 else {"factor": factor}
     if not merge:
         settings["merge"] = False
-    return CheckpointPart("adapter", folder, _read, revision=revision, settings=settings)
+    return CheckpointPart("adapter", folder, _files, revision=revision, settings=settings)
 
 
-def _read(folder: Path) -> Sequence[str]:
+def _files(folder: Path) -> Sequence[str]:
     # What is missing shows when it is checked: a list that cannot be made would hide the reason.
     names = (ADAPTER_CONFIG, adapter_weights(folder).name)
     return sorted(name for name in names if (folder / name).is_file())
@@ -166,9 +164,9 @@ def find_loose_weights(folder: Path) -> CheckpointPart | None:
     names = sorted(path.name for path in folder.iterdir())
     for place in (folder, *(folder / name for name in names if _FSDP.fullmatch(name))):
         if (place / DCP_METADATA).is_file():
-            return CheckpointPart("weights", place, _shards)
+            return CheckpointPart("weights", place, _state_files)
     if any(_SAFE.fullmatch(name) for name in names):
-        return CheckpointPart("weights", folder, _safetensors)
+        return CheckpointPart("weights", folder, _state_files)
     for name in names:
         _refuse_rank_files(folder, name)
     # verl keeps the configuration in a folder beside its shards, and both in one for each role.
@@ -200,15 +198,12 @@ def _is_deepspeed(path: Path) -> bool:
     )
 
 
-def _shards(folder: Path) -> Sequence[str]:
-    names = (path.name for path in folder.iterdir() if path.is_file())
-    return sorted(
-        n for n in names if n == DCP_METADATA or n.endswith((SHARD_SUFFIX, ".safetensors"))
-    )
-
-
-def _safetensors(folder: Path) -> Sequence[str]:
-    names = (path.name for path in folder.iterdir() if path.is_file())
+def _state_files(folder: Path) -> Sequence[str]:
+    """The files of a state: shards with their metadata, or safetensors with their index."""
+    names = [path.name for path in folder.iterdir() if path.is_file()]
+    if DCP_METADATA in names:
+        shards = (SHARD_SUFFIX, ".safetensors")
+        return sorted(n for n in names if n == DCP_METADATA or n.endswith(shards))
     return sorted(name for name in names if _SAFE.fullmatch(name) or name == _SAFE_INDEX)
 
 
