@@ -23,6 +23,7 @@ from pytest_cepbench.datasets.questions import (
 from pytest_cepbench.datasets.questions import (
     FactQuestion,
     attach_questions,
+    check_encodable,
     check_question,
     text_field,
 )
@@ -207,6 +208,8 @@ PUBLISHED_FILE = Path(__file__).with_name("geneval_published.jsonl")
 
 _TEXT_FIELDS: Mapping[str, str] = {"prompt": "prompt", "detailed": "detailed_caption"}
 
+_LONGEST_CAPTION = 2**20  # characters: more are no caption
+
 _INDEX = re.compile(r"[0-9]{1,5}")
 
 
@@ -289,12 +292,12 @@ def _check_options(path: Path | None, captions: str, images_per_prompt: int, see
         )
 
 
-def _read(path: Path, text_field: str) -> list[_Entry]:
+def _read(path: Path, text_name: str) -> list[_Entry]:
     places: dict[str, str] = {}
     entries = []
     for number, (place, fields) in enumerate(read_json_lines(path)):
         try:
-            entry = _entry(fields, number, text_field)
+            entry = _entry(fields, number, text_name)
         except ValueError as error:
             raise DatasetError(f"{place}: {error}") from error
         if entry.index in places:
@@ -306,7 +309,7 @@ def _read(path: Path, text_field: str) -> list[_Entry]:
     return entries
 
 
-def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
+def _entry(fields: Mapping[str, Any], number: int, text_name: str) -> _Entry:
     prompt = parse_prompt(fields)
     for place, clause in enumerate(prompt.include):
         if clause.color is not None and clause.color not in COLORS:
@@ -316,24 +319,12 @@ def _entry(fields: Mapping[str, Any], number: int, text_field: str) -> _Entry:
     names = [clause.name for clause in prompt.include]
     names += [exclusion.name for exclusion in prompt.exclude]
     for name in names:
-        _check_encodable("class", name)
-    text = fields.get(text_field)
-    if not isinstance(text, str) or not text.strip():
-        actual = "missing" if text_field not in fields else f"got {text!r}"
-        raise ValueError(f"{text_field}: a text is expected, {actual}")
-    _check_encodable(text_field, text)
+        check_encodable("class", name)
+    text = text_field(fields, text_name, _LONGEST_CAPTION)
     index = fields.get("index", number)
     if isinstance(index, bool) or not _INDEX.fullmatch(str(index)):
         raise ValueError(f"index: up to five digits are expected, got {index!r}")
     return _Entry(f"{int(str(index)):05d}", prompt, text)
-
-
-def _check_encodable(field: str, text: str) -> None:
-    """JSON can escape half of a surrogate pair, which no tokenizer and no file takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{field}: half of a surrogate pair at character {error.start}") from error
 
 
 GENEVAL2_VERSION = 1

@@ -89,20 +89,24 @@ def check_question(fields: Mapping[str, Any]) -> FactQuestion:
     )
 
 
-def text_field(fields: Mapping[str, Any], key: str) -> str:
+def text_field(fields: Mapping[str, Any], key: str, longest: int = _LONGEST) -> str:
     """The text of a key. Raises ValueError where it is missing, empty, too long or no UTF-8."""
     value = fields.get(key)
     if not isinstance(value, str) or not value.strip():
         actual = "missing" if key not in fields else f"got {value!r:.80}"
         raise ValueError(f"{key}: a text is expected, {actual}")
-    if len(value) > _LONGEST:
-        raise ValueError(f"{key}: at most {_LONGEST} characters are expected, got {len(value):,}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        # JSON can escape half of a surrogate pair, which no tokenizer and no file takes.
-        raise ValueError(f"{key}: half of a surrogate pair at character {error.start}") from error
+    if len(value) > longest:
+        raise ValueError(f"{key}: at most {longest} characters are expected, got {len(value):,}")
+    check_encodable(key, value)
     return value
+
+
+def check_encodable(key: str, text: str) -> None:
+    """Raise ValueError for half of a surrogate pair, which JSON can escape and no file takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{key}: half of a surrogate pair at character {error.start}") from error
 
 
 def read_questions(path: Path, known: Iterable[str] | None) -> dict[str, tuple[FactQuestion, ...]]:

@@ -4,6 +4,10 @@ Arrow IPC files and streams are mapped into memory, batch by batch. Parquet file
 by row group; of one that is still on the hub some columns are read by ranges, and images fetch it
 whole. What is read so is copied beside the indexes, in the row groups of the original, so that a
 list of ids travels once and a row has the same place in both.
+
+Hugging Face `datasets` reads the same formats and is not used (tried with 5.2): `load_dataset`
+writes all of a set again, images included, before a row is read, streaming gives no single row
+without all before it, missing shards pass, and a tar whose members lie apart is refused.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def solve(question: ArenaQuestion) -> Solution:
     if instruction.request is not None:
         seed = derived_seed(0, phrase_instruction(instruction))
         start = choose(instruction.request, seed)
-    return Solution(start, _CHANGES[instruction.task](question), instruction.request)
+    return Solution(start, _changes(question), instruction.request)
 
 
 IMAGES: dict[Task, int] = {
@@ -414,52 +414,30 @@ def _next_step(before: Scene, after: Scene) -> Change:
     raise DatasetError("the question's two images do not show one shape on its way along its row")
 
 
-def _put_each(question: ArenaQuestion) -> tuple[Change, ...]:
-    return tuple(partial(_put, what=what) for what in question.instruction.objects)
-
-
-def _remove_each(question: ArenaQuestion) -> tuple[Change, ...]:
-    return tuple(partial(_remove, cell=what.cell) for what in question.instruction.objects)
-
-
-def _restoration(question: ArenaQuestion) -> tuple[Change, ...]:
-    back = partial(_put, what=question.instruction.objects[-2])
-    return (*_remove_each(question), back)
-
-
-def _movement(question: ArenaQuestion) -> tuple[Change, ...]:
-    (what,), target = question.instruction.objects, cast("int", question.instruction.cell)
-    return keep_scene, partial(_move, source=what.cell, target=target)
-
-
-def _recoloring(question: ArenaQuestion) -> tuple[Change, ...]:
-    (what,), color = question.instruction.objects, cast("Color", question.instruction.color)
-    return (partial(_recolor, cell=what.cell, color=color),)
-
-
-def _exchange(question: ArenaQuestion) -> tuple[Change, ...]:
-    first, second = question.instruction.objects
-    return (partial(_swap, first=first.cell, second=second.cell),)
-
-
-def _countdown(question: ArenaQuestion) -> tuple[Change, ...]:
-    (scene,) = question.scenes
-    return (partial(_remove_end, end="first"),) * len(scene.objects)
-
-
-def _own_removal(question: ArenaQuestion) -> tuple[Change, ...]:
-    return keep_scene, partial(_remove_end, end=cast("End", question.instruction.end))
-
-
-_CHANGES: Mapping[Task, Callable[[ArenaQuestion], tuple[Change, ...]]] = {
-    "build": _put_each,
-    "add": _put_each,
-    "remove": _remove_each,
-    "move": _movement,
-    "recolor": _recoloring,
-    "swap": _exchange,
-    "continue": lambda question: (_next_step(*question.scenes),),
-    "count": _countdown,
-    "own": _own_removal,
-    "restore": _restoration,
-}
+def _changes(question: ArenaQuestion) -> tuple[Change, ...]:
+    """The change of each step of the right answer, by what the question asks."""
+    asked = question.instruction
+    objects = asked.objects
+    removals = tuple(partial(_remove, cell=what.cell) for what in objects)
+    changes: tuple[Change, ...]
+    match asked.task:
+        case "build" | "add":
+            changes = tuple(partial(_put, what=what) for what in objects)
+        case "remove":
+            changes = removals
+        case "restore":
+            changes = (*removals, partial(_put, what=objects[-2]))
+        case "move":
+            target = cast("int", asked.cell)
+            changes = keep_scene, partial(_move, source=objects[0].cell, target=target)
+        case "recolor":
+            changes = (partial(_recolor, cell=objects[0].cell, color=cast("Color", asked.color)),)
+        case "swap":
+            changes = (partial(_swap, first=objects[0].cell, second=objects[1].cell),)
+        case "continue":
+            changes = (_next_step(*question.scenes),)
+        case "count":
+            changes = (partial(_remove_end, end="first"),) * len(question.scenes[0].objects)
+        case "own":
+            changes = keep_scene, partial(_remove_end, end=cast("End", asked.end))
+    return changes
