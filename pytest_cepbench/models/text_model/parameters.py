@@ -318,9 +318,9 @@ def drawing_settings(
     A checkpoint's own do_sample does not count: images are sampled unless the spec says otherwise.
     """
     published = _PUBLISHED.get(family, _OTHERWISE)
-    given = {"guidance_scale": params.guidance_scale}
-    if params.image_do_sample:
-        given |= {name: getattr(params, f"image_{name}") for name in _NEUTRAL}
+    names = _NEUTRAL if params.image_do_sample else ()
+    given = {name: getattr(params, f"image_{name}") for name in names}
+    given["guidance_scale"] = params.guidance_scale
     return {
         "do_sample": params.image_do_sample,
         "prompt_template": params.image_prompt_template,
