@@ -149,6 +149,9 @@ def _prepare(change: _Change, data: bytes | None) -> None:
         except (OSError, NotImplementedError):
             # A file system without links, or a platform that cannot link a symbolic link itself.
             shutil.copy2(change.target, change.old, follow_symlinks=False)
+            if not change.old.is_symlink():
+                with change.old.open("rb") as stream:
+                    os.fsync(stream.fileno())  # a power cut must not lose what it restores
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -312,30 +315,30 @@ def _locked(root: Path) -> Iterator[None]:
         file = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with _write_errors(root):
-            _lock(file, root)
+            until = time.monotonic() + _PATIENCE
+            while not _try_lock(file):
+                if time.monotonic() > until:
+                    raise WriteError(
+                        f"another process is replacing files below {root} and has not finished "
+                        f"within {_PATIENCE:g} s: wait for it, or end it, and try again"
+                    )
+                time.sleep(_POLL_SECONDS)
         yield
     finally:
         os.close(file)
 
 
-def _lock(file: int, root: Path) -> None:
-    until = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise WriteError(
-                    f"another process is replacing files below {root} and has not finished within "
-                    f"{_PATIENCE:g} s: wait for it, or end it, and try again"
-                ) from None
-            time.sleep(_POLL_SECONDS)
-        except OSError as error:
-            if error.errno not in _NO_LOCKS:
-                raise
-            return  # some network file systems cannot lock folders
-        else:
-            return
+def _try_lock(file: int) -> bool:
+    """Lock without waiting; False where another process has the lock."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        return True  # some network file systems cannot lock folders
+    return True
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.integrations.gate_folder import GateFolder, Submission
 from pytest_cepbench.integrations.gate_process import GateProcess, read_output
-from pytest_cepbench.integrations.verdict import GateVerdict, Measured, Outcome, read_measured
+from pytest_cepbench.integrations.verdict import GateOutcome, GateVerdict, Outcome, read_outcome
 
 _ACCEPT_FIRST = ("--snapshot-update", "--cep-accept-insensitive")
 """The first checkpoint of a training may know nothing yet: later ones are held to it."""
@@ -186,7 +186,7 @@ class GateRun:
         self._gate, self._device = gate, device
         self._files = files = gate.files
         self._begin = time.monotonic()
-        self._passed: Measured | None = None
+        self._passed: GateOutcome | None = None
         self._verdict: GateVerdict | None = None
         self.submission = submission
         self._lock = _lock(files.lock)
@@ -213,7 +213,7 @@ class GateRun:
         if self._verdict is None and self._left() == 0:
             self._process.end()
             words = f"the gate took longer than its {self._gate.timeout:g} s and was ended"
-            self._conclude(Measured(Outcome.FAILED, (), words), 1)
+            self._conclude(GateOutcome(Outcome.FAILED, (), words), 1)
         return self._verdict
 
     def wait(self) -> GateVerdict:
@@ -260,7 +260,7 @@ class GateRun:
         yield from gate.options
         yield f"--cep-baselines={baselines}"
 
-    def _accept(self, measured: Measured | None) -> GateProcess:
+    def _accept(self, measured: GateOutcome | None) -> GateProcess:
         """Have what passed be the new baselines; the first ones stay as the anchors."""
         self._passed = measured
         name = self.submission.name
@@ -278,16 +278,16 @@ class GateRun:
         log = self._files.log(self.submission.name)
         return GateProcess(command, log, {**env, **self._gate.env})
 
-    def _read(self, code: int) -> Measured:
+    def _read(self, code: int) -> GateOutcome:
         """What pytest measured. Only files that stayed the same since before it can be accepted."""
         report = self._files.report(self.submission.name)
-        measured = read_measured(code, report, case=self._gate.case, first=self._first)
+        measured = read_outcome(code, report, case=self._gate.case, first=self._first)
         if measured.outcome is not Outcome.ACCEPTED:
             return measured
         files = self._files.unchanged_files(self.submission)
         if files is None:
             words = f"{self._files.path(self.submission)} was written to while it was gated"
-            return Measured(Outcome.FAILED, measured.cases, words)
+            return GateOutcome(Outcome.FAILED, measured.cases, words)
         self.submission = replace(self.submission, files=files)
         return measured
 
@@ -296,7 +296,7 @@ class GateRun:
         if self._passed is not None:
             if code != 0:
                 words = "it passed, and what it measured could not be accepted"
-                self._conclude(Measured(Outcome.FAILED, self._passed.cases, words), code)
+                self._conclude(GateOutcome(Outcome.FAILED, self._passed.cases, words), code)
             else:
                 self._conclude(self._passed, code)
             return
@@ -307,7 +307,7 @@ class GateRun:
         self._files.change(running=replace(self.submission, accepting=True))
         self._process = self._accept(measured)
 
-    def _conclude(self, measured: Measured, code: int) -> None:
+    def _conclude(self, measured: GateOutcome, code: int) -> None:
         """Write down what becomes of the checkpoint."""
         submission, files = self.submission, self._files
         state = files.load()
@@ -352,7 +352,7 @@ def _lock(path: Path) -> FileLock:
     return lock
 
 
-def _is_better(measured: Measured, best: Submission | None) -> bool:
+def _is_better(measured: GateOutcome, best: Submission | None) -> bool:
     headline = measured.cases[0]
     if best is None or best.value is None:
         return True

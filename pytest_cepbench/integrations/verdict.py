@@ -54,7 +54,7 @@ class GatedCase:
 
 
 @dataclass(frozen=True)
-class Measured:
+class GateOutcome:
     """What a run of pytest came to.
 
     outcome: of the checkpoint.
@@ -137,7 +137,7 @@ class GateVerdict:
         )
 
 
-def read_measured(code: int, report: Path, *, case: str | None, first: bool) -> Measured:
+def read_outcome(code: int, report: Path, *, case: str | None, first: bool) -> GateOutcome:
     """The outcome of a run of pytest, from its exit code and its JSON report.
 
     code: pytest's exit code.
@@ -161,7 +161,7 @@ def read_measured(code: int, report: Path, *, case: str | None, first: bool) -> 
         return _failed(f"{report} cannot be read as a JSON report: {error!r}")
     if accepted and not first:
         reason = "the run accepted what it was to judge: remove --snapshot-update from its options"
-        return Measured(Outcome.FAILED, cases, reason)
+        return GateOutcome(Outcome.FAILED, cases, reason)
     return _outcome(code, cases, passed=passed, first=first)
 
 
@@ -183,20 +183,20 @@ def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedC
     return (*chosen, *(case for case in cases if case not in chosen))
 
 
-def _outcome(code: int, cases: tuple[GatedCase, ...], *, passed: bool, first: bool) -> Measured:
+def _outcome(code: int, cases: tuple[GatedCase, ...], *, passed: bool, first: bool) -> GateOutcome:
     verdicts = {case.verdict for case in cases}
     if code == 0 and not passed:
-        return Measured(
+        return GateOutcome(
             Outcome.FAILED, cases, "the report's verdict is neither `passed` nor `undecided`"
         )
     if code == 0:
         undecided = not first and "inconclusive" in verdicts
-        return Measured(Outcome.INCONCLUSIVE if undecided else Outcome.ACCEPTED, cases)
+        return GateOutcome(Outcome.INCONCLUSIVE if undecided else Outcome.ACCEPTED, cases)
     if code == 1 and "regressed" in verdicts:
-        return Measured(Outcome.REGRESSED, cases)
+        return GateOutcome(Outcome.REGRESSED, cases)
     if code == 1 and "inconclusive" in verdicts <= {"held", "improved", "inconclusive"}:
-        return Measured(Outcome.INCONCLUSIVE, cases)
-    return Measured(Outcome.FAILED, cases)
+        return GateOutcome(Outcome.INCONCLUSIVE, cases)
+    return GateOutcome(Outcome.FAILED, cases)
 
 
 def _case(entry: Mapping[str, Any]) -> GatedCase:
@@ -206,5 +206,5 @@ def _case(entry: Mapping[str, Any]) -> GatedCase:
     )
 
 
-def _failed(reason: str) -> Measured:
-    return Measured(Outcome.FAILED, (), reason)
+def _failed(reason: str) -> GateOutcome:
+    return GateOutcome(Outcome.FAILED, (), reason)

@@ -34,7 +34,7 @@ _LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * len
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredEntry:
     """A result without its content.
 
     key: of its step.
@@ -55,7 +55,7 @@ class Entry:
     day: int
 
 
-def entries(read: Read, *, days: bool = True) -> Iterator[Entry]:
+def entries(read: Read, *, days: bool = True) -> Iterator[StoredEntry]:
     """Every result. days: whether the store has the table of uses. Raises StoreError."""
     day = f"CAST(ifnull(CAST(created AS REAL), 0) / {DAY_SECONDS} AS INTEGER)"
     source = "results"
@@ -71,7 +71,7 @@ def entries(read: Read, *, days: bool = True) -> Iterator[Entry]:
     )
     for page in pages(read, columns, source):
         for key, kind, provenance, size, image, created, used in page:
-            yield Entry(
+            yield StoredEntry(
                 str(key),
                 intern(str(kind)),
                 model_of(str(provenance)),
@@ -129,7 +129,7 @@ class StoreShare:
 
 
 def count(
-    stored: Iterable[Entry], sizes: Mapping[str, int]
+    stored: Iterable[StoredEntry], sizes: Mapping[str, int]
 ) -> tuple[dict[str, StoreShare], dict[str, StoreShare]]:
     """(shares by kind of result, shares by model, "" for results whose provenance names none).
 
@@ -230,7 +230,7 @@ class Collection:
         them; None where baselines do not matter.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[StoredEntry, ...]
     unused: tuple[str, ...]
     bytes: int
     kept: int
@@ -305,14 +305,14 @@ def collect(store: Store, collection: Collection) -> GcSummary:
     return GcSummary(freed, waiting, store.index.compact())
 
 
-def _by_last_use(stored: Sequence[Entry], criteria: GcCriteria) -> list[Entry]:
+def _by_last_use(stored: Sequence[StoredEntry], criteria: GcCriteria) -> list[StoredEntry]:
     """Results that no baseline needs, in the order of their last use."""
     needed = criteria.needed or frozenset()
     free = [e for e in stored if e.model not in needed and e.key not in criteria.accepted]
     return sorted(free, key=lambda entry: (entry.day, entry.created))
 
 
-def _is_chosen(entry: Entry, criteria: GcCriteria, size: int) -> bool:
+def _is_chosen(entry: StoredEntry, criteria: GcCriteria, size: int) -> bool:
     """Whether a result that no baseline needs is deleted. size: bytes of the store before that."""
     if criteria.unused_for is None and criteria.max_size is None:
         return entry.model is not None

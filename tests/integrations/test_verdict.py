@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cepbench import integrations
 from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
-from pytest_cepbench.integrations.verdict import read_measured
+from pytest_cepbench.integrations.verdict import read_outcome
 
 
 def case(verdict: str = "held", **fields: Any) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_outcome_follows_exit_code_and_verdicts(
     document = "failed" if code else "undecided" if undecided else "passed"
     report = write(tmp_path / "r.json", *map(case, verdicts), verdict=document)
 
-    assert read_measured(code, report, case=None, first=False).outcome is outcome
+    assert read_outcome(code, report, case=None, first=False).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_report_that_says_nothing_is_no_pass(
     if report is not None:
         path.write_text(report)
 
-    measured = read_measured(0, path, case=None, first=True)
+    measured = read_outcome(0, path, case=None, first=True)
 
     assert measured.outcome is Outcome.FAILED
     assert reason in measured.reason
@@ -88,25 +88,25 @@ def test_contradicting_report_is_no_pass(tmp_path: Path) -> None:
     """A report that says `failed` under exit code 0 accepts nothing."""
     report = write(tmp_path / "r.json", case(), verdict="failed")
 
-    assert read_measured(0, report, case=None, first=True).outcome is Outcome.FAILED
+    assert read_outcome(0, report, case=None, first=True).outcome is Outcome.FAILED
 
 
 def test_run_that_accepts_what_it_judges_is_no_pass(tmp_path: Path) -> None:
     """--snapshot-update in an ini file would pass every checkpoint; only the first may be so."""
     report = write(tmp_path / "r.json", case(accepted=True))
 
-    measured = read_measured(0, report, case=None, first=False)
+    measured = read_outcome(0, report, case=None, first=False)
 
     assert measured.outcome is Outcome.FAILED
     assert "remove --snapshot-update" in measured.reason
-    assert read_measured(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
+    assert read_outcome(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
 
 
 def test_cases_that_cannot_fail_do_not_count(tmp_path: Path) -> None:
     """An informational case is no measurement that a checkpoint could fail by."""
     report = write(tmp_path / "r.json", case(primary=False))
 
-    assert read_measured(0, report, case=None, first=False).outcome is Outcome.FAILED
+    assert read_outcome(0, report, case=None, first=False).outcome is Outcome.FAILED
 
 
 def test_headline_is_the_named_case(tmp_path: Path) -> None:
@@ -114,13 +114,13 @@ def test_headline_is_the_named_case(tmp_path: Path) -> None:
     cases = [case(), case(metric="sim", value=0.4), case(suite="folder", metric="sim")]
     report = write(tmp_path / "r.json", *cases)
 
-    measured = read_measured(0, report, case="shapes/overall/sim", first=False)
+    measured = read_outcome(0, report, case="shapes/overall/sim", first=False)
 
     assert [each.name for each in measured.cases] == [
         "shapes/overall/sim", "shapes/overall/gc", "folder/overall/sim",
     ]  # fmt: skip
     for name, reason in (("overall/sims", "Did you mean"), ("overall/sim", "several")):
-        failed = read_measured(0, report, case=name, first=False)
+        failed = read_outcome(0, report, case=name, first=False)
         assert failed.outcome is Outcome.FAILED
         assert reason in failed.reason
 
@@ -185,7 +185,7 @@ def test_undecided_first_checkpoint_is_accepted(tmp_path: Path) -> None:
     """The first of a training is compared with nothing; what its cases say of that is no matter."""
     report = write(tmp_path / "r.json", case("inconclusive", accepted=True))
 
-    assert read_measured(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
+    assert read_outcome(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
 
 
 def test_report_that_is_too_large_is_no_pass(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_report_that_is_too_large_is_no_pass(tmp_path: Path) -> None:
     with report.open("wb") as file:
         file.truncate(2**30 + 1)
 
-    reason = read_measured(0, report, case=None, first=False).reason
+    reason = read_outcome(0, report, case=None, first=False).reason
     assert "at most 1,073,741,824 are expected" in reason
 
 

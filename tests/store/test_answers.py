@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import zipfile
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,13 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
 from pytest_cepbench.errors import UnreadError
 from pytest_cepbench.store import Store, StoredResult
-from pytest_cepbench.store.answers import _read, answer_results, get_answers, put_answers
+from pytest_cepbench.store.answers import (
+    _read,
+    answer_results,
+    bundle_bytes,
+    get_answers,
+    put_answers,
+)
 from tests.artifacts.files import noise
 
 
@@ -85,6 +92,23 @@ def test_answers_have_equal_digests_only_where_they_are_equal(
     first, second = (Answer(tuple(StoredStep(*step) for step in steps)) for steps in (one, other))
     assert (first.digest == second.digest) == (one == other)
     assert Answer.from_json(first.to_json()) == first
+
+
+def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
+    """Whenever, and in whatever order; no entry has a date, a user or a system of its own."""
+    with Store(tmp_path) as store:
+        answers = [_answer(store, 1, 2), _answer(store, None)]
+        data = bundle_bytes(answers, store)
+        assert bundle_bytes([*reversed(answers), answers[0]], store) == data
+    with zipfile.ZipFile(BytesIO(data)) as bundle:
+        entries = bundle.infolist()
+    assert {(each.date_time, each.external_attr) for each in entries} == {
+        ((1980, 1, 1, 0, 0, 0), 0o644 << 16)
+    }
+    images = sorted({digest for answer in answers for digest in answer.images})
+    assert [each.filename for each in entries] == [
+        "answers.jsonl", *(f"images/{digest}.webp" for digest in images)
+    ]  # fmt: skip
 
 
 def test_an_entry_may_be_as_large_as_the_limit_and_no_larger(tmp_path: Path) -> None:

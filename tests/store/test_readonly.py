@@ -141,8 +141,9 @@ def test_a_shared_index_that_breaks_is_given_up(tmp_path: Path, shared: Path) ->
         (lambda shared: shared.rename(shared.with_name("moved")), "does not exist: the folder"),
         (lambda shared: (shared / "index.sqlite").unlink(), "is not the folder of a store"),
         (lambda shared: (shared / "index.sqlite").write_bytes(b"no database"), "is not the folder"),
+        (lambda shared: (shared / "index.sqlite").write_bytes(bytes(4096)), "is not the folder"),
     ],
-    ids=["absent", "no index", "no database"],
+    ids=["absent", "no index", "no database", "long enough for one"],
 )
 def test_what_is_no_store_is_refused(
     tmp_path: Path, shared: Path, spoil: object, message: str
