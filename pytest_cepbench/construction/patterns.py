@@ -284,7 +284,7 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# -- jSON from models, which is not trusted: one object, of limited size, without hidden characters
+# -- JSON from models, which is not trusted: one object, of limited size, without hidden characters
 # The reply itself is tried first, then the first balanced object in it. What cannot be read is a
 # an `UnreadableReplyError`, whose words go back to the model once.
 
