@@ -28,6 +28,11 @@ _FREE_TEXTS = ("base_url", "weights", "system_prompt", "negative_prompt")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=*-]{6,}")
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 
+_LEVELS = 4  # of percent-encoding inside percent-encoding
+
+_LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_LOWER_FORM = _LOWER | {ord("+"): ord(" ")}  # as forms of web pages are encoded
+
 
 class Secret:
     """A key that is hidden in tracebacks and every other repr, and found in any text.
@@ -48,17 +53,30 @@ class Secret:
 
     def remove_from(self, text: str) -> str:
         """The text without the key. A short one is no secret, and would be found in any text."""
-        return text if len(self._value) < SECRET_FROM else self._pattern.sub(HIDDEN, text)
+        if len(self._value) < SECRET_FROM or not self._is_in(text):
+            return text
+        return self._pattern.sub(HIDDEN, text)
+
+    def _is_in(self, text: str) -> bool:
+        key = self._value.translate(_LOWER)
+        for _ in range(_LEVELS + 1):
+            if key in text.translate(_LOWER) or key in text.translate(_LOWER_FORM):
+                return True
+            if "%" not in text:
+                return False
+            text = unquote(text, errors="surrogateescape")
+        return False
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
+        # Made only where the key is there: for one of 4,000 letters that takes a second.
         return re.compile("".join(map(_plain_or_encoded, self._value)), re.IGNORECASE)
 
 
 def _plain_or_encoded(char: str) -> str:
     """A regular expression for a character of a key, as it is and as it stands in URLs."""
     data = char.encode("utf-8", "surrogatepass")
-    encoded = "".join(f"%(?:25){{0,3}}{byte:02x}" for byte in data)
+    encoded = "".join(f"%(?:25){{0,{_LEVELS - 1}}}{byte:02x}" for byte in data)
     return f"(?:{re.escape(char)}|{encoded}{'|[+]' if char == ' ' else ''})"
 
 

@@ -111,8 +111,8 @@ def test_words_are_not_joined_to_a_key() -> None:
 def test_looking_for_a_key_takes_no_longer_than_the_text(text: str) -> None:
     """A text of nothing but encoded letters is searched in little time."""
     started = time.perf_counter()
-    assert Secret(KEY * 8).remove_from(text) == text
-    assert time.perf_counter() - started < 5
+    assert Secret(KEY * 800).remove_from(text) == text
+    assert time.perf_counter() - started < 2
 
 
 def test_a_word_that_stands_for_no_key_is_no_secret() -> None:
