@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.spec import parse_spec
-from tests.models.checkpoints.test_lora_files import FORMS
+from tests.models.checkpoints.test_pipeline_parts import FORMS
 from tests.models.files import LLAVA, write_checkpoint, write_pipeline, write_tensors
 
 

@@ -1,7 +1,9 @@
-"""Which candidates are kept: thresholds, overlaps, limits, and boxes that are none."""
+"""Which candidates are kept, thresholds to limits, and which class a query names."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.errors import RoleError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.detectors.classes_detector import ClassNames
 from pytest_cepbench.models.detectors.transformers_detector import (
     CandidateBoxes,
     keep,
@@ -18,11 +23,16 @@ from pytest_cepbench.models.detectors.transformers_detector import (
 
 NAMES = {0: ("cat",), 1: ("dog",)}
 
+
 EDGES = st.integers(0, 20)
+
+
 BOXES = st.builds(
     lambda x, y, width, height: (float(x), float(y), float(x + width), float(y + height)),
     EDGES, EDGES, EDGES, EDGES,
 )  # fmt: skip
+
+
 ROWS = st.lists(st.tuples(BOXES, st.sampled_from((0.1, 0.3, 0.5, 0.9)), st.integers(0, 2)))
 
 
@@ -69,6 +79,7 @@ def test_no_two_kept_boxes_of_a_query_overlap_and_each_dropped_one_had_a_better(
     rows: list[Any], nms: float
 ) -> None:
     """Suppression is greedy by confidence, and never between different queries."""
+    pytest.importorskip("torchvision", reason="suppression needs the [models] extra")
     everything = kept(rows, threshold=0.0).found
     survivors = kept(rows, threshold=0.0, nms=nms).found
     for index, detection in enumerate(survivors):
@@ -87,6 +98,7 @@ def test_no_two_kept_boxes_of_a_query_overlap_and_each_dropped_one_had_a_better(
 @pytest.mark.parametrize(("nms", "left"), [(0.5, 2), (0.49, 1), (1.0, 2)])
 def test_boxes_that_overlap_by_just_the_limit_are_kept(nms: float, left: int) -> None:
     """More than the limit drops a box; 1.0 drops none, not even a copy."""
+    pytest.importorskip("torchvision", reason="suppression needs the [models] extra")
     rows: list[Any] = [((0.0, 0.0, 10.0, 2.0), 0.9, 0), ((0.0, 0.0, 10.0, 1.0), 0.5, 0)]
     assert len(kept(rows, threshold=0.0, nms=nms).found) == left
     assert len(kept([*rows, rows[0]], threshold=0.0, nms=nms).found) == left + (nms == 1.0)
@@ -127,3 +139,64 @@ def test_one_class_under_two_names_answers_both() -> None:
     )
     assert isinstance(detections, Detections)
     assert [detection.query for detection in detections.found] == ["mouse", "computer mouse"]
+
+
+CHECKPOINT = Checkpoint(Path("m"), "transformers", "Mask2Former", ("detector",), {})
+
+
+METADATA = Path(__file__).parents[4] / "shared" / "data" / "geneval" / "evaluation_metadata.jsonl"
+
+
+# The classes of COCO's instances in their order, where they are not named as in GenEval's prompts.
+COCO_ELSEWHERE = {
+    "computer mouse": "mouse",
+    "tv remote": "remote",
+    "computer keyboard": "keyboard",
+}
+
+
+PASCAL = COCO_ELSEWHERE | {
+    "airplane": "aeroplane",
+    "motorcycle": "motorbike",
+    "couch": "sofa",
+    "tv": "tvmonitor",
+    "potted plant": "pottedplant",
+    "dining table": "diningtable",
+}
+
+
+def names(*labels: str) -> ClassNames:
+    """A checkpoint's classes in this order."""
+    return ClassNames(CHECKPOINT, dict(enumerate(labels)))
+
+
+@pytest.mark.parametrize("renamed", [COCO_ELSEWHERE, PASCAL], ids=["coco", "pascal"])
+def test_every_class_of_geneval_is_known(renamed: dict[str, str]) -> None:
+    """Each of the benchmark's 80 names means the class of its own, whichever names COCO goes by."""
+    if not METADATA.is_file():
+        pytest.skip(f"no published prompts at {METADATA}")
+    prompts = [json.loads(line) for line in METADATA.read_text(encoding="utf-8").splitlines()]
+    asked = sorted({clause["class"] for prompt in prompts for clause in prompt["include"]})
+    assert len(asked) == 80
+    classes = names(*(renamed.get(name, name) for name in asked))
+    assert classes.asked(asked) == {index: (name,) for index, name in enumerate(asked)}
+
+
+def test_a_query_comes_back_word_for_word() -> None:
+    """Case and spaces do not decide what is meant, and stay in what is answered."""
+    assert names("TV", "Cat").asked(["cat", "Tvmonitor", "tv"]) == {
+        1: ("cat",),
+        0: ("Tvmonitor", "tv"),
+    }
+
+
+def test_a_name_of_its_own_wins_over_a_synonym() -> None:
+    """A checkpoint that tells a mouse from a computer mouse is taken at its word."""
+    assert names("mouse", "computer mouse").asked(["computer mouse"]) == {1: ("computer mouse",)}
+
+
+@pytest.mark.parametrize("query", ["a photo of a cat", "kat", ""])
+def test_other_queries_are_refused_with_the_classes(query: str) -> None:
+    """A sentence is no class name; the message lists what is."""
+    with pytest.raises(RoleError, match=r"plain names: unknown class .* Known: cat, dog"):
+        names("cat", "dog").asked(["dog", query])

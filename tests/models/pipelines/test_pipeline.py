@@ -1,0 +1,253 @@
+"""What a pipeline returns, how long a prompt it reads, and which parameters enter keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from diffusers import AudioPipelineOutput, DiffusionPipeline, ImagePipelineOutput
+from diffusers.pipelines.stable_diffusion import StableDiffusionPipelineOutput
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import ModelError, SpecError
+from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.pipelines.pipeline import prompt_lengths
+from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
+from pytest_cepbench.models.protocols import CountsTokens, Generator
+from tests.models.pipelines.conftest import BUILDERS, bind_generator, load
+from tests.tiny import generators as tiny
+from tests.tiny.encoders import clip_tokenizer
+from tests.tiny.generators import t5_tokenizer
+
+pytest.importorskip("torch", reason="images begin with torch's noise")
+pytest.importorskip("diffusers", reason="its pipelines draw them")
+pytestmark = pytest.mark.models
+pytest.importorskip("torch", reason="generators need the [models] extra")
+pytest.importorskip("diffusers", reason="generators need the [models] extra")
+
+CHECKPOINT = Checkpoint(Path("step-8"), "diffusers", "NovelPipeline", ("generator",), {})
+
+
+GREY = np.full((2, 2, 3), 0.5, np.float32)
+
+
+class Pipeline(DiffusionPipeline):  # type: ignore[misc] # diffusers is not typed
+    """Returns what it is made with, and keeps what it is called with."""
+
+    def __init__(self, output: Any) -> None:
+        super().__init__()
+        self.output = output
+        self.call: dict[str, Any] = {}
+
+    def __call__(self, **call: Any) -> Any:
+        """Return the output."""
+        self.call.update(call)
+        return self.output
+
+
+@pytest.mark.parametrize(
+    ("output", "words"),
+    [
+        (AudioPipelineOutput(audios=GREY), "returned no images for 2"),
+        (ImagePipelineOutput(images=[GREY]), r"1 image\(s\) for 2 text\(s\)"),
+    ],
+)
+def test_one_image_for_each_text_is_required(output: Any, words: str) -> None:
+    """Fewer could not be told apart: each would be taken for another text's."""
+    with pytest.raises(ModelError, match=words):
+        DiffusersGenerator(CHECKPOINT, Pipeline(output), {}).generate(["a", "b"], [1, 2])
+
+
+def test_a_failure_belongs_to_its_own_image() -> None:
+    """Flagged or not a number: the images beside it are kept as they are."""
+    broken = GREY.copy()
+    broken[0, 0] = np.nan
+    output = StableDiffusionPipelineOutput([GREY, broken, GREY], [False, False, True])
+    pipeline = Pipeline(output)
+    drawn = DiffusersGenerator(CHECKPOINT, pipeline, {}).generate(["a", "b", "c"], [1, 2, 3])
+    assert drawn[0] is GREY
+    assert drawn[1] == Failure("nan-image", "25% of the pixel values are not numbers")
+    assert isinstance(drawn[2], Failure)
+    assert drawn[2].kind == "blank-image"
+
+
+def test_each_text_has_its_own_generator_and_the_negative_prompt() -> None:
+    """The generator of its seed, on the CPU; the parameters reach the call as they are."""
+    pipeline = Pipeline(ImagePipelineOutput(images=[GREY, GREY]))
+    parameters = {"negative_prompt": "blur", "height": 64}
+    DiffusersGenerator(CHECKPOINT, pipeline, parameters).generate(["a", "b"], [11, 12])
+    call = pipeline.call
+    assert call["prompt"] == ["a", "b"]
+    assert [g.initial_seed() for g in call["generator"]] == [11, 12]
+    assert {g.device.type for g in call["generator"]} == {"cpu"}
+    assert (call["negative_prompt"], call["height"]) == (["blur", "blur"], 64)
+
+
+class Reader(DiffusionPipeline):  # type: ignore[misc] # diffusers is not typed
+    """A pipeline that reads with T5 up to a length of its call, with CLIP up to 77."""
+
+    def __init__(self, tokenizer: Any, tokenizer_2: Any = None) -> None:
+        super().__init__()
+        self.register_modules(tokenizer=tokenizer, tokenizer_2=tokenizer_2)
+
+    def __call__(self, prompt: list[str], max_sequence_length: int = 256) -> None:
+        """Draws nothing."""
+
+
+def test_the_encoder_that_reads_most_decides() -> None:
+    """The call's length bounds a tokenizer without one; CLIP's own limit stands."""
+    texts = ["a red circle", "two"]
+    clip, t5 = clip_tokenizer(77), t5_tokenizer()
+    t5.model_max_length = 10**30  # as of one that states none
+    both = Reader(clip, t5)
+    by_clip, by_t5 = [5, 3], [4, 2]  # tokens, those of beginning and end included
+    assert prompt_lengths(both, {}, texts) == (by_t5, 256)
+    assert prompt_lengths(both, {"max_sequence_length": 512}, texts) == (by_t5, 512)
+    assert prompt_lengths(both, {"max_sequence_length": 50}, texts) == (by_clip, 77)
+    assert prompt_lengths(Reader(clip), {"max_sequence_length": 512}, texts) == (by_clip, 77)
+
+
+def draw(model: Generator, text: str) -> Any:
+    """The image of one text."""
+    (image,) = model.generate([text], [3])
+    return image
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["stable-diffusion", "sdxl"])
+def test_what_comes_after_the_limit_changes_nothing(folders: dict[str, Path], name: str) -> None:
+    """A text of more tokens than are read is drawn like its beginning; one of as many is whole."""
+    model = load(f"{folders[name]}?{tiny.DRAW[name]}")
+    assert isinstance(model, CountsTokens)
+    words = "red circle " * 200
+    (length,), most = model.text_lengths([words])
+    assert length > most
+    (of_one_word,), _ = model.text_lengths(["red"])
+    (of_two_words,), _ = model.text_lengths(["red red"])
+    room = (most - of_one_word) // (of_two_words - of_one_word) + 1  # words that fit
+    whole, longer = "red " * room, "red " * room + "blue"
+    assert model.text_lengths([whole.strip()])[0][0] <= most < model.text_lengths([longer])[0][0]
+    assert np.array_equal(draw(model, longer), draw(model, longer + " square"))
+    assert not np.array_equal(
+        draw(model, whole.strip()), draw(model, "blue " + "red " * (room - 1))
+    )
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_every_pipeline_says_how_much_it_reads(folders: dict[str, Path], name: str) -> None:
+    """A limit that a short text keeps, and longer texts have more tokens."""
+    model = load(f"{folders[name]}?{tiny.DRAW[name]}")
+    assert isinstance(model, CountsTokens)
+    (short, long), most = model.text_lengths(["red", "red circle and a blue square"])
+    assert 0 < short < long <= most < 10_000
+
+
+@pytest.mark.parametrize("asked", [100, 300])
+def test_the_longest_reader_counts(folders: dict[str, Path], asked: int) -> None:
+    """FLUX reads with CLIP and T5: T5 reads more, as much as the call says."""
+    steps = "num_inference_steps=2&height=64&width=64"
+    model = load(f"{folders['flux']}?{steps}&max_sequence_length={asked}")
+    assert isinstance(model, CountsTokens)
+    assert model.text_lengths(["red"])[1] == asked
+
+
+def test_a_pipeline_without_tokenizers_reads_everything() -> None:
+    """Nothing is said to be cut where nothing is known."""
+    lengths, most = prompt_lengths(object.__new__(_Bare), {}, ["a text", "another"])
+    assert lengths == [0, 0]
+    assert most > 10**9
+
+
+class _Bare:
+    """A user's own pipeline, which reads characters."""
+
+    def __call__(self, prompt: list[str]) -> list[str]:
+        return prompt
+
+
+def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> None:
+    """What changes an image is in `params`; where it runs is provenance; defaults add nothing."""
+    folder = folders["stable-diffusion"]
+    bare = bind_generator(str(folder))
+    assert bare.params == {"dtype": "float32"}
+    assert bare.seeded
+    assert bare.batch_size == 4
+    changed = bind_generator(
+        f"{folder}?guidance_scale=3&negative_prompt=red&scheduler=PNDMScheduler"
+        "&device=cpu&batch_size=2&dtype=bfloat16"
+    )
+    assert changed.params == {
+        "dtype": "bfloat16",
+        "guidance_scale": 3.0,
+        "negative_prompt": "red",
+        "scheduler": "PNDMScheduler",
+    }
+    assert changed.batch_size == 2
+    assert changed.provenance["device"] == "cpu"
+    assert changed.fingerprint == bare.fingerprint
+
+
+def test_the_precision_of_an_accelerator_is_the_components_own(copy: Path) -> None:
+    """A pipeline's index states no precision: it is read from a component's configuration."""
+    config = copy / "text_encoder" / "config.json"
+    text = config.read_text(encoding="utf-8")
+    assert '"float32"' in text
+    config.write_text(text.replace('"float32"', '"bfloat16"'), encoding="utf-8")
+    assert bind_generator(f"{copy}?device=cuda").params["dtype"] == "bfloat16"
+    assert bind_generator(f"{copy}?device=cpu").params["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("parameter", "expected"),
+    [
+        ("steps=3", "unknown parameter for the generator StableDiffusionPipeline 'steps'"),
+        ("num_inference_step=3", "Did you mean 'num_inference_steps'"),
+        ("height=tall", "'height' must be int, got 'tall'"),
+        ("height=0", "height must be at least 1, got 0"),
+        ("guidance_scale=nan", "guidance_scale must be a finite number"),
+        ("batch_size=0", "batch_size must be at least 1"),
+        ("dtype=int8", "dtype must be auto, float32"),
+        ("device=tpu", "device must be auto, cpu"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_by_name_at_binding(
+    folders: dict[str, Path], parameter: str, expected: str
+) -> None:
+    """A typing mistake must cost no loading, and the message must say what would be right."""
+    with pytest.raises(SpecError, match=expected):
+        bind_generator(f"{folders['stable-diffusion']}?{parameter}")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "expected"),
+    [
+        (
+            "stable-diffusion",
+            "max_sequence_length=8",
+            "StableDiffusionPipeline 'max_sequence_length'",
+        ),
+        ("sdxl", "clean_caption=false", "StableDiffusionXLPipeline 'clean_caption'"),
+        ("flux", "use_resolution_binning=false", "FluxPipeline 'use_resolution_binning'"),
+        ("pixart", "true_cfg_scale=2", "Known: clean_caption, guidance_scale, height"),
+        ("stable-diffusion", "scheduler=DDIM", "Known: DDIMScheduler, DDPMScheduler"),
+        ("stable-diffusion", "scheduler=DPMSolverSDEScheduler", "draws noise from a generator"),
+        ("flux", "scheduler=DDIMScheduler", "Known: FlowMatchEulerDiscreteScheduler"),
+    ],
+)
+def test_what_a_pipeline_does_not_take_is_refused_by_name_at_load(
+    folders: dict[str, Path], name: str, parameter: str, expected: str
+) -> None:
+    """A parameter of another pipeline must not be dropped in silence."""
+    bound = bind_generator(f"{folders[name]}?{parameter}")
+    with pytest.raises(SpecError, match=expected):
+        bound.load()
+
+
+def test_taking_out_a_checker_that_a_pipeline_cannot_have_is_refused(
+    folders: dict[str, Path],
+) -> None:
+    """A parameter without effect would be a lie in the identity of the results."""
+    with pytest.raises(SpecError, match="no safety_checker"):
+        bind_generator(f"{folders['flux']}?safety_checker=false")
