@@ -1,7 +1,8 @@
 """Inspecting a spec's folder or hub id: a whole model, an adapter of one, or weights alone.
 
 Puts together what the modules beside it find: where the parts of the checkpoint lie, and what is to
-be said of it. Only configurations are read.
+be said of it. Only configurations are read. A hub id's files are fetched into huggingface_hub's
+cache; with HF_HUB_OFFLINE=1, or without a network, what the cache holds is used.
 """
 
 from __future__ import annotations

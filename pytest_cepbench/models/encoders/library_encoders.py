@@ -1,4 +1,18 @@
-"""Encoder of open_clip folders (open_clip_config.json, weights beside it): images and texts."""
+"""Encoders of open_clip, timm and sentence-transformers folders.
+
+open_clip (open_clip_config.json) embeds images and texts. timm (config.json with "architecture")
+embeds images: SDP compares them with DINO v1 ViT-B/16 (`vit_base_patch16_224.dino`), the CLS token
+after the last norm, which is what this adapter gives. SDP's released code resizes the shorter side
+to 256 pixels (bilinear) before the crop of 224, where timm's configuration of that model says 248
+(bicubic): `crop_pct=0.875&interpolation=bilinear` is SDP's.
+
+sentence-transformers (modules.json) embeds texts, MPNet above all: SDP compares them with
+all-mpnet-base-v2, by the library's `encode` (its section 2 and released code). The modules
+Transformer, Pooling and Normalize are read, by the library itself; whether vectors come out
+normalised is the checkpoint's own matter. A text model without modules.json is refused: nothing in
+it says how its tokens become one vector. To use one as mean-pooled, as the library would, load it
+with the library and save it again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Pipelines whose parts lie in several places, brought together for diffusers to load."""
+"""Pipelines whose parts lie in several places, brought together: components, single files, LoRA.
+
+diffusers brings the tensors of a LoRA file into its own form, loads those that it knows and logs
+the rest. A pipeline that took half of its LoRA draws well and is another model, so here every
+tensor has to have a place of its shape, and has to be there afterwards.
+"""
 
 from __future__ import annotations
 
