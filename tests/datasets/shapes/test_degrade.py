@@ -1,9 +1,9 @@
-"""Knobs: known amounts, and higher settings that only add to lower ones."""
+"""Knobs: what each makes worse, also of priors."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import Degradation, Scene, SceneObject, degrade_scene, is_blank
+from pytest_cepbench.datasets.edits import mirrored
+from pytest_cepbench.datasets.shapes import (
+    Degradation,
+    Scene,
+    SceneKnobs,
+    SceneObject,
+    degrade_scene,
+    degrade_with_priors,
+    is_blank,
+)
 from pytest_cepbench.datasets.shapes.degrade import ATTRACTOR, KNOB_NAMES
 from pytest_cepbench.datasets.shapes.scene import CELLS
 from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, similarity
@@ -141,3 +150,56 @@ def test_what_is_no_probability_is_refused_by_name(name: str, value: float) -> N
     """The message names the knob, the range and the value."""
     with pytest.raises(ValueError, match=rf"{name} is a probability in \[0, 1\], got {value}"):
         knobs(name, value)
+
+
+@given(scenes(), SEEDS, st.builds(Degradation, miss=PROBABILITIES, move=PROBABILITIES))
+def test_without_priors_nothing_is_added(scene: Scene, seed: int, knobs: Degradation) -> None:
+    """The other knobs act as they always have: no draw of theirs depends on the new ones."""
+    expected = degrade_scene(scene, knobs, seed)
+    assert degrade_with_priors(scene, knobs, seed) == expected
+    assert degrade_with_priors(scene, SceneKnobs(**asdict(knobs)), seed) == expected
+
+
+@given(scenes(), SEEDS)
+def test_a_full_prior_makes_everything_red(scene: Scene, seed: int) -> None:
+    """At 1 every object is red, and as it was in all other respects."""
+    changed = degrade_with_priors(scene, SceneKnobs(prior=1.0), seed).objects
+    assert [(own.cell, own.size, "red", own.shape) for own in scene.objects] == [
+        (own.cell, own.size, own.color, own.shape) for own in changed
+    ]
+
+
+@given(drawn_scenes(at_least=1), SEEDS)
+def test_a_full_left_does_not_tell_an_object_from_its_mirror_image(scene: Scene, seed: int) -> None:
+    """At 1 a scene of one object is the same as its mirror image."""
+    alone = Scene(scene.objects[:1])
+    knobs = SceneKnobs(left=1.0)
+    assert degrade_with_priors(alone, knobs, seed) == degrade_with_priors(
+        mirrored(alone), knobs, seed
+    )
+
+
+@given(scenes(), SEEDS, PROBABILITIES, PROBABILITIES)
+def test_a_higher_prior_keeps_what_a_lower_one_did(
+    scene: Scene, seed: int, low: float, high: float
+) -> None:
+    """Objects that are red at the lower setting are so at the higher."""
+    low, high = sorted((low, high))
+    weak = degrade_with_priors(scene, SceneKnobs(prior=low), seed).objects
+    strong = degrade_with_priors(scene, SceneKnobs(prior=high), seed).objects
+    reds = {own.cell for own in weak if own.color == "red"}
+    assert reds <= {own.cell for own in strong if own.color == "red"}
+
+
+def test_objects_do_not_share_a_cell() -> None:
+    """An object stays on the right where the left is taken."""
+    pair = Scene(
+        (SceneObject(0, "small", "red", "cross"), SceneObject(2, "large", "blue", "cross"))
+    )
+    assert degrade_with_priors(pair, SceneKnobs(left=1.0), 0) == pair
+
+
+def test_a_prior_is_a_probability() -> None:
+    """Another number is refused by the name of its knob."""
+    with pytest.raises(ValueError, match="left is a probability"):
+        SceneKnobs(left=2.0)

@@ -1,17 +1,28 @@
-"""Seeing: exact on what the world draws, forgiving of blur and noise, defined for everything."""
+"""Seeing: pixels read back as scenes, boxes of objects, and pictures with what they leave over."""
 
 from __future__ import annotations
 
+from math import dist
+
 import numpy as np
+import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image, ImageFilter
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.datasets.shapes import Scene, load_shapes, parse_caption, parse_image, render
-from pytest_cepbench.datasets.shapes.parser import sightings
+from pytest_cepbench.datasets.shapes import (
+    Scene,
+    SceneObject,
+    load_shapes,
+    object_boxes,
+    parse_caption,
+    parse_image,
+    render,
+)
+from pytest_cepbench.datasets.shapes.parser import read_picture, sightings
 from pytest_cepbench.datasets.shapes.scene import (
     AREA,
     CELLS,
@@ -20,12 +31,11 @@ from pytest_cepbench.datasets.shapes.scene import (
     SHAPES,
     SIZES,
     Color,
-    SceneObject,
     Shape,
     Size,
     draw,
 )
-from tests.datasets.shapes.strategies import SEEDS, scenes
+from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
 
 
 def test_every_sample_of_a_large_data_set_is_seen_exactly() -> None:
@@ -100,3 +110,126 @@ def test_no_image_is_refused(pixels: np.ndarray[tuple[int, ...], np.dtype[np.uin
 def test_an_even_dark_image_shows_nothing(level: int) -> None:
     """Neither black nor a slightly lighter ground is an object."""
     assert parse_image(ImageArtifact(np.full((64, 64, 3), level, np.uint8))) == Scene()
+
+
+def drawn_box(located: SceneObject, seed: int) -> tuple[float, ...]:
+    """The box of the pixels that an object, drawn alone, changes to more than one half."""
+    alone = render(Scene((located,)), seed).pixels.astype(float)
+    change = np.abs(alone - render(Scene(), seed).pixels.astype(float)).max(axis=2)
+    rows, columns = np.nonzero(change >= change.max() / 2)
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+TOUCHING = Scene(
+    (
+        SceneObject(7, "large", "yellow", "triangle"),
+        SceneObject(8, "large", "green", "circle"),
+    )
+)
+"""Each reaches into the other's cell, no farther from its center than its own corners do."""
+
+STACKED = Scene(
+    (
+        SceneObject(1, "large", "yellow", "cross"),
+        SceneObject(2, "large", "cyan", "triangle"),
+        SceneObject(5, "large", "cyan", "triangle"),
+    )
+)
+"""The tip of one triangle reaches into the cell of the other, below its base."""
+
+
+@given(scenes(), SEEDS)
+@example(TOUCHING, 37)
+@example(STACKED, 1168782040)
+def test_every_object_has_its_own_box(scene: Scene, seed: int) -> None:
+    """In a crowd as when drawn alone, to a pixel; all objects, in the order of their cells."""
+    boxes = object_boxes(render(scene, seed))
+    assert tuple(located.what for located in boxes) == scene.objects
+    for located in boxes:
+        assert located.box == pytest.approx(drawn_box(located.what, seed), abs=1.0)
+
+
+@given(scenes(at_least=1), SEEDS, st.sampled_from([(128, 128), (192, 64), (320, 256)]))
+def test_boxes_are_in_the_pixels_of_the_image(
+    scene: Scene, seed: int, size: tuple[int, int]
+) -> None:
+    """A generator that draws larger, or not square, has its boxes where its own pixels are."""
+    small = render(scene, seed)
+    large = ImageArtifact.from_pil(small.to_pil().resize(size, Image.Resampling.NEAREST))
+    scale = np.array([size[0], size[1], size[0], size[1]]) / 64
+    for located, other in zip(object_boxes(small), object_boxes(large), strict=True):
+        assert other.box == pytest.approx(tuple(np.array(located.box) * scale))
+
+
+def test_what_no_world_draws_has_a_box_too() -> None:
+    """A ring leaves its middle free, where its center of mass lies: its box is around all of it."""
+    down, across = np.indices((64, 64)) - 10.0
+    ring = np.abs(np.hypot(across, down) - 9.0) < 1.0
+    pixels = np.full((64, 64, 3), 25, np.uint8)
+    pixels[ring] = (235, 41, 41)
+    (boxes,) = object_boxes(ImageArtifact(pixels))
+    assert boxes.box == (1.0, 1.0, 20.0, 20.0)
+
+
+@given(arrays.arrays(np.uint8, st.tuples(st.integers(1, 90), st.integers(1, 90), st.just(3))))
+def test_boxes_of_any_image_are_found(pixels: npt.NDArray[np.uint8]) -> None:
+    """Whatever is perceived has a box inside the image, in images that show no scene at all too."""
+    image = ImageArtifact(pixels)
+    width, height = image.size
+    boxes = object_boxes(image)
+    assert tuple(located.what for located in boxes) == parse_image(image).objects
+    for located in boxes:
+        left, top, right, bottom = located.box
+        assert 0 <= left < right <= width + 1e-9
+        assert 0 <= top < bottom <= height + 1e-9
+
+
+SCENE = parse_caption("small red circle top left , large blue cross middle center")
+
+
+@given(drawn_scenes(), SEEDS)
+def test_drawings_are_explained(scene: Scene, seed: int) -> None:
+    """A drawing differs from the one that is fitted to it by less than a level in 64."""
+    picture = read_picture(render(scene, seed))
+    assert picture.scene == scene
+    assert picture.residual < 1 / 64
+
+
+@given(drawn_scenes(at_least=2), SEEDS)
+def test_an_object_stays_where_it_is_when_another_is_lost(scene: Scene, seed: int) -> None:
+    """By less than half of the pixel that counts as moved, whatever is beside the object."""
+    before = read_picture(render(scene, seed)).centers
+    after = read_picture(render(Scene(scene.objects[1:]), seed)).centers
+    assert max(dist(before[cell], after[cell]) for cell in after) < 0.5
+
+
+@pytest.mark.parametrize("pixels", [-1.0, -0.4, 0.7])
+def test_centers_follow_the_jitter(pixels: float) -> None:
+    """An object that is drawn some pixels aside is read as far aside."""
+    aside = np.zeros((9, 3))
+    aside[4, 0] = pixels
+    here, there = read_picture(draw(SCENE, np.zeros((9, 3)))), read_picture(draw(SCENE, aside))
+    assert np.subtract(there.centers[4], here.centers[4]) == pytest.approx([pixels, 0], abs=0.05)
+
+
+def test_black_and_noise_are_not_explained() -> None:
+    """What is no drawing of the world leaves more than a good drawing does."""
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    assert read_picture(ImageArtifact(noise)).residual > 0.2
+    assert read_picture(ImageArtifact(np.zeros((64, 64, 3), np.uint8))).residual > 0.09
+    assert read_picture(render(Scene(), 0)).residual < 0.01
+
+
+def test_a_picture_of_another_size_is_read_the_same() -> None:
+    """It is brought to the world's size first, and centers are in its pixels."""
+    image = render(SCENE, 3)
+    large = ImageArtifact.from_pil(image.to_pil().resize((256, 256), Image.Resampling.NEAREST))
+    assert read_picture(large) == read_picture(image)
+
+
+def test_blur_shows_in_the_residual_before_it_shows_in_the_scene() -> None:
+    """A blurred drawing is still read, and leaves more unexplained than a sharp one."""
+    sharp = render(SCENE, 3)
+    blurred = ImageArtifact.from_pil(sharp.to_pil().filter(ImageFilter.GaussianBlur(1)))
+    assert parse_image(blurred) == SCENE
+    assert read_picture(blurred).residual > 5 * read_picture(sharp).residual

@@ -1,15 +1,34 @@
-"""Questions about scenes of the embedded world, and their answers."""
+"""Questions about scenes and their answers, and the facts of scenes."""
 
 from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import Scene, load_shapes, parse_caption
-from pytest_cepbench.datasets.shapes.questions import answer_question, plural_of
+from pytest_cepbench.datasets.shapes import (
+    Degradation,
+    Scene,
+    SceneObject,
+    caption,
+    degrade_scene,
+    load_shapes,
+    parse_caption,
+    parse_image,
+    render,
+)
+from pytest_cepbench.datasets.shapes.questions import (
+    SCENE_KINDS,
+    answer_question,
+    plural_of,
+    scene_facts,
+)
 from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.datasets.shapes.scene import COLORS, COUNTS, SHAPES, SIZES
+from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes
 
 SCENE = parse_caption(
     "three shapes : large red circle top left , small red cross middle right , "
@@ -60,3 +79,87 @@ def test_counts_and_presence_agree(scene: Scene, shape: str, color: str, size: s
     present = answer_question(scene, f"Are there any {color} {noun} in the image?")
     assert present == ("yes" if counts[1] else "no")
     assert counts[0] == sum(thing.shape == shape for thing in scene.objects)
+
+
+PAIR = Scene((SceneObject(0, "small", "red", "circle"), SceneObject(8, "large", "blue", "square")))
+
+
+def _lost(scene: Scene, other: Scene) -> dict[str, int]:
+    gone = set(scene_facts(scene)) - set(scene_facts(other))
+    return dict(Counter(fact.kind for fact in gone))
+
+
+def test_the_facts_of_two_objects() -> None:
+    """One count, and of each object its shape, color, size and place; one relation."""
+    assert [f"{fact.kind}: {fact}" for fact in scene_facts(PAIR)] == [
+        "color: blue",
+        "color: red",
+        "count: two shapes",
+        "object: circle",
+        "object: square",
+        "position: bottom right",
+        "position: top left",
+        "relation: small red circle above left of large blue square",
+        "size: large",
+        "size: small",
+    ]
+
+
+def test_the_empty_scene_has_a_fact() -> None:
+    """That there is nothing is true of it as well."""
+    assert [str(fact) for fact in scene_facts(Scene())] == ["no shapes"]
+
+
+def test_another_color_costs_color_and_relation_only() -> None:
+    """Facts are atomic: one changed attribute leaves the others as they are."""
+    exchanged = Scene(tuple(replace(t, cell=8 - t.cell) for t in PAIR.objects))
+    assert _lost(PAIR, exchanged) == {"relation": 1}
+    first, second = PAIR.objects
+    recolored = Scene((replace(first, color="green"), second))
+    assert _lost(PAIR, recolored) == {"color": 1, "relation": 1}
+    moved = Scene((replace(first, cell=3), second))
+    assert _lost(PAIR, moved) == {"position": 1}
+    resized = Scene((replace(first, size="large"), second))
+    assert _lost(PAIR, resized) == {"size": 1, "relation": 1}
+    assert _lost(PAIR, Scene((second,))) == {
+        "count": 1, "object": 1, "color": 1, "size": 1, "position": 1, "relation": 1,
+    }  # fmt: skip
+
+
+def test_equal_objects_are_counted() -> None:
+    """Two red circles are two facts, and one of them is lost with one circle."""
+    twins = Scene(
+        (SceneObject(0, "small", "red", "circle"), SceneObject(4, "small", "red", "circle"))
+    )
+    facts = [str(fact) for fact in scene_facts(twins) if fact.kind == "color"]
+    assert facts == ["red", "red #2"]
+    assert _lost(twins, Scene(twins.objects[:1]))["color"] == 1
+
+
+@given(drawn_scenes(), drawn_scenes())
+def test_different_scenes_have_different_facts(scene: Scene, other: Scene) -> None:
+    """Facts say all there is: nothing that changes a drawn scene goes unseen."""
+    assert (scene == other) == (scene_facts(scene) == scene_facts(other))
+
+
+@given(drawn_scenes(), SEEDS)
+def test_every_degradation_is_seen(scene: Scene, seed: int) -> None:
+    """Also exchanged places and changed looks of objects that are alike but for one thing."""
+    worse = degrade_scene(scene, Degradation(swap=1.0, recolor=0.3, resize=0.3), seed)
+    assert (scene == worse) == (scene_facts(scene) == scene_facts(worse))
+
+
+@given(drawn_scenes(), SEEDS)
+def test_text_and_picture_have_the_facts_of_their_scene(scene: Scene, seed: int) -> None:
+    """Read by the grammar and by the rules of sight, without any error of their own."""
+    facts = scene_facts(scene)
+    assert scene_facts(parse_caption(caption(scene))) == facts
+    assert scene_facts(parse_image(render(scene, seed))) == facts
+
+
+@given(scenes())
+def test_facts_are_of_the_worlds_kinds_and_differ(scene: Scene) -> None:
+    """No fact twice, none of another kind, and any scene that a model may tell has some."""
+    facts = scene_facts(scene)
+    assert len(set(facts)) == len(facts) > 0
+    assert {fact.kind for fact in facts} <= set(SCENE_KINDS)

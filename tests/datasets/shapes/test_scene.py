@@ -1,13 +1,43 @@
-"""Scenes and objects: canonical order and refusals."""
+"""Scenes of the shapes world: grammar of captions, vectors, and what is drawn."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from itertools import product
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.shapes import Scene, SceneObject
+from pytest_cepbench.datasets.shapes import (
+    Scene,
+    SceneObject,
+    caption,
+    features,
+    parse_caption,
+    render,
+)
+from pytest_cepbench.datasets.shapes.scene import (
+    AREA,
+    CELLS,
+    COLORS,
+    DIMENSION,
+    DROP,
+    PALETTE,
+    RADII,
+    SHAPES,
+    SIZES,
+    Color,
+    Shape,
+    Size,
+    coverage,
+    draw,
+)
+from tests.datasets.shapes.strategies import SEEDS, drawn_scenes, scenes, similarity
 
 CIRCLE = SceneObject(4, "small", "red", "circle")
 
@@ -45,3 +75,220 @@ def test_rows_and_columns_count_from_the_top_left() -> None:
     """Cell 5 is the last of the middle row."""
     thing = replace(CIRCLE, cell=5)
     assert (thing.row, thing.column) == (1, 2)
+
+
+RED = SceneObject(3, "small", "red", "circle")
+BLUE = SceneObject(8, "large", "blue", "square")
+
+
+def test_captions_read_as_documented() -> None:
+    """The wording is fixed: networks are trained on it."""
+    assert caption(Scene()) == "no shapes"
+    assert caption(Scene((RED,))) == "one shape : small red circle middle left"
+    two = "two shapes : small red circle middle left , large blue square bottom right"
+    assert caption(Scene((BLUE, RED))) == two
+
+
+@given(scenes())
+def test_every_caption_gives_its_scene_back(scene: Scene) -> None:
+    """Reading is the inverse of writing, from no object to nine."""
+    assert parse_caption(caption(scene)) == scene
+
+
+@given(scenes(), st.randoms(use_true_random=False))
+def test_case_and_spacing_are_forgiven(scene: Scene, random: Random) -> None:
+    """Letters of any case and any white space between the words make no difference."""
+    shouted = "".join(random.choice((letter, letter.upper())) for letter in caption(scene))
+    spaced = re.sub(" ", lambda _: random.choice((" ", "  ", "\n", "\t ")), shouted)
+    assert parse_caption(spaced) == scene
+
+
+@given(st.text())
+def test_no_text_is_refused(text: str) -> None:
+    """Whatever a model says has a scene, and one that can be said again."""
+    scene = parse_caption(text)
+    assert parse_caption(caption(scene)) == scene
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ()),
+        ("no shapes", ()),
+        ("a photograph of a cat", ()),
+        ("<bos> one shape : small red circle middle left <eos>", (RED,)),
+        ("small red circle middle left", (RED,)),
+        ("nine shapes : small red circle middle left", (RED,)),
+        ("small red circle middle left,large blue square bottom right.", (RED, BLUE)),
+        ("small red circle middle , large blue square bottom right", (BLUE,)),
+        ("small red red circle middle left", ()),
+        ("smaller red circle middle left", ()),
+        ("small red circle middle leftover", ()),
+        # The long s and the Kelvin sign are S and K where Unicode's rules ignore case.
+        ("\u017fmall red circle middle left", ()),
+    ],
+)
+def test_what_is_no_object_is_left_out(text: str, expected: tuple[SceneObject, ...]) -> None:
+    """Only whole objects count, and the words around them change nothing."""
+    assert parse_caption(text) == Scene(expected)
+
+
+def test_the_first_claim_to_a_cell_wins() -> None:
+    """A model that says two things of one place has said the first."""
+    text = "small red circle middle left , large blue square middle left"
+    assert parse_caption(text) == Scene((RED,))
+
+
+WORDS: dict[str, tuple[str, ...]] = {"size": SIZES, "color": COLORS, "shape": SHAPES}
+
+
+@given(scenes())
+def test_vectors_are_usable_as_they_are(scene: Scene) -> None:
+    """Every scene, the empty one too, has a non-negative vector that is not zero."""
+    vector = features(scene)
+    assert vector.shape == (DIMENSION,)
+    assert (vector >= 0).all()
+    assert np.linalg.norm(vector) >= 1 - 1e-12
+
+
+@given(drawn_scenes())
+def test_the_empty_scene_is_like_no_other(scene: Scene) -> None:
+    """Losing everything leaves nothing."""
+    assert similarity(scene, Scene()) == 0
+    assert similarity(Scene(), Scene()) == 1
+
+
+@given(scenes(), scenes())
+def test_only_equal_scenes_have_similarity_one(first: Scene, second: Scene) -> None:
+    """A difference between two scenes is never invisible."""
+    assert (similarity(first, second) > 1 - 1e-9) == (first == second)
+
+
+@given(drawn_scenes(), st.data())
+def test_each_further_object_lost_lowers_the_similarity(scene: Scene, data: st.DataObject) -> None:
+    """Whatever the objects and the order in which they go."""
+    order = data.draw(st.permutations(scene.objects))
+    values = [similarity(scene, Scene(tuple(order[k:]))) for k in range(len(order) + 1)]
+    assert (np.diff(values) < -0.01).all()
+
+
+@given(drawn_scenes(), st.data())
+def test_each_further_attribute_changed_lowers_the_similarity(
+    scene: Scene, data: st.DataObject
+) -> None:
+    """Whatever the attributes, the order in which they change, and what they become."""
+    objects = {thing.cell: thing for thing in scene.objects}
+    values = [1.0]
+    for cell, field in data.draw(st.permutations(list(product(objects, WORDS)))):
+        others = [word for word in WORDS[field] if word != getattr(objects[cell], field)]
+        changed: dict[str, Any] = {field: data.draw(st.sampled_from(others))}
+        objects[cell] = replace(objects[cell], **changed)
+        values.append(similarity(scene, Scene(tuple(objects.values()))))
+    assert (np.diff(values) < -0.005).all()
+
+
+@given(drawn_scenes(), st.data())
+def test_one_attribute_costs_less_in_a_larger_scene(scene: Scene, data: st.DataObject) -> None:
+    """One attribute of one of n objects changed leaves at least 1 - 0.3 / n, and at most .95."""
+    thing = data.draw(st.sampled_from(scene.objects))
+    field = data.draw(st.sampled_from(list(WORDS)))
+    others = [word for word in WORDS[field] if word != getattr(thing, field)]
+    changed: dict[str, Any] = {field: data.draw(st.sampled_from(others))}
+    rest = tuple(other for other in scene.objects if other != thing)
+    value = similarity(scene, Scene((*rest, replace(thing, **changed))))
+    assert 1 - 0.3 / len(scene.objects) - 1e-9 <= value <= 0.95
+
+
+def test_documented_cosines_hold() -> None:
+    """The figures of the module's text: an attribute changed, objects lost, a move in a line."""
+    objects = tuple(SceneObject(cell, "small", "red", "cross") for cell in (0, 4, 8))
+    scene = Scene(objects)
+    green = replace(objects[0], color="green")
+    assert similarity(scene, Scene((green, *objects[1:]))) == pytest.approx(1 - 0.3 / 3)
+    assert similarity(scene, Scene(objects[1:])) == pytest.approx((2 / 3) ** 0.5)
+    moved = replace(objects[0], cell=1)
+    assert similarity(Scene(objects[:1]), Scene((moved,))) == pytest.approx(0.15)
+    assert similarity(Scene(objects[:1]), Scene(objects[1:2])) == 0
+
+
+STILL = np.zeros((CELLS, 3))
+
+
+@pytest.mark.parametrize("color", COLORS)
+def test_an_object_has_its_color_on_a_dark_ground(color: Color) -> None:
+    """The middle of an object is of its palette color, the rest of the image is background."""
+    pixels = draw(Scene((SceneObject(4, "small", color, "circle"),)), STILL).pixels
+    expected = np.rint(PALETTE[COLORS.index(color)] * 255)
+    assert np.array_equal(pixels[31:33, 31:33].reshape(-1, 3), np.tile(expected, (4, 1)))
+    assert (pixels[:21] == 26).all()
+    assert (pixels[:, 43:] == 26).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_coverage_has_the_area_and_center_that_perception_assumes(shape: Shape, size: Size) -> None:
+    """What a shape covers agrees with its documented area and center of mass."""
+    radius = RADII[SIZES.index(size)]
+    offsets = np.arange(-16, 16) + 0.5
+    cover = coverage(shape, offsets[None, :], offsets[:, None], radius)
+    assert cover.sum() == pytest.approx(AREA[shape] * radius**2, rel=0.02)
+    assert (cover.sum(axis=0) @ offsets) / cover.sum() == pytest.approx(0, abs=1e-9)
+    assert (cover.sum(axis=1) @ offsets) / cover.sum() == pytest.approx(
+        DROP[shape] * radius, abs=0.02
+    )
+
+
+def test_a_triangle_points_up() -> None:
+    """The top row of a triangle is narrower than its bottom row."""
+    pixels = draw(Scene((SceneObject(4, "large", "red", "triangle"),)), STILL).pixels
+    widths = (pixels[..., 0] > 128).sum(axis=1)
+    rows = np.flatnonzero(widths)
+    assert widths[rows[0]] < 4
+    assert widths[rows[-1]] > 15
+
+
+@given(drawn_scenes(at_least=2), SEEDS)
+def test_jitter_of_an_object_does_not_depend_on_the_others(scene: Scene, seed: int) -> None:
+    """Where an object is left out, the pixels of the cells that are not beside it stay."""
+    lost = scene.objects[0]
+    before = render(scene, seed).pixels
+    after = render(Scene(scene.objects[1:]), seed).pixels
+    changed = np.argwhere((before != after).any(axis=2)) + 0.5
+    center = np.array([lost.row + 0.5, lost.column + 0.5]) * 64 / 3
+    assert len(changed) > 0
+    assert np.abs(changed - center).max() < 12.5
+
+
+def test_seeds_give_different_images_of_one_scene() -> None:
+    """Place and radius move within their bounds with the seed."""
+    scene = parse_caption("small red circle middle left")
+    assert len({render(scene, seed).digest for seed in range(50)}) == 50
+
+
+@pytest.mark.parametrize(
+    ("text", "seed", "digest"),
+    [
+        ("no shapes", 0, "143d360da5e427704a3ae276ecdf7d226fb0f6f8e92c57161acf4f7beb089457"),
+        (
+            "one shape : large cyan triangle top left",
+            1,
+            "a167d85b0173953b6fd62053ccf207f952cc29cd4e7f44f99af757389509081e",
+        ),
+        (
+            "two shapes : small red circle top right , large blue square bottom left",
+            7,
+            "d365d1c9058040ae3500edb097187dd7b601ce9130d05cef76e5ac8253944e6c",
+        ),
+        (
+            (
+                "large yellow cross top left , small purple square middle center , "
+                "small green circle bottom right"
+            ),
+            2**32 - 1,
+            "9e75048a4ace845a9cec0559b5b5127bf83e736b6e38d3ac7281e86f4de08a8e",
+        ),
+    ],
+)
+def test_pixels_never_change(text: str, seed: int, digest: str) -> None:
+    """The same image on every machine: where this fails, `WORLD_VERSION` has to be raised."""
+    assert render(parse_caption(text), seed).digest == digest

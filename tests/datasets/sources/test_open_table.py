@@ -1,4 +1,4 @@
-"""Which files of a data set are read: configurations, splits, numbered shards."""
+"""Which files of a data set are read, and how locations are typed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.datasets.sources.hub import HubLocation, parse_hub_location
 from pytest_cepbench.datasets.sources.open_table import Choice, find_files, read_card
-from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.errors import DatasetError, SpecError
 
 TWO_CONFIGS: dict[str, Any] = {
     "configs": [
@@ -128,3 +129,45 @@ def test_the_card_tells_how_many_rows_there_are() -> None:
 def test_a_card_that_cannot_be_read_tells_nothing(text: str) -> None:
     """Names of files decide then."""
     assert read_card(text) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("hf://datasets/o/n", HubLocation("o/n")),
+        ("hf://datasets/o/n@v1", HubLocation("o/n", "v1")),
+        ("hf://datasets/o/n@v1/data/a.parquet", HubLocation("o/n", "v1", "data/a.parquet")),
+        ("hf://datasets/o/n/data/*.parquet", HubLocation("o/n", None, "data/*.parquet")),
+        ("hf://datasets/o/n@refs/convert/parquet", HubLocation("o/n", "refs/convert/parquet")),
+        ("hf://datasets/o/n@refs/pr/3/a", HubLocation("o/n", "refs/pr/3", "a")),
+        ("hf://datasets/o/n@my%2Fbranch", HubLocation("o/n", "my/branch")),
+        (
+            "hf://datasets/o/n@v1?config=c&split=s",
+            HubLocation("o/n", "v1", "", config="c", split="s"),
+        ),
+    ],
+)
+def test_the_syntax_is_that_of_the_hub(text: str, expected: HubLocation) -> None:
+    """As huggingface_hub and fsspec read it; configuration and split stand behind `?`."""
+    assert parse_hub_location(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("s3://bucket/x", "cannot be read in place: a path or hf://datasets/OWNER/NAME"),
+        ("hf://o/n", "is a model of the hub: hf://datasets/OWNER/NAME"),
+        ("hf://datasets/n", "hf://datasets/OWNER/NAME"),
+        ("hf://datasets/o/n@", "hf://datasets/OWNER/NAME"),
+        ("hf://datasets/o/n/c@v1", "behind the name: hf://datasets/o/n@v1/c"),
+        ("hf://datasets/o/n?slit=x", "unknown parameter 'slit'. Did you mean 'split'"),
+        ("hf://datasets/o/n?split=", "split is empty"),
+        ("hf://datasets/o/n?split=a&split=b", "a parameter is there twice"),
+    ],
+)
+def test_other_texts_are_one_line(text: str, words: str) -> None:
+    """What was given, and the form that is expected."""
+    with pytest.raises(SpecError) as error:
+        parse_hub_location(text)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
