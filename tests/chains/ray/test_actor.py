@@ -1,7 +1,8 @@
-"""The actor's side, in this process: one model bound, loaded and asked, and nothing raised."""
+"""The actor's side, in this process: one model bound, loaded and asked; faults on their way."""
 
 from __future__ import annotations
 
+import ast
 import os
 import pickle
 import sys
@@ -26,10 +27,11 @@ from pytest_cepbench.chains.ray.actor import (
     _plain,
     _ready,
     bind_here,
+    refuse_to_load,
 )
 from pytest_cepbench.chains.ray.cluster import same_imports
 from pytest_cepbench.chains.ray.pools import Allocation, create_actor
-from pytest_cepbench.errors import ModelError
+from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.binding import IdleParts
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
@@ -42,6 +44,7 @@ from pytest_cepbench.models.protocols import (
 )
 from tests.artifacts.files import noise
 from tests.chains.ray.actor_models import Text
+from tests.test_floors import TREES, imports
 from tests.tiny.encoders import build_clip
 
 MODELS = "python:tests.chains.ray.actor_models"
@@ -393,3 +396,67 @@ def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, pl
         assert strategy == "SPREAD"
     assert options.pop("max_restarts") > 0
     assert options == {"num_cpus": 1.5, "num_gpus": 0.5, "max_task_retries": 0}
+
+
+@pytest.mark.parametrize("kind", [CheckpointError, ModelError, DeviceMemoryError])
+def test_our_errors_arrive_as_they_are(kind: type[Exception]) -> None:
+    """Of the same class, with the same words, and nothing else."""
+    fault = ActorFault.of(kind("what, why, how"))
+    error = fault.exception()
+
+    assert (type(error), str(error)) == (kind, "what, why, how")
+    assert fault.ours
+    assert fault.memory == (kind is DeviceMemoryError)
+
+
+def test_an_error_of_a_module_arrives_as_its_nearest_base() -> None:
+    """The driver knows the classes of `errors` alone."""
+
+    class LocalError(CheckpointError):
+        """Known where it is raised."""
+
+    assert type(ActorFault.of(LocalError("gone")).exception()) is CheckpointError
+
+
+def test_a_model_s_own_exception_keeps_its_name() -> None:
+    """What is stored of a failed input has the words that it has in a run in one process."""
+    fault = ActorFault.of(ArithmeticError("no sum"))
+    error = fault.exception()
+
+    assert (type(error).__name__, str(error)) == ("ArithmeticError", "no sum")
+    assert not isinstance(error, MemoryError)
+    assert (fault.ours, fault.memory) == (False, False)
+
+
+def test_memory_that_ran_out_is_a_memory_error_in_the_driver() -> None:
+    """So the batch is halved there, as in one process."""
+    fault = ActorFault.of(RuntimeError("CUDA out of memory"))
+    error = fault.exception()
+
+    assert fault.memory
+    assert not fault.ours
+    assert isinstance(error, MemoryError)
+    assert type(error).__name__ == "RuntimeError"
+
+
+def test_a_bound_role_does_not_load_in_the_driver() -> None:
+    """Its model lives in an actor."""
+    with pytest.raises(AssertionError, match="loaded by an actor"):
+        refuse_to_load()
+
+
+def test_ray_is_imported_in_its_folder_alone_and_late() -> None:
+    """Inside functions of chains/ray, so that the package can be used without it."""
+    importing = {
+        path.as_posix(): tree
+        for path, tree in TREES.items()
+        if any(name.split(".")[0] == "ray" for name in imports(tree))
+    }
+
+    assert importing
+    assert all(name.startswith("chains/ray/") for name in importing)
+    for tree in importing.values():
+        top = ast.Module(
+            [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
+        )
+        assert not any(name.split(".")[0] == "ray" for name in imports(top))

@@ -1,0 +1,439 @@
+"""Chains as they should be: who is asked what, with which seed, in which groups."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.chains import (
+    Chain,
+    ChainGroup,
+    ChainModels,
+    ChainPlan,
+    Modality,
+    RoleRunner,
+    start_chains,
+)
+from pytest_cepbench.chains.chain import derive_seed
+from pytest_cepbench.chains.steps import recall, remember
+from pytest_cepbench.datasets.sample import (
+    DrawnImage,
+    EmbeddedImage,
+    FileImage,
+    Sample,
+    load_seed_image,
+)
+from pytest_cepbench.errors import DamagedChainsError, DatasetError, NotInStoreError, StoreError
+from pytest_cepbench.metrics import cosine_to_start
+from pytest_cepbench.store import Store
+from tests.artifacts.files import encoded, noise
+from tests.chains.roles import (
+    PLAN,
+    TEXT_PLAN,
+    RunnerSet,
+    SmallDescriber,
+    SmallEncoder,
+    SmallGenerator,
+    bound,
+    describe_image,
+    draw_text,
+    grow_and_trace,
+    inputs_of,
+    make_runners,
+    outcomes,
+    samples,
+    vector_of,
+)
+
+
+def test_an_image_first_chain(store: Store) -> None:
+    """I0 T1 I2 T3 I4: a step gets the one before, its prompt and seed; images are compared."""
+    (trace,) = grow_and_trace(PLAN, samples(1), make_runners(store))
+    image: Any = load_seed_image(samples(1)[0])
+    expected, vectors = [image.digest], [vector_of(image.to_pil())]
+    for generation in (1, 3):
+        text = describe_image(image.to_pil(), "describe", None)
+        image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation + 1)))
+        expected += [digest_text(text), image.digest]
+        vectors.append(vector_of(image.to_pil()))
+    assert [link.digest for link in trace.chain.links] == expected
+    assert [link.kind for link in trace.chain.links] == ["image", "text", "image", "text", "image"]
+    similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
+    assert trace.similarities == tuple(similarities.tolist())
+    assert (trace.failure, trace.failed_at) == (None, None)
+
+
+def test_a_text_first_chain(store: Store) -> None:
+    """T0 I1 T2 I3 T4: the same with the roles exchanged; texts are compared."""
+    (trace,) = grow_and_trace(TEXT_PLAN, samples(1), make_runners(store))
+    text, vectors = "text 0", [vector_of("text 0")]
+    expected = [digest_text(text)]
+    for generation in (1, 3):
+        image = ImageArtifact(draw_text(f"draw: {text}", derive_seed(0, "s00", generation)))
+        text = describe_image(image.to_pil(), "describe", None)
+        expected += [image.digest, digest_text(text)]
+        vectors.append(vector_of(text))
+    assert [link.digest for link in trace.chain.links] == expected
+    similarities = cosine_to_start(vectors[0][None], np.stack(vectors[1:])[None])[0]
+    assert trace.similarities == tuple(similarities.tolist())
+
+
+@pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN], ids=["image-first", "text-first"])
+def test_order_batches_and_shards_do_not_matter(plan: ChainPlan, tmp_path: Path) -> None:
+    """A sample's chain is the same alone, in any batch, in any order and in any part of a run."""
+    whole = samples(7)
+    ways = {
+        "whole": ([whole], 8),
+        "reversed": ([whole[::-1]], 8),
+        "one by one": ([whole], 1),
+        "in threes": ([whole], 3),
+        "in shards": ([whole[4:], whole[:2], whole[2:4]], 8),
+    }
+    runs = []
+    for name, (shards, batch_size) in ways.items():
+        with Store(tmp_path / name) as store:
+            runners = make_runners(
+                store, SmallDescriber(seeded=True), every={"batch_size": batch_size}
+            )
+            traces = [trace for shard in shards for trace in grow_and_trace(plan, shard, runners)]
+            runs.append(outcomes(traces))
+    assert all(actual == runs[0] for actual in runs)
+    assert len({digests for digests, *_ in runs[0].values()}) == 7
+
+
+def test_batches_are_as_large_as_allowed(store: Store) -> None:
+    """All samples of a step are asked together, in batches of the role's size."""
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    grow_and_trace(
+        PLAN,
+        samples(10),
+        make_runners(store, describer, generator, encoder, every={"batch_size": 4}),
+    )
+    assert [len(call) for call in describer.calls] == [4, 4, 2] * 2
+    assert [len(call) for call in generator.calls] == [4, 4, 2] * 2
+    assert [len(call) for call in encoder.calls] == [4, 4, 2] * 3
+
+
+def test_a_text_goes_into_the_prompt_as_it_is(store: Store) -> None:
+    """Braces, placeholders and surrogates in a description are not formatted or lost."""
+    words = "{description} {0} %s \\1 \udcff"
+    generator = SmallGenerator()
+    plan = ChainPlan("image", 2, "describe", "<{description}|{description}>")
+    grow_and_trace(
+        plan, samples(1), make_runners(store, SmallDescriber(lambda *_: words), generator)
+    )
+    assert generator.calls == [[f"<{words}|{words}>"]]
+
+
+def test_the_describer_sees_upright_rgb(store: Store, tmp_path: Path) -> None:
+    """A seed from a file reaches the model as the pixels that its digest names."""
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded(Image.fromarray(noise()).convert("P"), "PNG"))
+    seen: list[Image.Image] = []
+    describer = SmallDescriber(
+        # append gives None
+        lambda image, *_: seen.append(image) or "a text"  # type: ignore[func-returns-value]
+    )
+    (trace,) = grow_and_trace(
+        PLAN, [Sample("a", ("c",), image=FileImage(path))], make_runners(store, describer)
+    )
+    assert seen[0].mode == "RGB"
+    assert ImageArtifact.from_pil(seen[0]).digest == trace.chain.links[0].digest
+
+
+def test_no_samples_are_no_traces(store: Store) -> None:
+    """An empty shard asks no model."""
+    describer = SmallDescriber()
+    assert grow_and_trace(PLAN, [], make_runners(store, describer)) == []
+    assert describer.calls == []
+
+
+def test_unusable_seeds_are_all_named_before_any_model_is_asked(
+    store: Store, tmp_path: Path
+) -> None:
+    """One error lists every bad sample, so that a folder is cleaned in one go."""
+    (tmp_path / "text.jpg").write_text("no image")
+    bad = [
+        Sample("bad/text.jpg", ("c",), image=FileImage(tmp_path / "text.jpg")),
+        Sample("bad/gone.png", ("c",), image=FileImage(tmp_path / "gone.png")),
+        Sample("bad/none", ("c",), text="only a text"),
+    ]
+    describer, generator, encoder = SmallDescriber(), SmallGenerator(), SmallEncoder()
+    with pytest.raises(DatasetError, match="3 of 5 samples cannot be used") as caught:
+        grow_and_trace(
+            PLAN, [*samples(2), *bad], make_runners(store, describer, generator, encoder)
+        )
+    assert all(sample.id in str(caught.value) for sample in bad)
+    assert describer.calls == generator.calls == encoder.calls == []
+
+
+def test_texts_that_cannot_start_a_chain_are_named(store: Store) -> None:
+    """No text and a blank text, in a text-first suite."""
+    bad = [
+        Sample("none", ("c",), image=DrawnImage(lambda: ImageArtifact(noise()))),
+        Sample("blank", ("c",), text=" \n"),
+    ]
+    with pytest.raises(
+        DatasetError, match=r"(?s)2 of 3 samples.*none: has no text.*blank: has no text"
+    ):
+        grow_and_trace(TEXT_PLAN, [*samples(1), *bad], make_runners(store))
+
+
+def test_a_long_list_of_unusable_seeds_is_cut(store: Store) -> None:
+    """The number is said, and enough of the names to see the pattern."""
+    bad = [Sample(f"bad{i:03}", ("c",), text="x") for i in range(50)]
+    with pytest.raises(DatasetError, match=r"(?s)50 of 50 samples.*bad019.*\.\.\.") as caught:
+        grow_and_trace(PLAN, bad, make_runners(store))
+    assert "bad020" not in str(caught.value)
+    with pytest.raises(DatasetError, match="bad019") as caught:
+        grow_and_trace(PLAN, bad[:20], make_runners(store))
+    assert not str(caught.value).endswith("...")
+
+
+def test_images_inside_a_file_have_digests_of_their_own(store: Store, tmp_path: Path) -> None:
+    """Several lie in one file: each is remembered by its place there, until the file changes."""
+    path = tmp_path / "table"
+    parts = [b64encode(encoded(Image.fromarray(noise(seed=seed)), "PNG")) for seed in (1, 2)]
+    path.write_bytes(b"".join(parts))
+    os.utime(path, (1, 1))  # so that its digests are remembered
+    places = ((0, len(parts[0])), (len(parts[0]), len(parts[1])))
+    seeds = [
+        Sample(f"row {row}", ("c",), image=EmbeddedImage(path, offset, length, f"row {row}"))
+        for row, (offset, length) in enumerate(places)
+    ]
+    for _ in range(2):
+        chains = start_chains(PLAN, seeds, store)
+        assert [chain.links[0].digest for chain in chains] == [
+            ImageArtifact(noise(seed=seed)).digest for seed in (1, 2)
+        ]
+
+
+def test_an_error_that_is_not_the_seed_s_passes_as_it_is(store: Store) -> None:
+    """A bug of a generator of scenes is not a sample that cannot be used."""
+
+    def draw() -> ImageArtifact:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        start_chains(PLAN, [Sample("a", ("c",), image=DrawnImage(draw))], store)
+
+
+def _group(store: Store, describer: SmallDescriber, generator: SmallGenerator) -> ChainGroup:
+    runners = make_runners(store, describer, generator)
+    return ChainGroup(PLAN, samples(3), ChainModels(runners.describer, runners.generator, store))
+
+
+def test_no_model_is_asked_before_the_chains_are_needed(store: Store) -> None:
+    """Then they are grown once, however often they are read."""
+    describer, generator = SmallDescriber(), SmallGenerator()
+    group = _group(store, describer, generator)
+    assert inputs_of(describer, generator) == 0
+    assert [chain.sample.id for chain in group.chains] == ["s00", "s01", "s02"]
+    assert group.read(len) == 3
+    assert group.chains[0] is group.chains[0]
+    assert inputs_of(describer, generator) == 3 * PLAN.generations
+
+
+def test_what_is_made_of_the_chains_is_handed_through(store: Store) -> None:
+    """Whatever it is; errors that are not damage pass as they are."""
+    group = _group(store, SmallDescriber(), SmallGenerator())
+    assert group.read(lambda chains: {c.sample.id: len(c.links) for c in chains}) == {
+        "s00": 5, "s01": 5, "s02": 5,
+    }  # fmt: skip
+    with pytest.raises(ZeroDivisionError):
+        group.read(lambda _: 1 // 0)
+
+
+def test_damage_that_a_reader_meets_is_mended(store: Store) -> None:
+    """Only the lost drawing is made again, and the reader sees whole chains."""
+    generator = SmallGenerator()
+    group = _group(store, SmallDescriber(), generator)
+    before = [link for chain in group.chains for link in chain.links]
+    lost = group.chains[2].links[4]
+    store.image_path(lost.digest).unlink()
+    seen = 0
+
+    def use(chains: object) -> int:
+        nonlocal seen
+        seen += 1
+        if store.get_image(lost.digest) is None:
+            assert lost.key is not None
+            raise DamagedChainsError([lost.key])
+        return seen
+
+    drawn = inputs_of(generator)
+    assert group.read(use) == 2
+    assert inputs_of(generator) == drawn + 1
+    assert [link for chain in group.chains for link in chain.links] == before
+
+
+def test_images_that_keep_getting_lost_end_in_an_error(store: Store) -> None:
+    """A dying disk is named as such instead of being tried for ever."""
+    describer, generator = SmallDescriber(), SmallGenerator()
+    group = _group(store, describer, generator)
+    tries = 0
+
+    def use(chains: list[Chain]) -> None:
+        nonlocal tries
+        tries += 1
+        shutil.rmtree(store.root / "images")
+        (store.root / "images").mkdir()
+        raise DamagedChainsError([str(chains[0].links[2].key)])
+
+    with pytest.raises(StoreError, match=r"keep getting lost: is the disk failing\?"):
+        group.read(use)  # type: ignore[arg-type] # a list is what it gets
+    assert tries <= PLAN.generations + 4
+
+
+def test_the_largest_batch_of_any_model_sizes_the_chunks(store: Store) -> None:
+    """Models that a chain lacks do not count; a group of small models on the CPU is small."""
+
+    def runner(batch_size: int, *, small: bool) -> RoleRunner:
+        return RoleRunner(
+            bound("describer", SmallDescriber(), batch_size=batch_size, small=small), store
+        )
+
+    few, many = runner(4, small=True), runner(50, small=False)
+    assert ChainModels(None, None, store).largest_batch == 0
+    assert ChainModels(few, None, store).largest_batch == 4
+    assert ChainModels(few, many, store).largest_batch == 50
+    assert ChainModels(few, None, store, {("image", 1): many}).largest_batch == 50
+    assert not ChainModels(None, None, store).small
+    assert ChainModels(few, None, store).small
+    assert not ChainModels(few, None, store, {("image", 1): many}).small
+
+
+COUNT = 3
+
+
+def _describer_named(name: str) -> SmallDescriber:
+    """A describer whose texts name it."""
+    return SmallDescriber(lambda image, prompt, seed: f"{name} {prompt} {image.getpixel((0, 0))}")
+
+
+def _runners(store: Store, name: str) -> tuple[RunnerSet, SmallDescriber]:
+    describer = _describer_named(name)
+    return make_runners(store, describer, only={"describer": {"fingerprint": name}}), describer
+
+
+def _grow(runners: RunnerSet, stand_ins: dict[int, RoleRunner]) -> list[Chain]:
+    places = {(PLAN.start, generation): runner for generation, runner in stand_ins.items()}
+    group = ChainGroup(
+        PLAN,
+        samples(COUNT),
+        ChainModels(runners.describer, runners.generator, runners.store, places),
+    )
+    return group.chains
+
+
+def _link_names(
+    chains: list[Chain], last: int = PLAN.generations
+) -> list[list[tuple[str, str | None]]]:
+    """Digest and key of every link up to a generation."""
+    return [[(link.digest, link.key) for link in chain.links[: last + 1]] for chain in chains]
+
+
+def test_a_stand_in_plays_its_hop_and_no_other(store: Store) -> None:
+    """The first description is the other's; what follows from it is the own models'."""
+    (old, old_teller), (new, new_teller) = _runners(store, "old"), _runners(store, "new")
+    chains = _grow(new, {1: old.describer})
+    texts = [[link.text or "" for link in chain.links] for chain in chains]
+    assert all(row[1].startswith("old ") and row[3].startswith("new ") for row in texts)
+    assert (inputs_of(old_teller), inputs_of(new_teller)) == (COUNT, COUNT)
+
+
+def test_chains_of_the_other_start_are_left_alone(store: Store) -> None:
+    """A hop is named by its chain's start too: both starts have a generation 2."""
+    (old, old_teller), (new, _) = _runners(store, "old"), _runners(store, "new")
+    stand_ins: dict[tuple[Modality, int], RoleRunner] = {("image", 2): old.describer}
+    group = ChainGroup(
+        TEXT_PLAN, samples(COUNT), ChainModels(new.describer, new.generator, store, stand_ins)
+    )
+    assert all((chain.links[2].text or "").startswith("new ") for chain in group.chains)
+    assert inputs_of(old_teller) == 0
+
+
+def test_a_begun_chain_is_the_same_as_the_one_it_was_taken_from(store: Store) -> None:
+    """With all hops put back, every link and every key is that of the other's own chain."""
+    (old, _), (new, new_teller) = _runners(store, "old"), _runners(store, "new")
+    own = _grow(old, {})
+    assert _link_names(_grow(new, {1: old.describer, 3: old.describer})) == _link_names(own)
+    assert inputs_of(new_teller) == 0
+
+
+def test_a_remembered_model_begins_chains_without_being_there(store: Store) -> None:
+    """Its steps are found by what was written down of it; the model is not asked again."""
+    (old, old_teller), (new, _) = _runners(store, "old"), _runners(store, "new")
+    own = _grow(old, {})
+    (absent,) = recall(remember(old.describer.bound))
+    asked = inputs_of(old_teller)
+    begun = _grow(new, {1: RoleRunner(absent, store)})
+    assert _link_names(begun, 2) == _link_names(own, 2)
+    assert _link_names(begun, 3) != _link_names(own, 3)
+    assert inputs_of(old_teller) == asked
+
+
+def test_a_chain_that_stopped_at_the_others_hop_stops_there_too(store: Store) -> None:
+    """No step starts from an artifact that is missing."""
+    mute = make_runners(
+        store, SmallDescriber(lambda *_: ""), only={"describer": {"fingerprint": "mute"}}
+    )
+    own = _grow(mute, {})
+    new, new_teller = _runners(store, "new")
+    (absent,) = recall(remember(mute.describer.bound))
+    begun = _grow(new, {1: RoleRunner(absent, store)})
+    assert [(c.failure, c.failed_at) for c in begun] == [(c.failure, c.failed_at) for c in own]
+    assert {c.failed_at for c in begun} == {1}
+    assert inputs_of(new_teller) == 0
+
+
+def test_what_is_not_stored_is_not_made_up(store: Store) -> None:
+    """A remembered model that never played here raises, and nothing is stored in its name."""
+    (old, _), (new, _) = _runners(store, "old"), _runners(store, "new")
+    (absent,) = recall(remember(old.describer.bound))
+    before = len(store)
+    with pytest.raises(NotInStoreError, match="a step of the baseline's describer is not in the"):
+        _grow(new, {1: RoleRunner(absent, store)})
+    assert len(store) == before
+
+
+def test_a_lost_image_of_a_remembered_model_is_missed(store: Store) -> None:
+    """It cannot be made again, so its step counts as not stored; a fixed role's image can."""
+    generator, fresh = SmallGenerator(), SmallGenerator()
+    old = make_runners(store, None, generator, every={"fingerprint": "old"})
+    new = make_runners(store, _describer_named("new"), fresh, every={"fingerprint": "new"})
+    described = {1: old.describer}
+    lost = _grow(old, {})[0].links[2]
+    store.image_path(lost.digest).unlink()
+    (absent,) = recall(remember(old.generator.bound))
+    with pytest.raises(NotInStoreError):
+        _grow(new, described | {2: RoleRunner(absent, store)})
+    assert (inputs_of(generator), inputs_of(fresh)) == (2 * COUNT, 0)
+
+
+def test_a_lost_image_of_a_fixed_role_is_drawn_again(store: Store) -> None:
+    """The generator is there, and draws from the remembered describer's text."""
+    (old, _), (new, _) = _runners(store, "old"), _runners(store, "new")
+    own = _grow(old, {})
+    store.image_path(own[0].links[2].digest).unlink()
+    (absent,) = recall(remember(old.describer.bound))
+    begun = _grow(new, {1: RoleRunner(absent, store)})
+    assert _link_names(begun, 2) == _link_names(own, 2)
+    assert store.get_image(own[0].links[2].digest) is not None
+
+
+def test_a_role_without_a_runner_is_noticed_at_its_hop(store: Store) -> None:
+    """A stand-in is enough where the role has no model: it is not needed elsewhere."""
+    describer = SmallDescriber()
+    runner = RoleRunner(bound("describer", describer), store)
+    assert ChainModels(None, None, store, {("image", 1): runner}).runner(PLAN, 1) is runner
+    with pytest.raises(AssertionError):
+        ChainModels(None, None, store).runner(PLAN, 1)
