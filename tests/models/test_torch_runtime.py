@@ -7,24 +7,31 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_cepbench.errors import ModelError
+from pytest_cepbench.errors import MissingDependencyError, ModelError
 from pytest_cepbench.models.torch_runtime import (
+    by_kind,
     check_device,
     device_memory,
+    has,
     is_out_of_memory,
     library_versions,
+    need,
     release_memory,
     resolve_device,
     resolve_dtype,
     set_threads,
     threads_set_by_user,
 )
+from tests.models.binding import bind_text
+from tests.models.files import VIT, write_checkpoint
 
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
@@ -249,3 +256,38 @@ def test_versions_are_those_of_what_is_installed(
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: timm\nVersion: 1.0\n")
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
     assert library_versions() == {"timm": "1.0"}
+
+
+@given(st.lists(st.sampled_from(["a", "b", None, 3])))
+def test_results_keep_their_places_and_kinds_their_calls(kinds: list[str | int | None]) -> None:
+    """One call for each kind, with all of it in order."""
+    calls: list[list[int]] = []
+
+    def answer(indices: Sequence[int]) -> list[int]:
+        calls.append(list(indices))
+        return [10 * index for index in indices]
+
+    results = by_kind(kinds, answer)
+
+    assert results == [10 * index for index in range(len(kinds))]
+    assert len(calls) == len(set(kinds))
+    for indices in calls:
+        assert indices == [i for i, kind in enumerate(kinds) if kind == kinds[indices[0]]]
+
+
+def test_a_missing_feature_is_one_line() -> None:
+    """It names the feature, the version found and the one needed."""
+    need("a feature", "numpy", "1.26")
+    with pytest.raises(MissingDependencyError, match=r"a feature needs numpy >= 99, and \d\S+ is"):
+        need("a feature", "numpy", "99")
+
+
+def test_a_setting_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
+    """Wherever it stands: transformers 4 ignores it, and would turn positions as by default."""
+    pytest.importorskip("transformers", reason="needs the [models] extra")
+    folder = write_checkpoint(tmp_path / "m", {**VIT, "text_config": {"rope_parameters": {}}})
+    if has("transformers", "5.0"):
+        assert bind_text(str(folder), "encoder").fingerprint
+    else:
+        with pytest.raises(MissingDependencyError, match=r"rope_parameters .* transformers >= 5"):
+            bind_text(str(folder), "encoder")
