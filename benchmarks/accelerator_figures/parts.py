@@ -252,7 +252,7 @@ def _chosen_size(
     per_input: Mapping[int, float],
 ) -> None:
     """The batch size that growth comes to where the user gives none."""
-    if not runner.bound.grows:
+    if not runner.bound.resources.grows:
         setting.record(f"{role}: size that growth chose", None, note="batches grow on accelerators")
         return
     caller = BatchCaller.resume(runner.bound, CallCounts(), runner.store)

@@ -153,10 +153,11 @@ class BatchCaller:
     def resume(cls, bound: BoundRole, tally: CallCounts, store: Store) -> BatchCaller:
         """Begin with the batch size that fitted in an earlier run."""
         throughput = load_throughput(bound, store)
-        size = bound.batch_size if throughput is None else throughput.batch_size
-        if not bound.grows:
-            size = min(size, bound.batch_size)
-        return cls(bound, tally, size, device_memory(bound.device) if bound.grows else None)
+        asked, grows = bound.resources.batch_size, bound.resources.grows
+        size = asked if throughput is None else throughput.batch_size
+        if not grows:
+            size = min(size, asked)
+        return cls(bound, tally, size, device_memory(bound.device) if grows else None)
 
     def save(self, store: Store) -> None:
         """Keep size and pace for later runs: at once where the size changed, else now and then."""
@@ -286,10 +287,10 @@ def _note_name(bound: BoundRole) -> str:
     about = {
         "role": bound.role,
         "what": bound.what,
-        "build": bound.build,
+        "build": bound.resources.build,
         "adapter": bound.adapter,
         "params": dict(bound.params),
-        "asked": bound.batch_size,
+        "asked": bound.resources.batch_size,
         "device": device_name(bound.device),
     }
     return f"habit {digest_json(about)}"  # as stores hold it

@@ -59,12 +59,12 @@ class ChainModels:
     @property
     def largest_batch(self) -> int:
         """Most inputs in one call of any of its models, as they were bound."""
-        return max((bound.batch_size for bound in self._bound), default=0)
+        return max((bound.resources.batch_size for bound in self._bound), default=0)
 
     @property
     def small(self) -> bool:
         """Whether all of its models are small ones on the CPU."""
-        return bool(self._bound) and all(bound.small for bound in self._bound)
+        return bool(self._bound) and all(bound.resources.small for bound in self._bound)
 
     def runner(self, plan: ChainPlan, generation: int) -> RoleRunner:
         """The runner of the model that makes a generation of the plan's chains."""

@@ -432,7 +432,7 @@ class ModelHandle:
         """
         if other is self or self.device == other.device:
             return other is not self
-        divided = self._bound.dispatched or other._bound.dispatched
+        divided = self._bound.resources.dispatched or other._bound.resources.dispatched
         return divided and "cpu" not in (self.device, other.device)
 
     @property
@@ -461,11 +461,11 @@ class ModelHandle:
         """Free the device: the weights wait in host memory, or are loaded again."""
         if self._model is None or self._in_host_memory:
             return
-        stays = self.device == "cpu" or self._bound.dispatched
+        stays = self.device == "cpu" or self._bound.resources.dispatched
         if isinstance(self._model, Movable) and not stays:
             self._model.move("cpu")
             self._in_host_memory = True
-        elif not self._bound.lasting:
+        elif not self._bound.resources.lasting:
             self._model = None
         release_memory()
 

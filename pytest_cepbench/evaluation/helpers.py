@@ -128,7 +128,7 @@ def _is_small(suites: SuiteCache, models: ModelPool, path: Path) -> bool:
     """Whether all models of a suite are small and on the CPU."""
     assignments = suites.get(path).assignments
     return assignments.replay is None and all(
-        models.runner(each).bound.small or each.spec.scheme == "shapes"
+        models.runner(each).bound.resources.small or each.spec.scheme == "shapes"
         for each in assignments.roles.values()
     )
 

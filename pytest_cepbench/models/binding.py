@@ -188,6 +188,31 @@ class IdleParts:
 
 
 @dataclass(frozen=True)
+class Resources:
+    """How a bound model uses memory and time; none of it changes an answer.
+
+    batch_size: most inputs in one call.
+    grows: whether a larger batch may be tried where memory allows: the user gave no size.
+    small: whether it is a small model on the CPU, so that copies of it in other processes cost
+        little.
+    build: what else than `what`, but not the values of the weights, decides memory and speed.
+    lasting: whether the model lives as long as the process, so that unloading it frees nothing.
+    shares: names what is loaded where several roles of one spec are one model, loaded once for all
+        of them: whichever of them loads it first; empty for a model of its own.
+    dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
+        loaded again where others are moved.
+    """
+
+    batch_size: int = 8
+    grows: bool = False
+    small: bool = False
+    build: str = ""
+    lasting: bool = False
+    shares: str = ""
+    dispatched: bool = False
+
+
+@dataclass(frozen=True)
 class BoundRole:
     """A model spec that was resolved for one role: its identity, and how to load it when needed.
 
@@ -202,14 +227,7 @@ class BoundRole:
     params: inference parameters that can change the output; part of every step's key.
     seeded: whether the output depends on the seed; where it does not, the seed is left out of the
         key, and equal inputs share one result.
-    batch_size: most inputs in one call.
-    grows: whether a larger batch may be tried where memory allows: the user gave no size.
-    small: whether it is a small model on the CPU, so that copies of it in other processes cost
-        little.
-    build: what else than `what`, but not the values of the weights, decides memory and speed.
-    lasting: whether the model lives as long as the process, so that unloading it frees nothing.
-    shares: names what is loaded where several roles of one spec are one model, loaded once for all
-        of them: whichever of them loads it first; empty for a model of its own.
+    resources: how it uses memory and time.
     provenance: kept beside results, never in a key (device, library versions).
     load: makes the model; called again only after it was unloaded. Raises IdentityError
         where a file that the fingerprint covers is another one by then.
@@ -219,8 +237,6 @@ class BoundRole:
     warn: warnings for people that follow from the provenance of results, a sentence each; also
         of results that an earlier run stored. None where there is nothing to tell.
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
-    dispatched: whether a library placed its parts, perhaps on all devices of the process: it is
-        loaded again where others are moved.
     remarks: what was found where the spec does not say so, a line each, for the header.
     idle: finds the trained parts that change nothing, in their files.
     named_in_baselines: how baselines name it in the place of its fingerprint, where numbers stay
@@ -235,18 +251,12 @@ class BoundRole:
     load: Callable[[], Model]
     params: Mapping[str, Any] = field(default_factory=dict)
     seeded: bool = False
-    batch_size: int = 8
-    grows: bool = False
-    small: bool = False
-    build: str = ""
-    lasting: bool = False
-    shares: str = ""
+    resources: Resources = Resources()
     provenance: Mapping[str, str] = field(default_factory=dict)
     files: CoveredFiles | None = field(default=None, repr=False, compare=False)
     probabilities: bool | None = None
     warn: Warn | None = field(default=None, repr=False, compare=False)
     scores_answers: bool = False
-    dispatched: bool = False
     remarks: tuple[str, ...] = ()
     idle: Callable[[], IdleParts] = field(default=IdleParts, repr=False, compare=False)
     named_in_baselines: str = ""

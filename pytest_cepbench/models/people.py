@@ -17,7 +17,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
 from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities, Winner
 from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, SpecError, unknown_name
-from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
 from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
@@ -259,9 +259,7 @@ def _bound(
         adapter=ADAPTER,
         load=lambda: model,
         params=params,
-        batch_size=_BATCH,
-        small=True,
-        lasting=True,
+        resources=Resources(_BATCH, small=True, lasting=True),
         probabilities=role == "judge" and params.get("votes") == "shares",
         remarks=remarks,
         # Accepted answers score one half against themselves whoever votes, and every candidate has

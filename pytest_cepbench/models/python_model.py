@@ -49,6 +49,7 @@ from pytest_cepbench.models.binding import (
     BoundRole,
     CoveredFiles,
     DetectedModel,
+    Resources,
 )
 from pytest_cepbench.models.protocols import (
     CODE,
@@ -108,11 +109,11 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         load=lambda: model,
         params=_plain(spec, params),
         seeded=_attribute(spec, model, "seeded", bool, role in _SEEDED),
-        batch_size=_attribute(
-            spec, model, "batch_size", int, 8, lambda size: size > 0, "1 or more"
+        resources=Resources(
+            _attribute(spec, model, "batch_size", int, 8, lambda size: size > 0, "1 or more"),
+            lasting=True,
+            shares=spec.text,
         ),
-        lasting=True,
-        shares=spec.text,
         provenance={
             "device": _attribute(spec, model, "device", str, "cpu"),
             CODE: _code(spec, model),

@@ -201,7 +201,8 @@ class ModelEstimate:
     def calls(self) -> int:
         """At the batch size that is known to fit, else the one that is asked for."""
         known = self.throughput
-        return ceil(self.inputs / (self.bound.batch_size if known is None else known.batch_size))
+        size = self.bound.resources.batch_size if known is None else known.batch_size
+        return ceil(self.inputs / size)
 
     @property
     def seconds(self) -> float | None:

@@ -62,9 +62,9 @@ class ModelPool:
         if place not in self.runners:
             bound = self._place(assignment)
             self._agree(bound)
-            handle = self._handles.get(bound.shares) or ModelHandle(bound, self.residency)
-            if bound.shares:
-                self._handles[bound.shares] = handle
+            handle = self._handles.get(bound.resources.shares) or ModelHandle(bound, self.residency)
+            if bound.resources.shares:
+                self._handles[bound.resources.shares] = handle
             self.runners[place] = RoleRunner(bound, self.store, handle, self._progress)
         return self.runners[place]
 
@@ -74,8 +74,8 @@ class ModelPool:
     def dismiss(self, place: tuple[RoleName, ModelSpec]) -> CallCounts:
         """Forget a runner; its model goes with the last that shares it. Returns what it did."""
         gone = self.runners.pop(place)
-        shares = gone.bound.shares
-        if not any(runner.bound.shares == shares for runner in self.runners.values()):
+        shares = gone.bound.resources.shares
+        if not any(runner.bound.resources.shares == shares for runner in self.runners.values()):
             self._handles.pop(shares, None)
         return gone.tally
 

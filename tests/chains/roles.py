@@ -18,7 +18,7 @@ from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, dige
 from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, Trace, trace
 from pytest_cepbench.chains.steps import Step, key_of
 from pytest_cepbench.datasets.sample import DrawnImage, Sample
-from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.binding import BoundRole, Resources
 from pytest_cepbench.models.protocols import Battle, Model, RoleName
 from pytest_cepbench.store import Result, Store
 from tests.artifacts.files import noise
@@ -170,7 +170,8 @@ def bound(role: RoleName, model: AnyRole, **changes: Any) -> BoundRole:
         "load": load,
         "seeded": model.seeded,
     }
-    return BoundRole(**(fields | changes))
+    resources = {name: changes.pop(name) for name in vars(Resources()) if name in changes}
+    return BoundRole(**(fields | changes), resources=Resources(**resources))
 
 
 @dataclass(frozen=True)

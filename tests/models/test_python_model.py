@@ -106,7 +106,7 @@ def test_a_factory_is_called_with_the_parameters(binding: Callable[..., BoundRol
     assert model.describe([Image.new("RGB", (5, 4))], "now", [0]) == ["look 5 now"]
     assert bound.fingerprint == "captioner-1"
     assert bound.params == {"spec": {"word": "look"}, "model": {"word": "look"}}
-    assert (bound.seeded, bound.batch_size, bound.what) == (True, 8, "mymodels:Captioner")
+    assert (bound.seeded, bound.resources.batch_size, bound.what) == (True, 8, "mymodels:Captioner")
 
 
 def test_an_object_is_taken_as_it_is(binding: Callable[..., BoundRole]) -> None:
@@ -131,14 +131,14 @@ def test_roles_of_one_object_share_it(context: BindContext) -> None:
     roles = [bind(spec, role, context) for role in UNIFIED_ROLES]
 
     assert detect(spec).unified
-    assert roles[0].shares == roles[1].shares != ""
+    assert roles[0].resources.shares == roles[1].resources.shares != ""
     assert roles[0].load() is roles[1].load()
 
 
 def test_stated_attributes_are_used(binding: Callable[..., BoundRole]) -> None:
     """What the model says of itself must reach the chain."""
     bound = binding("Captioner?seeded=False&batch_size=3&what='my captioner'")
-    assert (bound.seeded, bound.batch_size, bound.what) == (False, 3, "my captioner")
+    assert (bound.seeded, bound.resources.batch_size, bound.what) == (False, 3, "my captioner")
 
 
 def test_an_encoder_is_not_seeded_by_default(binding: Callable[..., BoundRole]) -> None:

@@ -32,7 +32,8 @@ def _sharing(store: Store, shares: str) -> ModelPool:
     """A pool that binds every role as one that shares its model under this name."""
 
     def place(assignment: RoleAssignment) -> BoundRole:
-        return replace(bind(assignment.spec, assignment.role, pool.context), shares=shares)
+        bound = bind(assignment.spec, assignment.role, pool.context)
+        return replace(bound, resources=replace(bound.resources, shares=shares))
 
     pool = ModelPool(store, place=place)
     return pool

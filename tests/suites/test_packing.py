@@ -69,7 +69,8 @@ def played(
     TELLER.__init__()  # type: ignore[misc] # it lives as long as the process
 
     def place(assignment: RoleAssignment) -> BoundRole:
-        return replace(bind(assignment.spec, assignment.role, pool.context), small=small)
+        bound = bind(assignment.spec, assignment.role, pool.context)
+        return replace(bound, resources=replace(bound.resources, small=small))
 
     with Store(folder / "store") as store:
         staged: Staged = stage(folder, SUITE, store)

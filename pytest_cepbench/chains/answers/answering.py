@@ -64,7 +64,7 @@ class AnswerModels:
     @property
     def small(self) -> bool:
         """Whether all of them are small ones on the CPU."""
-        return bool(self.bound) and all(bound.small for bound in self.bound)
+        return bool(self.bound) and all(bound.resources.small for bound in self.bound)
 
 
 @dataclass

@@ -668,10 +668,13 @@ class PoolManager:
         return replace(
             ready.bound,
             idle=lambda: ready.idle,
-            grows=False,  # how much room there is shows in the actor alone
-            lasting=True,
-            # Enters notes on batch sizes: on a cluster others fit than in this process.
-            build=f"{ready.bound.build} on a cluster of Ray",
+            resources=replace(
+                ready.bound.resources,
+                grows=False,  # how much room there is shows in the actor alone
+                lasting=True,
+                # Enters notes on batch sizes: on a cluster others fit than in this process.
+                build=f"{ready.bound.resources.build} on a cluster of Ray",
+            ),
             provenance={**ready.bound.provenance, "engine": "ray"},
         )
 
@@ -715,7 +718,7 @@ class PoolManager:
         if place in self._served:
             return self._served[place].remote(stopped)
         with self._lock:
-            name = bound.shares or f"{place[0]} {place[1]}"
+            name = bound.resources.shares or f"{place[0]} {place[1]}"
             if name not in self._pools:
                 setup = replace(self._setup(place, force=force), identity=bound.identity)
                 allocation = self._allocations[place[0]]

@@ -42,6 +42,7 @@ from pytest_cepbench.models.binding import (
     CoveredFiles,
     DetectedModel,
     HashFile,
+    Resources,
 )
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.protocols import Model, RoleName
@@ -127,8 +128,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         load=lambda: _load(spec, role, server, request),
         params=decisive_params(role, request),
         seeded=role == "generator" or request.sampled,
-        batch_size=server.batch,
-        lasting=True,
+        resources=Resources(server.batch, lasting=True),
         # Not a device of this machine: with --cep-residency=swap no model has to leave it.
         provenance={"device": "server", "server": shown_url(server)},
         warn=partial(provenance_warnings, role, spec.target),

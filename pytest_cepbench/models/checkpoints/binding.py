@@ -17,6 +17,7 @@ from pytest_cepbench.models.binding import (
     CoveredFiles,
     DetectedModel,
     HashFile,
+    Resources,
 )
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
@@ -239,14 +240,16 @@ def adapter(
             load=load_plan,
             params=decisive(plan),
             seeded=plan.params.seeded,
-            batch_size=max(least, plan.params.batch_size),
-            grows=size_left_open and plan.device != "cpu",
-            small=small and not dispatched,
-            build=f"{weights >> 20} MiB{' dispatched' if dispatched else ''}",
+            resources=Resources(
+                batch_size=max(least, plan.params.batch_size),
+                grows=size_left_open and plan.device != "cpu",
+                small=small and not dispatched,
+                build=f"{weights >> 20} MiB{' dispatched' if dispatched else ''}",
+                dispatched=dispatched,
+            ),
             provenance={"device": plan.device, **library_versions()},
             files=plan.files,
             scores_answers=scores_answers,
-            dispatched=dispatched,
             remarks=checkpoint.remarks,
             idle=cache(lambda: idle_parts(checkpoint, file_options(spec))),
         )

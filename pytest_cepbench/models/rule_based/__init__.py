@@ -27,7 +27,7 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.rule_based.arena_models import (
     MARGIN,
@@ -137,7 +137,7 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
         load=lambda: played.load(knobs),
         params={**played.params, **knobs.turned},
         seeded=played.always_seeded or (bool(knobs.turned) and not played.never_seeded),
-        batch_size=_BATCH,
+        resources=Resources(_BATCH),
         probabilities=False,
         scores_answers=role == "judge",
     )

@@ -26,6 +26,7 @@ from pytest_cepbench.models.binding import (
     CoveredFiles,
     DetectedModel,
     HashFile,
+    Resources,
     Servers,
 )
 from pytest_cepbench.models.checkpoints import (
@@ -247,8 +248,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         load=lambda: _load(plan, role, params, serve, request, context.servers),
         params=decisive | ({"engine_args": serve.engine_args} if further else {}),
         seeded=request.sampled,
-        batch_size=serve.batch,
-        lasting=True,
+        resources=Resources(serve.batch, lasting=True),
         # Not a device of this process: with --cep-residency=swap no model has to leave it.
         provenance={"device": "server", "server": engine.title},
         warn=partial(ignored_warnings, f"{role} {plan.label}"),

@@ -16,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.binding import BindContext, BoundRole
+from pytest_cepbench.models.binding import BindContext, BoundRole, Resources
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.loading import explained
 from pytest_cepbench.models.protocols import (
@@ -88,19 +88,21 @@ def bind_unified(
     plain = DESCRIBER("describer", texts, checkpoint, context)
     need("a unified model", "transformers", "5.0")
 
-    def of_one_load(bound: BoundRole, **changes: Any) -> BoundRole:
+    def of_one_load(bound: BoundRole, resources: Resources, **changes: Any) -> BoundRole:
         return replace(
             bound,
             adapter=ADAPTER,
             load=lambda: _load(plain, checkpoint, family, settings),
-            shares=f"{plain.fingerprint} {spec.text}",
+            resources=replace(resources, shares=f"{plain.fingerprint} {spec.text}"),
             **changes,
         )
 
     if role == "describer":
-        return of_one_load(plain)
+        return of_one_load(plain, plain.resources)
     if role == "writer":
-        return of_one_load(WRITER("writer", texts, checkpoint, context))
+        writer = WRITER("writer", texts, checkpoint, context)
+        return of_one_load(writer, writer.resources)
+    drawn = replace(plain.resources, batch_size=drawing.image_batch_size, grows=False)
     if role == "interleaver":
         if not has_chat_template(checkpoint):
             raise CheckpointError(
@@ -110,20 +112,19 @@ def bind_unified(
             )
         return of_one_load(
             plain,
+            drawn,
             role=role,
             params={**plain.params, "prompts": PROMPTS, "image": settings},
             seeded=plain.seeded or drawing.image_do_sample,
-            batch_size=drawing.image_batch_size,
-            grows=False,
         )
     named = {name: plain.params[name] for name in ("dtype", "attn_implementation")}
+    grows = plain.device != "cpu" and "image_batch_size" not in spec.params
     return of_one_load(
         plain,
+        replace(drawn, grows=grows),
         role=role,
         params=named | settings,
         seeded=drawing.image_do_sample,
-        batch_size=drawing.image_batch_size,
-        grows=plain.device != "cpu" and "image_batch_size" not in spec.params,
     )
 
 

@@ -270,7 +270,7 @@ def _cost(evaluator: Evaluator, busy: Sequence[ModelEstimate], seconds: float) -
 def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
     """How many models are loaded, each once for all roles that share it, and how large they are."""
     bounds = [need.bound for need in busy]
-    models = {bound.shares or f"{bound.role} {bound.spec}": bound for bound in bounds}
+    models = {bound.resources.shares or f"{bound.role} {bound.spec}": bound for bound in bounds}
     sizes = [_weights(evaluator, bound) for bound in models.values()]
     known = [size for size in sizes if size is not None]
     text = f"{counted(len(models), 'model')} to load"

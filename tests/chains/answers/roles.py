@@ -19,7 +19,7 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.datasets.sample import DrawnImage, GoldStep, Sample
-from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.binding import BoundRole, Resources
 from pytest_cepbench.models.protocols import (
     AnswerStep,
     Battle,
@@ -158,7 +158,7 @@ def runner(
         adapter="test/1",
         load=load,
         seeded=seeded,
-        batch_size=batch_size,
+        resources=Resources(batch_size),
     )
     return RoleRunner(bound, store)
 

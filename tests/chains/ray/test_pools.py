@@ -614,8 +614,8 @@ def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None
 
     assert [(node, setup.gpus) for node, setup in bound_on] == [("id3", 1.0), ("id2", 0.0)]
     assert bound.provenance["engine"] == "ray"
-    assert bound.build == " on a cluster of Ray"
-    assert (bound.grows, bound.lasting) == (False, True)
+    assert bound.resources.build == " on a cluster of Ray"
+    assert (bound.resources.grows, bound.resources.lasting) == (False, True)
     assert bound.idle() == READY.idle
 
 

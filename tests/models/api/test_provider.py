@@ -73,7 +73,7 @@ def test_binding_needs_neither_server_nor_key() -> None:
     """A run whose results are all in the store asks no server."""
     bound = bind_text("openai:m?base_url=http://nowhere.invalid/v1&revision=1", "describer")
 
-    assert (bound.batch_size, bound.seeded, bound.device) == (64, False, "server")
+    assert (bound.resources.batch_size, bound.seeded, bound.device) == (64, False, "server")
     assert bound.provenance["server"] == "http://nowhere.invalid/v1"
     assert bind_text("openai:m?revision=1&temperature=1", "judge").seeded
     assert bind_text("openai:m?revision=1", "generator").seeded

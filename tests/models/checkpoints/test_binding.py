@@ -95,7 +95,7 @@ def test_small_models_on_the_cpu_take_larger_batches(
     """Unless the user says how many; what is large, or on an accelerator, keeps its size."""
     folder = write_checkpoint(tmp_path / "m", VIT)
     role = bound(folder, query, context, GenerationParams)
-    assert (role.batch_size, role.small) == (batch_size, small)
+    assert (role.resources.batch_size, role.resources.small) == (batch_size, small)
 
 
 def test_large_models_on_the_cpu_keep_their_batches(tmp_path: Path, context: BindContext) -> None:
@@ -104,7 +104,7 @@ def test_large_models_on_the_cpu_keep_their_batches(tmp_path: Path, context: Bin
     with (folder / "model.safetensors").open("r+b") as weights:
         weights.truncate(100 << 20)
     role = bound(folder, "?device=cpu", context, GenerationParams)
-    assert (role.batch_size, role.small) == (8, False)
+    assert (role.resources.batch_size, role.resources.small) == (8, False)
 
 
 def _weights(file: Path, **tensors: tuple[str, list[int], int]) -> None:

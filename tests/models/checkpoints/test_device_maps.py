@@ -97,7 +97,7 @@ def test_a_map_changes_no_key(tmp_path: Path) -> None:
     plain = bind_text(str(folder), "describer")
     divided = bind_text(f"{folder}?{ON_DISK}&offload_folder={tmp_path}", "describer")
     assert divided.identity == plain.identity
-    assert (plain.dispatched, divided.dispatched) == (False, True)
+    assert (plain.resources.dispatched, divided.resources.dispatched) == (False, True)
 
 
 @pytest.mark.slow

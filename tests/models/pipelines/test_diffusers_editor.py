@@ -164,7 +164,11 @@ def test_what_decides_is_in_the_key(folders: dict[str, Path]) -> None:
     bound = bind_text(f"{folder}?strength=0.5&height=32&width=32&batch_size=2", "editor")
 
     assert bound.params == {"dtype": "float32", "strength": 0.5, "height": 32, "width": 32}
-    assert (bound.adapter, bound.seeded, bound.batch_size) == ("diffusers-editor/1", True, 2)
+    assert (bound.adapter, bound.seeded, bound.resources.batch_size) == (
+        "diffusers-editor/1",
+        True,
+        2,
+    )
     assert bound.fingerprint == bind_text(str(folder), "generator").fingerprint
 
 

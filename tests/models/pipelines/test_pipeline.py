@@ -173,7 +173,7 @@ def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> Non
     bare = bind_generator(str(folder))
     assert bare.params == {"dtype": "float32"}
     assert bare.seeded
-    assert bare.batch_size == 4
+    assert bare.resources.batch_size == 4
     changed = bind_generator(
         f"{folder}?guidance_scale=3&negative_prompt=red&scheduler=PNDMScheduler"
         "&device=cpu&batch_size=2&dtype=bfloat16"
@@ -184,7 +184,7 @@ def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> Non
         "negative_prompt": "red",
         "scheduler": "PNDMScheduler",
     }
-    assert changed.batch_size == 2
+    assert changed.resources.batch_size == 2
     assert changed.provenance["device"] == "cpu"
     assert changed.fingerprint == bare.fingerprint
 

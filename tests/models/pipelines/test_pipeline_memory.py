@@ -37,7 +37,7 @@ def test_what_can_change_an_image_enters_the_key(folders: dict[str, Path]) -> No
     assert slices == plain
     assert tiles == {**plain, "vae_tiling": True, "attention_backend": "native"}
     assert placed.params == plain
-    assert placed.dispatched
+    assert placed.resources.dispatched
 
 
 def test_slices_and_tiles_are_switched_on(folders: dict[str, Path]) -> None:

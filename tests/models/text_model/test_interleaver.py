@@ -238,7 +238,7 @@ def test_the_roles_of_a_spec_are_one_load(folders: dict[str, Path]) -> None:
     text = f"{folders['emu3']}?{DRAW['emu3']}"
     bound = bind_text(text, "interleaver")
 
-    assert bound.shares == bind_text(text, "generator").shares
+    assert bound.resources.shares == bind_text(text, "generator").resources.shares
     assert bound.params["image"] == {
         name: value
         for name, value in bind_text(text, "generator").params.items()
@@ -312,7 +312,7 @@ def test_the_example_answers_in_steps(spec: str) -> None:
     answers = list(model.interleave([["what", Image.new("RGB", (4, 4))]] * 3, limits, [1, 2, 3]))
 
     assert detect(parse_spec(spec)).roles == ("interleaver",)
-    assert (bound.adapter, bound.seeded, bound.batch_size) == ("python/1", True, 4)
+    assert (bound.adapter, bound.seeded, bound.resources.batch_size) == ("python/1", True, 4)
     lengths = []
     for answer in answers:
         assert not isinstance(answer, Failure)

@@ -113,7 +113,7 @@ def test_settings_in_force_are_in_the_key(copied: Build, bound: Callable[..., Bo
     assert changed.fingerprint == own.fingerprint
     other = bound(folder, "batch_size=2&device=cpu")
     assert other.identity == own.identity
-    assert (other.batch_size, other.provenance["device"]) == (2, "cpu")
+    assert (other.resources.batch_size, other.provenance["device"]) == (2, "cpu")
 
 
 def test_zero_temperature_is_greedy(tiny_describer: Build, bound: Callable[..., BoundRole]) -> None:

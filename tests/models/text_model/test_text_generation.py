@@ -347,7 +347,7 @@ def test_a_writers_limit_is_its_own(folder_of: Build) -> None:
         assert described.params["max_new_tokens"] == 512
         assert written.params == {**described.params, "max_new_tokens": 2048}
     assert written.adapter == "transformers-unified/1"
-    assert written.shares == described.shares
+    assert written.resources.shares == described.resources.shares
 
 
 def test_a_unified_model_keeps_the_lengths_of_its_roles_apart(folder_of: Build) -> None:

@@ -67,9 +67,11 @@ def test_both_roles_are_one_load(folders: dict[str, Path], family: str) -> None:
     assert isinstance(model, Generator)
     assert isinstance(model, Movable)
     assert {role.adapter for role in roles} == {"transformers-unified/1"}
-    assert roles[0].shares == roles[1].shares != ""
+    assert roles[0].resources.shares == roles[1].resources.shares != ""
     assert roles[0].fingerprint == roles[1].fingerprint
-    assert roles[0].shares != bind_text(spec(folders[family]), "describer").shares
+    assert (
+        roles[0].resources.shares != bind_text(spec(folders[family]), "describer").resources.shares
+    )
 
 
 @pytest.mark.slow
@@ -282,7 +284,7 @@ def test_each_roles_key_has_what_decides_its_answers(folders: dict[str, Path]) -
         "top_k": 5,
         "attn_implementation": "eager",
     }
-    assert [bound[role].batch_size for role in UNIFIED_ROLES] == [2, 3]
+    assert [bound[role].resources.batch_size for role in UNIFIED_ROLES] == [2, 3]
     assert [plain[role].seeded for role in UNIFIED_ROLES] == [False, True]
     assert not bind_text(f"{folders['janus']}?image_do_sample=false", "generator").seeded
 
