@@ -175,7 +175,9 @@ def _connect(ray: Any, address: str | None, undo: ExitStack) -> Cluster:
 def _check_answers(address: str | None) -> None:
     """Raise OSError where nothing answers: Ray 2.60 tries for over ten minutes, deaf to signals."""
     host, colon, port = (address or "").rpartition(":")
-    if colon and "://" not in host and port.isdecimal():
+    if host.startswith("ray:"):
+        raise ValueError("Ray Client is not supported")
+    if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
 
 

@@ -43,6 +43,10 @@ RAY = "--cep-engine=ray"
         ),
         ([RAY, "--cep-ray-pool=encoder:"], "*: '' is not understood; actors (1 or *"),
         (
+            [RAY, "--cep-ray-address=ray://a:10001"],
+            "*: Ray cannot connect (ValueError: Ray Client is not supported). Run pytest on a *",
+        ),
+        (
             [RAY, "--cep-ray-address=localhost:1"],
             "--cep-ray-address 'localhost:1': Ray cannot connect (ConnectionRefusedError: *",
         ),
