@@ -89,6 +89,7 @@ def test_any_parameter_value_survives(params: dict[str, str]) -> None:
         ("  ", "empty"),
         ("m?steps", "name=value"),
         ("m?steps=1&steps=2", "'steps' is given more than once"),
+        ("shape:?miss=0.1", r"'shape:\.\.\.': unknown scheme 'shape'.*shapes"),
     ],
 )
 def test_malformed_specs_are_refused(text: str, match: str) -> None:

@@ -363,6 +363,8 @@ def test_what_a_judge_makes_of_known_losses(knobs: str) -> None:
 def test_identity_and_seeds_follow_the_knobs() -> None:
     """An interleaver's jitter needs a seed, an exact writer and judge need none."""
     assert bind_text("shapes:", "interleaver").seeded
+    assert bind_text("shapes:", "judge").scores_answers
+    assert not bind_text("shapes:", "writer").scores_answers
     for role, knob in (("writer", "stop"), ("judge", "flip")):
         assert not bind_text("shapes:", cast("RoleName", role)).seeded
         assert not bind_text(f"shapes:?{knob}=0", cast("RoleName", role)).seeded

@@ -11,7 +11,7 @@ import pytest
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena, score_answer, solve_sample
-from pytest_cepbench.models.protocols import AnsweredQuestion
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from tests.models.rule_based.test_arena_models import answer_all, asked, load, pieces
 
 SAMPLES = load_shapes_arena(4).samples
@@ -70,6 +70,22 @@ def test_a_judge_that_leans_to_length_gives_surplus_steps_a_point() -> None:
     assert Counter(b - a for a, b in zip(right, long, strict=True) if a < 10).keys() == {1.0}
     assert max(long) == 10
     assert scored("shapes:?long=1", "shapes:?miss=0.3") == scored("shapes:", "shapes:?miss=0.3")
+
+
+def test_the_faults_of_a_seed_stay_what_they_are() -> None:
+    """Results are stored under seed and knobs: other draws would be another judge's answers."""
+    surplus = "shapes:?surplus=1&miss=0.3"
+    right, wrong = (
+        numbers(scored(spec, surplus)[:2]) for spec in ("shapes:", "shapes:?flip=0.3&long=0.6")
+    )
+    assert right == [6, 8, 10, 10, 10, 10, 10, 4, 9, 10, 10, 10, 10, 10]
+    assert wrong == [7, 9, 10, 10, 0, 10, 10, 5, 10, 10, 10, 10, 10, 10]
+    first, second = (answer_all(spec, SAMPLES[:1])[0] for spec in (surplus, "shapes:?miss=0.3"))
+    battle = Battle(asked(SAMPLES[0]), pieces(first), pieces(second))
+    judge = load("shapes:?flip=0.3&tie=0.3&first=0.3&long=0.3", "judge")
+    assert " ".join(judge.judge([battle] * 12, list(range(12)))) == (
+        "Tie(B) B Tie(A) Tie(A) Tie(B) Tie(B) Tie(B) Tie(B) Tie(B) B B B"
+    )
 
 
 def test_faults_of_order_and_ties_leave_scores_alone() -> None:
