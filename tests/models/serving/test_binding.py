@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import CepError, CheckpointError, MissingDependencyError, SpecError
+from pytest_cepbench.errors import (
+    CepError,
+    CheckpointError,
+    MissingDependencyError,
+    RoleError,
+    SpecError,
+)
 from pytest_cepbench.models.binding import check_installed, detect
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, find_program
@@ -52,6 +58,18 @@ def test_the_role_is_that_of_the_checkpoint(stand_in: StandIn, tmp_path: Path) -
     )
     assert encoder.roles == ()
     assert "only describe, write, judge or answer" in encoder.because
+
+
+def test_a_role_that_is_not_detected_is_tried_where_it_is_named(
+    stand_in: StandIn, bind_served: Bind, tmp_path: Path
+) -> None:
+    """`--model` is refused, with the way to insist; `--describer` is bound."""
+    encoder = write_checkpoint(tmp_path / "vit", VIT)
+    spec = stand_in.spec().replace(str(stand_in.checkpoint), str(encoder))
+
+    with pytest.raises(RoleError, match=r"cannot be the describer\. .* --describer, or --model"):
+        bind_served(spec)
+    assert bind_served(spec, force=True).what == "ViTModel on vLLM"
 
 
 @pytest.mark.parametrize(
