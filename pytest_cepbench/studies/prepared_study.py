@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
-from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
+from pytest_cepbench.metrics.diversity import LENGTH_BANDS, LengthBand
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.studies.study_data import Named, StudiedModel, StudySpec
 from pytest_cepbench.suites import (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pytest_cepbench.chains import CallCounts, Modality, total
 from pytest_cepbench.errors import CepError, MeasurementError, StoreError
 from pytest_cepbench.gate import Measurement
-from pytest_cepbench.metrics.length_bands import word_statistics
+from pytest_cepbench.metrics.diversity import word_statistics
 from pytest_cepbench.models.torch_runtime import release_memory
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.grids import CONFIDENCE, Results, make_grids, make_weightings

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.length_bands import (
+from pytest_cepbench.metrics.diversity import (
     LENGTH_BANDS,
     LengthBand,
     WordStatistics,

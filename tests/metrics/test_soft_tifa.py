@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import gmean
 
-from pytest_cepbench.metrics.soft_tifa import (
+from pytest_cepbench.metrics.facts import (
     ControlAccuracy,
     MeanName,
     fail_descendants,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics.length_bands import LENGTH_BANDS, LengthBand
+from pytest_cepbench.metrics.diversity import LENGTH_BANDS, LengthBand
 from pytest_cepbench.studies.prepared_study import prompt_for, stated_length
 
 SHORT, MIDDLE, LONG = LENGTH_BANDS

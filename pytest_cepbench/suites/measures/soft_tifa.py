@@ -11,7 +11,7 @@ from pytest_cepbench.datasets.questions import questions_of
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.metrics.soft_tifa import (
+from pytest_cepbench.metrics.facts import (
     HALF,
     MeanName,
     means_by_kind,

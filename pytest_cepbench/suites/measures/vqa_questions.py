@@ -21,7 +21,7 @@ from pytest_cepbench.datasets.questions import (
 )
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.metrics.soft_tifa import HALF, ControlAccuracy, fail_descendants
+from pytest_cepbench.metrics.facts import HALF, ControlAccuracy, fail_descendants
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import VqaQuestion
 from pytest_cepbench.suites.chain_data import ChainData
