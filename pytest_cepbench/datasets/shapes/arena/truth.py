@@ -106,7 +106,7 @@ class _Step:
         return cls(" ".join(text.lower().split()), picture)
 
     @cached_property
-    def told(self) -> Scene | None:
+    def described(self) -> Scene | None:
         """The scene that its text tells of; None where it tells of none, not even an empty one."""
         scene = parse_caption(self.text)
         return scene if scene.objects or EMPTY_CAPTION in self.text else None
@@ -120,7 +120,7 @@ class _Step:
 
     @property
     def is_caption(self) -> bool:
-        return self.told is not None and caption(self.told) == self.text
+        return self.described is not None and caption(self.described) == self.text
 
     @property
     def is_drawing(self) -> bool:
@@ -132,11 +132,11 @@ def score_answer(solution: Solution, steps: Sequence[ArenaStep]) -> Truth:
     if not steps:
         return Truth(*(0.0 for _ in CRITERIA))
     answered = [_Step.read(step) for step in steps]
-    first = answered[0].told if answered[0].shown is None else answered[0].shown
+    first = answered[0].described if answered[0].shown is None else answered[0].shown
     right = solution.scenes_after(first)
     return Truth(
         correctness=sum(map(_correctness, answered, right)) / max(len(answered), len(right)),
-        coherency=fmean(_f1(step.told, step.shown) for step in answered),
+        coherency=fmean(_f1(step.described, step.shown) for step in answered),
         consistency=_consistency(answered, right),
         quality=_quality(answered),
         preference=1.0,
@@ -146,7 +146,7 @@ def score_answer(solution: Solution, steps: Sequence[ArenaStep]) -> Truth:
 
 
 def _correctness(step: _Step, right: Scene) -> float:
-    return 0.5 * _f1(step.told, right) + 0.5 * _f1(step.shown, right)
+    return 0.5 * _f1(step.described, right) + 0.5 * _f1(step.shown, right)
 
 
 def _f1(scene: Scene | None, other: Scene | None) -> float:
@@ -185,7 +185,7 @@ def _quality(answered: Sequence[_Step]) -> float:
 
 
 def _richness(answered: Sequence[_Step]) -> float:
-    texts = {step.told for step in answered} - {None}
+    texts = {step.described for step in answered} - {None}
     images = {step.shown for step in answered} - {None}
     return (len(texts) + len(images)) / (2 * len(answered))
 
@@ -229,7 +229,7 @@ def degraded_answer(
     solution: Solution,
     knobs: AnswerDegradation,
     seed: int,
-    told: int | None = None,
+    step_count: int | None = None,
     most: int = MOST_STEPS,
 ) -> list[ArenaStep]:
     """The right answer after all knobs have acted on it.
@@ -237,15 +237,15 @@ def degraded_answer(
     As in `shapes.degrade`, every decision compares one number in [0, 1), drawn for (seed, step,
     knob), with the knob: what a knob does at some setting it also does at every higher one.
     seed: any non-negative integer; also decides the jitter, one for all images.
-    told: the number of steps to answer with; further ones change nothing, later ones are left out.
+    step_count: of the answer; further steps change nothing, later ones are left out.
         None for as many as are right.
     most: the answer is cut after so many.
     Texts and images make mistakes of their own. A step that is left without both is no step, so
     there can be fewer, or none at all.
     """
     changes = solution.changes
-    if told is not None:
-        changes = (*changes, *[keep_scene] * told)[:told]
+    if step_count is not None:
+        changes = (*changes, *[keep_scene] * step_count)[:step_count]
     scene, stopped = solution.start, False
     steps: list[ArenaStep] = []
     for number, change in enumerate(changes):
