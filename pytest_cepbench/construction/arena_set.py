@@ -24,8 +24,9 @@ from pytest_cepbench.construction.folder import (
 )
 from pytest_cepbench.construction.frozen_set import (
     CARD,
+    FILES,
     MANIFEST,
-    digest_lines,
+    manifest_text,
     png_bytes,
     refuse_other_files,
 )
@@ -41,7 +42,7 @@ from pytest_cepbench.datasets.opening.questions import (
     TASKS,
 )
 from pytest_cepbench.errors import DatasetError, ImageError
-from pytest_cepbench.escapes import escape_json, quote_toml
+from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.ratings.consent import INSTRUCTIONS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
@@ -230,14 +231,10 @@ def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
     digests = {file: digest_bytes(data) for file, data in sorted(contents.items())}
     refuse_other_files(target, name, digests, copy=True)
     unverified = sum(choice.approval is None for choice in arena.chosen)
-    manifest = [
-        f"name = {quote_toml(name)}",
-        f'kind = "{KIND}"',
-        f"questions = {len(arena.chosen)}",
-        f"unverified = {unverified}",
-        *digest_lines(digests),
-    ]
-    contents[MANIFEST] = ("\n".join(manifest) + "\n").encode()
+    head = {
+        "name": name, "kind": KIND, "questions": len(arena.chosen), "unverified": unverified,
+    }  # fmt: skip
+    contents[MANIFEST] = manifest_text({"": head, FILES: digests})
     contents[CARD] = "\n".join(_card(arena, name, unverified)).encode()
     replace_files(target, {target / file: data for file, data in contents.items()})
     return [target / file for file in (_TABLE, MANIFEST, CARD)]

@@ -18,15 +18,15 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_text, encode_image
 from pytest_cepbench.construction.folder import FORMAT, encode
 from pytest_cepbench.construction.frozen_set import (
     CARD,
+    FILES,
     MANIFEST,
-    digest_lines,
+    manifest_text,
     refuse_other_files,
 )
 from pytest_cepbench.datasets.nocaps_docci import SOURCES, complete_ids, join_copies, load_nd400
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError, ImageError
-from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.markdown import escaped
@@ -160,7 +160,7 @@ def write_pairs(pairs: CaptionPairs, out: Path, name: str, *, copy: bool) -> lis
         replace_files(out, {out / file: data})
         digests[file] = digest_bytes(data)
     copied = copy or bool(kept)
-    contents[MANIFEST] = _manifest(pairs, name, digests | kept, copy=copied).encode()
+    contents[MANIFEST] = _manifest(pairs, name, digests | kept, copy=copied)
     contents[CARD] = _card(pairs, name, copy=copied).encode()
     replace_files(out, {out / file: data for file, data in contents.items()})
     return [out / file for file in (IDS, RECORD, MANIFEST, CARD)]
@@ -181,16 +181,10 @@ def _csv(head: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
     return stream.getvalue().encode()
 
 
-def _manifest(pairs: CaptionPairs, name: str, digests: Mapping[str, str], *, copy: bool) -> str:
-    lines = [
-        f"name = {quote_toml(name)}",
-        f'kind = "{KIND}"',
-        f"pairs = {len(pairs.records)}",
-        f"images_copied = {str(copy).lower()}",
-        *([] if pairs.listed else [f"per_source = {pairs.per_source}", f"seed = {pairs.seed}"]),
-        *digest_lines(digests),
-    ]
-    return "\n".join(lines) + "\n"
+def _manifest(pairs: CaptionPairs, name: str, digests: Mapping[str, str], *, copy: bool) -> bytes:
+    chosen = {} if pairs.listed else {"per_source": pairs.per_source, "seed": pairs.seed}
+    head = {"name": name, "kind": KIND, "pairs": len(pairs.records), "images_copied": copy}
+    return manifest_text({"": {**head, **chosen}, FILES: digests})
 
 
 def _card(pairs: CaptionPairs, name: str, *, copy: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -313,7 +314,4 @@ def _decode(data: bytes, kind: type[T], where: str) -> T:
 
 def sorted_counts(names: Iterable[str]) -> dict[str, int]:
     """Name -> how often it occurs, the most frequent first, then by name."""
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))

@@ -87,6 +87,9 @@ def error_share(
 
 MANIFEST = "dataset.toml"
 
+FILES = "files"
+"""Table of a manifest: path of each file -> its digest."""
+
 CARD = "card.md"
 
 _LARGEST = 2**20  # bytes of a manifest
@@ -198,7 +201,7 @@ def write_frozen(
     copied = copy or bool(kept)
     contents |= {
         CARD: card(copied).encode(),
-        MANIFEST: _manifest(frozen, digests | kept, copy=copied).encode(),
+        MANIFEST: _manifest(frozen, digests | kept, copy=copied),
     }
     replace_files(folder, {folder / file: data for file, data in contents.items()})
     return [folder / file for file in (*digests, CARD, MANIFEST)]
@@ -246,45 +249,43 @@ def png_bytes(image: ImageArtifact) -> bytes:
     return stream.getvalue()
 
 
-def _manifest(frozen: FrozenSet, digests: Mapping[str, str], *, copy: bool) -> str:
+def _manifest(frozen: FrozenSet, digests: Mapping[str, str], *, copy: bool) -> bytes:
     labelled, construction = frozen.labelled, frozen.labelled.construction
     chosen = labelled.chosen
-    lines = [
-        f"name = {quote_toml(frozen.name)}",
-        'kind = "patterns"',
-        f"images = {len(labelled.records)}",
-        f"images_copied = {str(copy).lower()}",
-        f"unverified = {frozen.unverified}",
-        f"data = {quote_toml(digest_json(sorted(frozen.labels)))}",
-        "",
-        "[sampling]",
-        f"how = {quote_toml(chosen.sampling)}",
-        f"per_pattern = {chosen.per_pattern}",
-        f"seed = {chosen.seed}",
-        "",
-        "[prompts]",
-        f"style = {quote_toml(construction.prompts)}",
-        f"examples = {quote_toml(construction.examples)}",
-        *digest_lines(digests),
-    ]
-    for stage, model in construction.models.items():
-        lines += [
-            "",
-            f"[models.{quote_toml(stage)}]",
-            f"role = {quote_toml(model.role)}",
-            f"spec = {quote_toml(model.spec)}",
-            f"what = {quote_toml(model.what)}",
-            f"adapter = {quote_toml(model.adapter)}",
-            f"fingerprint = {quote_toml(model.fingerprint)}",
-            f"prompt_digest = {quote_toml(model.prompt_digest)}",
+    head = {
+        "name": frozen.name,
+        "kind": "patterns",
+        "images": len(labelled.records),
+        "images_copied": copy,
+        "unverified": frozen.unverified,
+        "data": digest_json(sorted(frozen.labels)),
+    }
+    sampling = {"how": chosen.sampling, "per_pattern": chosen.per_pattern, "seed": chosen.seed}
+    prompts = {"style": construction.prompts, "examples": construction.examples}
+    fields = ("role", "spec", "what", "adapter", "fingerprint", "prompt_digest")
+    models = {
+        f"models.{quote_toml(stage)}": {field: getattr(model, field) for field in fields}
+        for stage, model in construction.models.items()
+    }
+    return manifest_text(
+        {"": head, "sampling": sampling, "prompts": prompts, FILES: digests, **models}
+    )
+
+
+def manifest_text(tables: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """A manifest of tables of texts, numbers and truth values.
+
+    The first table has no name; `FILES` has digests by path.
+    """
+    blocks = []
+    for title, values in tables.items():
+        rows = [
+            f"{quote_toml(key) if title == FILES else key} = "
+            f"{quote_toml(value) if isinstance(value, str) else str(value).lower()}"
+            for key, value in values.items()
         ]
-    return "\n".join(lines) + "\n"
-
-
-def digest_lines(digests: Mapping[str, str]) -> list[str]:
-    """The table of a manifest that names files and their digests."""
-    rows = (f"{quote_toml(file)} = {quote_toml(digest)}" for file, digest in digests.items())
-    return ["", "[files]", *rows]
+        blocks.append("\n".join([f"[{title}]", *rows] if title else rows))
+    return ("\n\n".join(blocks) + "\n").encode()
 
 
 def refuse_other_files(

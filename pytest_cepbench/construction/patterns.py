@@ -17,7 +17,9 @@ from pytest_cepbench.files import parse_toml, read_regular
 MOST_PATTERNS = 32
 """Patterns of a list, and those that a model may name for one image."""
 
-_LONGEST_NAME = 200
+LONGEST_NAME = 200
+"""Characters of a name; a model's longer ones, and its reasons and sentences, are cut."""
+
 _LONGEST_SENTENCE = 1000
 
 _LARGEST = 2**20  # bytes
@@ -110,9 +112,9 @@ def _pattern(place: str, table: Any) -> Pattern:
     merged = table.get("merged_from", [])
     if not isinstance(name, str) or not name.strip():
         raise DatasetError(f"{place}: a name is expected, got {name!r:.60}")
-    if len(name) > _LONGEST_NAME or visible(name, "") != name:
+    if len(name) > LONGEST_NAME or visible(name, "") != name:
         raise DatasetError(
-            f"{place}: a name has at most {_LONGEST_NAME} characters, all of them visible"
+            f"{place}: a name has at most {LONGEST_NAME} characters, all of them visible"
         )
     if not isinstance(sentence, str) or len(sentence) > _LONGEST_SENTENCE:
         raise DatasetError(f"{place}: sentence is a text of at most {_LONGEST_SENTENCE} characters")
@@ -288,9 +290,6 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
 # The reply itself is tried first, then the first balanced object in it. What cannot be read is a
 # an `UnreadableReplyError`, whose words go back to the model once.
 
-
-LONGEST_NAME = 200
-"""Characters of a name, a reason or a sentence; what is longer is cut."""
 
 LONGEST_DESCRIPTION = 4000
 
