@@ -123,6 +123,16 @@ def test_no_verdict_or_several_are_a_failure(text: str) -> None:
     assert result.kind == "no-verdict"
 
 
+def test_a_failure_says_what_was_named() -> None:
+    """How many of the verdicts, and a tie of no side beside them."""
+    tie, both = read_winner("It is a tie, but A is better"), read_winner("A is better. B is better")
+    assert isinstance(tie, Failure)
+    assert isinstance(both, Failure)
+    words = "named 1 of the four verdicts and a tie that leans to neither side: "
+    assert tie.detail.startswith(words)
+    assert both.detail.startswith("named 2 of the four verdicts: ")
+
+
 @pytest.mark.parametrize("name", JUDGE_PROMPTS)
 def test_the_phrases_that_are_asked_for_are_read(name: str) -> None:
     """What a prompt asks a judge to say, also with full stop, in bold and after reasoning."""

@@ -204,6 +204,33 @@ def test_what_frames_a_prompt_can_be_said(unified: Load) -> None:
     assert apart(unwanted, draw(unified("emu3"), ["red circle"], [11])) > [16]
 
 
+def test_a_prompt_goes_through_janus_chat_template_alone(unified: Load) -> None:
+    """Emu3's own processor frames a prompt, and its chat template is for texts."""
+    assert unified("emu3")._prompt("red circle") == "red circle"
+    assert "red circle" in unified("janus")._prompt("red circle") != "red circle"
+
+
+def test_emu3_ends_each_row_with_its_token(unified: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing else: a row that ends elsewhere shears the image."""
+    model = unified("emu3")
+    network = parts(model).model
+    grids: list[Any] = []
+    decode = network.decode_image_tokens
+
+    def recorded(image_tokens: Any, height: int, width: int) -> Any:
+        rows = image_tokens[:, : height * (width + 1)]
+        grids.append(rows.unflatten(1, (height, width + 1)))
+        return decode(image_tokens=image_tokens, height=height, width=width)
+
+    monkeypatch.setattr(network, "decode_image_tokens", recorded)
+    draw(model, TEXTS[:2], SEEDS[:2])
+
+    (grid,) = grids
+    ends = grid == network.vocabulary_mapping.eol_token_id
+    assert ends[:, :, -1].all()
+    assert not ends[:, :, :-1].any()
+
+
 def test_emu3_draws_the_size_that_it_is_told(folders: dict[str, Path]) -> None:
     """The area in the ratio, in whole tokens of 8 pixels."""
     bound = bind_text(f"{folders['emu3']}?image_area=2048&image_ratio=2:1", "generator")
