@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, ImageArtifact, digest_text
 from pytest_cepbench.artifacts.answer import read_answer
@@ -28,7 +28,6 @@ from pytest_cepbench.chains.chain import (
 )
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import (
     DrawnImage,
     EmbeddedImage,
@@ -41,6 +40,9 @@ from pytest_cepbench.errors import DamagedChainsError, DatasetError, ImageError,
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.roles import ROLES, check_image, check_text
 from pytest_cepbench.store import ImageRef, Result, Store
+
+if TYPE_CHECKING:
+    from pytest_cepbench.datasets.replay import Replay
 
 
 @dataclass(frozen=True)

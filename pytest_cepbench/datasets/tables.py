@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pytest_cepbench.datasets import folder, mmgenbench, nocaps_docci
 from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, SampleChoice, choose
 from pytest_cepbench.datasets.sources.files import SUFFIXES, some_of
 from pytest_cepbench.datasets.sources.shards import Shard
@@ -298,6 +297,8 @@ def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset
 
     captions: read the column of texts too, as where the suite names one.
     """
+    from pytest_cepbench.datasets import folder
+
     text = reader.texts() if captions or reader.columns.text is not None else None
     ids = reader.ids()
     samples, _ = reader.samples(
@@ -317,6 +318,8 @@ def load_mme_table(reader: TableReader) -> Dataset:
     Two questions are asked about every image; both have its name as their id, and are one sample.
     Raises DatasetError for categories that are missing or unknown.
     """
+    from pytest_cepbench.datasets import folder
+
     ids = reader.required_ids("question_id", "the names of images")
     category = reader.named("category", ("category",), "categories")
 
@@ -354,6 +357,8 @@ def load_mmgenbench_table(
     of patterns (patterns, category), that counts in its place.
     file: of the TSV, which a table stands for.
     """
+    from pytest_cepbench.datasets import folder, mmgenbench
+
     del file
     ids = reader.required_ids("index", "the images' indices")
     patterns = reader.categories(("patterns", "pattern", "category"))
@@ -394,6 +399,8 @@ def load_pairs_table(reader: TableReader, *, category: str = "nd400") -> Dataset
     The categories are the column source, where there is one, else `category`. Of a list of captions
     the first counts. Captions lose the white space around them.
     """
+    from pytest_cepbench.datasets import nocaps_docci
+
     ids = reader.ids(("image_id", "example_id", "id", "filename", "file_name", "__key__"))
     samples, _ = reader.samples(
         id_column=ids,

@@ -11,7 +11,6 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.answers.battles import check_soft_scores, verdict_keys
 from pytest_cepbench.chains.steps import remember
-from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
@@ -87,8 +86,10 @@ class AnswerRun(SuiteRun):
             # Before a question is answered, which can take hours.
             check_soft_scores(rules, self.runner(JUDGE).bound)
         recorded = self.assignments.replay
-        assert not isinstance(recorded, Replay)  # these are refused as they are opened
         if recorded is not None:
+            from pytest_cepbench.datasets.opening.answers import RecordedAnswers
+
+            assert isinstance(recorded, RecordedAnswers)  # chains are refused as they are opened
             recorded.check((self.dataset.whole or self.dataset).samples)
         self._check_judge()
         models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)

@@ -22,7 +22,6 @@ from pytest_cepbench.gate.labels.usable import (
 )
 from pytest_cepbench.gate.policy import LabelsName
 from pytest_cepbench.models.spec import HUMAN
-from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.measures.base import Measured
@@ -152,6 +151,8 @@ def check_people(suite: Suite, assignment: RoleAssignment) -> None:
 
 
 def _problems(suite: Suite, assignment: RoleAssignment) -> Iterator[str]:
+    from pytest_cepbench.ratings.folder import read_ratings
+
     try:
         study = read_ratings(Path(assignment.spec.target)).study
     except DatasetError:

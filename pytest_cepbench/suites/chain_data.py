@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import (
@@ -23,11 +23,13 @@ from pytest_cepbench.chains import (
     trace,
     vectors,
 )
-from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.store import Store, Vector
 from pytest_cepbench.suites.sample_data import SHARD, SampleData
+
+if TYPE_CHECKING:
+    from pytest_cepbench.datasets.replay import Replay
 
 V = TypeVar("V")
 

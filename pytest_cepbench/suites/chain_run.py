@@ -9,7 +9,6 @@ from functools import cached_property
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
 from pytest_cepbench.chains.steps import remember
-from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.suites.cases import Case
@@ -46,8 +45,10 @@ class ChainRun(SuiteRun):
         )
         models = ChainModels(describer, generator, self._model_pool.store)
         replay = self.assignments.replay
-        assert not isinstance(replay, RecordedAnswers)  # these are refused as they are opened
         if replay is not None:
+            from pytest_cepbench.datasets.replay import Replay
+
+            assert isinstance(replay, Replay)  # answers are refused as they are opened
             replay.check((self.dataset.whole or self.dataset).samples)
         return ChainData(
             self.dataset, self.suite.plans, models, self.runner, replay, self.assignments.gated

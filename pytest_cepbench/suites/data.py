@@ -15,18 +15,9 @@ from typing import Any
 from unittest import SkipTest
 
 from pytest_cepbench.datasets.edits import with_edits
-from pytest_cepbench.datasets.folder import load_folder, load_mme
-from pytest_cepbench.datasets.geneval import load_geneval, load_geneval2
-from pytest_cepbench.datasets.judged_battles import load_judged_battles
 from pytest_cepbench.datasets.metadata_questions import METADATA, with_metadata_questions
-from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
-from pytest_cepbench.datasets.nocaps_docci import load_pairs
-from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.questions import with_questions
 from pytest_cepbench.datasets.sample import Dataset, SampleChoice
-from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
-from pytest_cepbench.datasets.shapes.samples import load_shapes_tasks
 from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
 from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableReader
 from pytest_cepbench.errors import (
@@ -54,19 +45,29 @@ Loader = Callable[..., object]
 
 _NOWHERE = LoadingFolders()
 
-LOADERS: Mapping[str, Loader] = {
-    "folder": load_folder,
-    "geneval": load_geneval,
-    "geneval2": load_geneval2,
-    "judged-battles": load_judged_battles,
-    "mme": load_mme,
-    "mmgenbench": load_mmgenbench,
-    "opening": load_opening,
-    "sdp": load_pairs,
-    "shapes": load_shapes,
-    "shapes-arena": load_shapes_arena,
-    "shapes-tasks": load_shapes_tasks,
+LOADERS: Mapping[str, str] = {
+    "folder": "folder:load_folder",
+    "geneval": "geneval:load_geneval",
+    "geneval2": "geneval:load_geneval2",
+    "judged-battles": "judged_battles:load_judged_battles",
+    "mme": "folder:load_mme",
+    "mmgenbench": "mmgenbench:load_mmgenbench",
+    "opening": "opening.questions:load_opening",
+    "sdp": "nocaps_docci:load_pairs",
+    "shapes": "shapes:load_shapes",
+    "shapes-arena": "shapes.arena:load_shapes_arena",
+    "shapes-tasks": "shapes.samples:load_shapes_tasks",
 }
+"""Name, as suites have it -> module of `datasets` and its function, imported when it loads."""
+
+
+def named_loader(name: str) -> Loader:
+    """The function of one of `LOADERS`."""
+    module, _, function = LOADERS[name].partition(":")
+    loader: Loader = getattr(
+        importlib.import_module(f"pytest_cepbench.datasets.{module}"), function
+    )
+    return loader
 
 
 def load_data(
@@ -261,7 +262,7 @@ def _exists(path: Path) -> bool:
 def _loader(suite: Suite) -> Loader:
     name = suite.table.data.loader
     if name in LOADERS:
-        return LOADERS[name]
+        return named_loader(name)
     scheme, _, target = name.partition(":")
     module, _, function = target.partition(":")
     if scheme != "python" or not function:

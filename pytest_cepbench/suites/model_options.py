@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from pytest_cepbench.datasets.opening.answers import RecordedAnswers
-from pytest_cepbench.datasets.replay import (
-    ANSWER_LAYOUTS,
-    Replay,
-    choose_layout,
-    open_answers,
-    open_replay,
-)
 from pytest_cepbench.errors import RoleError, SpecError, did_you_mean, unknown_name
 from pytest_cepbench.models.binding import DetectedModel, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
 from pytest_cepbench.models.spec import PRESET, REPLAY, ModelSpec, parse_spec
 from pytest_cepbench.suites.data import data_name
 from pytest_cepbench.suites.definition import ANSWERING, ANSWERS_ONLY, Suite
+
+if TYPE_CHECKING:
+    from pytest_cepbench.datasets.opening.answers import RecordedAnswers
+    from pytest_cepbench.datasets.replay import Replay
 
 Part = RoleName | Literal["unified"]
 """What a model under test can be told to play: a role, or both of a unified model."""
@@ -90,6 +86,8 @@ class RoleChoices:
         spec = self.model_spec
         if self.replay is None or spec is None:
             return None
+        from pytest_cepbench.datasets.replay import open_replay
+
         params = dict(spec.params)
         return open_replay(spec.target, params.pop("layout", None), params)
 
@@ -102,17 +100,26 @@ class RoleChoices:
         spec = self.model_spec
         if self.replay is None or spec is None:
             return None
+        from pytest_cepbench.datasets.replay import open_answers
+
         params = dict(spec.params)
         return open_answers(spec.target, params.pop("layout", None), params)
 
     @cached_property
     def recorded(self) -> Replay | RecordedAnswers | None:
         """The chains or answers made elsewhere, whichever they are. Raises as `chains`."""
+        return self.answers if self.replayed == "answers" else self.chains
+
+    @cached_property
+    def replayed(self) -> Literal["chains", "answers"] | None:
+        """What was made elsewhere and is under test, if anything. Raises as `chains`."""
         spec = self.model_spec
         if self.replay is None or spec is None:
             return None
+        from pytest_cepbench.datasets.replay import ANSWER_LAYOUTS, choose_layout
+
         layout = choose_layout(spec.target, spec.params.get("layout"))
-        return self.answers if layout in ANSWER_LAYOUTS else self.chains
+        return "answers" if layout in ANSWER_LAYOUTS else "chains"
 
     @cached_property
     def played(self) -> tuple[RoleName, ...]:

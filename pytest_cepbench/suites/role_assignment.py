@@ -9,10 +9,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from pytest_cepbench.datasets.opening.answers import RecordedAnswers
-from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.errors import (
     MissingDependencyError,
     SpecError,
@@ -29,6 +28,10 @@ from pytest_cepbench.suites.measures.answer_contents import JUDGE, AnswerMeasure
 from pytest_cepbench.suites.measures.answer_measures import make_answer_measures, tests_judges
 from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
+
+if TYPE_CHECKING:
+    from pytest_cepbench.datasets.opening.answers import RecordedAnswers
+    from pytest_cepbench.datasets.replay import Replay
 
 _RELATIVE = ("./", "../")
 
@@ -70,7 +73,7 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
     SuiteNotApplicableError where the model under test has nothing to do, or a preset is named that
     the suite does not have.
     """
-    if isinstance(choices.recorded, RecordedAnswers):
+    if choices.replayed == "answers":
         raise SuiteNotApplicableError(
             f"{choices.replay} brings interleaved answers, and suite {suite.name!r} is of chains"
         )
@@ -120,7 +123,7 @@ def assign_answer_models(
         raise SuiteNotApplicableError(
             f"{choices.replay} brings answers, and suite {suite.name!r} has judges under test"
         )
-    if isinstance(choices.recorded, Replay):
+    if choices.replayed == "chains":
         raise SuiteNotApplicableError(
             f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
         )

@@ -61,7 +61,7 @@ from pytest_cepbench.models.text_model.parameters import (
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.data import LOADERS
+from pytest_cepbench.suites.data import named_loader
 from pytest_cepbench.suites.definition import CaseTable, PresetTable, SuiteTable
 from pytest_cepbench.suites.measures import (
     KINDS,
@@ -400,7 +400,7 @@ def test_suite_keys_are_documented() -> None:
             "opening",
             "judged-battles",
         )
-        for name in inspect.signature(LOADERS[loader]).parameters
+        for name in inspect.signature(named_loader(loader)).parameters
         if name != "path"
     ]
 

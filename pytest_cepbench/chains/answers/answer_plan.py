@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.artifacts.answer import MOST_STEPS, STEP_END, Answer
 from pytest_cepbench.chains.chain import load_image
 from pytest_cepbench.chains.growth import digest_of_image
-from pytest_cepbench.datasets.opening.answers import RecordedAnswer
 from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import Piece, StepLimit
 from pytest_cepbench.store import ImageRef, Store
+
+if TYPE_CHECKING:
+    from pytest_cepbench.datasets.opening.answers import RecordedAnswer
 
 STEP_PLACEHOLDER, QUESTION_PLACEHOLDER = "{step}", "{question}"
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.answer import (
@@ -28,12 +28,14 @@ from pytest_cepbench.chains.answers.answer_plan import (
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step, key_of, load_losses
-from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedInputsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.store.answers import get_answers, put_answers
+
+if TYPE_CHECKING:
+    from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 
 _MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
 

@@ -104,7 +104,6 @@ def _always(text: str) -> HeaderLine:
 
 
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
-    from pytest_cepbench.datasets.opening.answers import RecordedAnswers
     from pytest_cepbench.models.binding import detect
     from pytest_cepbench.models.protocols import ROLE_NAMES
     from pytest_cepbench.models.spec import SCHEMES
@@ -116,8 +115,7 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
     gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
     recorded = choices.recorded
     if recorded is not None:
-        what = "answers" if isinstance(recorded, RecordedAnswers) else "chains"
-        yield _always(f"{what} under test: {choices.replay} (layout {recorded.name})")
+        yield _always(f"{choices.replayed} under test: {choices.replay} (layout {recorded.name})")
     for name in sorted(
         assignments, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
     ):

@@ -16,7 +16,7 @@ import pytest
 from pytest_cepbench.datasets.opening.questions import META_TOPICS, MULTI_STEP, TASKS, load_opening
 from pytest_cepbench.datasets.sample import FileImage, GoldStep, Sample
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.suites.data import LOADERS
+from pytest_cepbench.suites.data import named_loader
 from tests.datasets.opening.files import png, put_questions, question, step
 
 RELEASED = Path(__file__).parents[4] / "shared" / "data" / "opening" / "test_data.jsonl"
@@ -104,7 +104,7 @@ def test_splits_and_options_are_part_of_the_identity(tmp_path: Path) -> None:
     """Both splits are read from their own files, by the loader's name in a suite."""
     put_questions(tmp_path, [question("0101001"), question("0102001")])
     put_questions(tmp_path, [question("2301002")], "dev")
-    load = LOADERS["opening"]
+    load = named_loader("opening")
     test, dev, part = (
         load(tmp_path),
         load(tmp_path, split="dev"),

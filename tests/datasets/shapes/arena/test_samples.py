@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import parse_caption, parse_image
 from pytest_cepbench.datasets.shapes.arena import TASKS, load_shapes_arena, sample_scenes
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.suites.data import LOADERS
+from pytest_cepbench.suites.data import named_loader
 from tests.datasets.shapes.arena.strategies import gold_steps, question_pieces
 
 DEFAULT_DIGEST = "f193fff99dc02dee8a4fbe0c0b51a4d69595af646665696ceeb0f79239ede91c"
@@ -37,7 +37,7 @@ def content(dataset: Dataset) -> list[Any]:
 
 def test_suites_find_it_by_name() -> None:
     """`[data] loader = "shapes-arena"` loads it."""
-    assert LOADERS["shapes-arena"] is load_shapes_arena
+    assert named_loader("shapes-arena") is load_shapes_arena
 
 
 def test_every_task_is_a_category_of_as_many_samples() -> None:
