@@ -61,6 +61,9 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 PAGE = _ROOT / "benchmarks" / "results" / "sensitivity.md"
 
+PRINTED_ALONE = ("-samples", "-power")
+"""Ends of the names of tables that stand on no page: they are half of all figures."""
+
 RESULTS = _ROOT / "benchmarks" / "results" / "sensitivity.json"
 
 WORLDS = ("instrument", "arena", "reference")
@@ -189,7 +192,8 @@ def _write(figures: Document, options: argparse.Namespace) -> None:
         write(figures, options.json)
     if options.json.resolve() == RESULTS:
         for name, text in all_tables(figures).items():
-            fill_in(PAGE, name, text)
+            if not name.endswith(PRINTED_ALONE):
+                fill_in(PAGE, name, text)
 
 
 if __name__ == "__main__":
