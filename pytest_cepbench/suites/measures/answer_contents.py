@@ -24,10 +24,9 @@ from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.base import (
     CaseMeasure,
     CaseScores,
+    MeasureBase,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     by_category,
     everyone,
 )
@@ -77,6 +76,15 @@ class AnswerMeasure(CaseMeasure, Protocol):
         """The scores of a case."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnswerMeasureBase(MeasureBase):
+    """What most metrics of answers are, as of `AnswerMeasure`: no judge is asked for them."""
+
+    judged: bool = False
+    scored: bool = False
+    win_rate: str = ""
+
+
 def outcome_of_answer(own: SampleAnswer) -> CaseScores:
     """Whether a sample was answered, and who failed where not."""
     return CaseScores(own.sample.id, own.failure, own.blamed)
@@ -109,30 +117,19 @@ class TruthTable(MetricTable, frozen=True, kw_only=True):
     criterion: Literal["total", Criterion] = "total"
 
 
-@dataclass(frozen=True)
-class CountMeasure:
-    """A number that is counted in each answer; see `AnswerMeasure`.
+@dataclass(frozen=True, kw_only=True)
+class CountMeasure(AnswerMeasureBase):
+    """A number that is counted in each answer, 1 where there is none; see `AnswerMeasure`.
 
     count: of an answer.
-    missing: for a sample that has no answer.
     shares: whether the numbers are shares, in [0, 1].
     """
 
-    name: str
     label: str
     identity: str
     count: Callable[[SampleAnswer], float]
-    missing: float
-    shares: bool
-    span: float | None
-    pool: Pool
-    parts: Parts
+    shares: bool = True
     higher_is_better: bool = False
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    judged: bool = False
-    scored: bool = False
-    win_rate: str = ""
 
     def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
         """The answers."""
@@ -144,8 +141,7 @@ class CountMeasure:
         samples = everyone(parts)
         answers = data.answers(samples)
         scores = {
-            name: self.missing if own.answer is None else self.count(own)
-            for name, own in answers.items()
+            name: 1.0 if own.answer is None else self.count(own) for name, own in answers.items()
         }
         lost = Counter(failure.kind for own in answers.values() for failure in own.lost_images)
         cut = sum(own.cut for own in answers.values())
@@ -166,21 +162,11 @@ class CountMeasure:
         )
 
 
-@dataclass(frozen=True)
-class TruthMeasure:
+@dataclass(frozen=True, kw_only=True)
+class TruthMeasure(AnswerMeasureBase):
     """The truth of answers in the arena of shapes: one of its criteria, or their weighted sum."""
 
-    name: str
     criterion: str
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
-    judged: bool = False
-    scored: bool = False
-    win_rate: str = ""
 
     @property
     def label(self) -> str:

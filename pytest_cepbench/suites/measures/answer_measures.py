@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
+    EVEN,
     HIGHEST_SCORE,
     OVERALL,
     WINNERS,
@@ -31,6 +32,7 @@ from pytest_cepbench.suites.measures.answer_contents import (
     Against,
     AnswerFailuresTable,
     AnswerMeasure,
+    AnswerMeasureBase,
     CaseOpponents,
     CountMeasure,
     LackTable,
@@ -47,8 +49,6 @@ from pytest_cepbench.suites.measures.base import (
     CaseScores,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     by_category,
     everyone,
 )
@@ -74,25 +74,16 @@ class CriteriaTable(MetricTable, frozen=True, kw_only=True):
     criterion: Literal["overall", Criterion] = "overall"
 
 
-@dataclass(frozen=True)
-class CriteriaMeasure:
+@dataclass(frozen=True, kw_only=True)
+class CriteriaMeasure(AnswerMeasureBase):
     """The judge's scores, divided by 10.
 
     A missing answer scores 0: that is the model's failure. A score that the judge does not give is
     none: the sample is left out, and `judge_failures` counts it. See `AnswerMeasure`.
     """
 
-    name: str
     criterion: str
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
-    judged: bool = False
     scored: bool = True
-    win_rate: str = ""
 
     @property
     def label(self) -> str:
@@ -179,26 +170,17 @@ class AgreementTable(MetricTable, frozen=True, kw_only=True):
     ties: Reading = "forced"
 
 
-@dataclass(frozen=True)
-class AgreementMeasure:
+@dataclass(frozen=True, kw_only=True)
+class AgreementMeasure(AnswerMeasureBase):
     """The share of the orders asked in which the judge agrees with the stored verdict of a battle.
 
     A verdict that it does not give agrees with none. The readings are OpenING's, table 4: ties
     forced ("FDT") and three outcomes.
     """
 
-    name: str
     ties: Reading
-    pool: Pool
-    parts: Parts
     label: str = "agreement with stored verdicts"
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
     judged: bool = True
-    scored: bool = False
-    win_rate: str = ""
 
     @property
     def identity(self) -> str:
@@ -342,38 +324,57 @@ class _JudgeUse:
 def _make(
     name: str, table: MetricTable, suite: str, against: Against, asked: _JudgeUse
 ) -> AnswerMeasure:
-    pool = table.pool or "categories"
-    if isinstance(table, WinRateTable | AgreementTable):
-        every = table.parts or "all"
-        if isinstance(table, WinRateTable):
-            made: AnswerMeasure = WinRateMeasure(name, against, pool, every)
-        else:
-            made = AgreementMeasure(name, table.ties, pool, every)
-        return made
-    parts = table.parts or "overall"
+    by_part = isinstance(table, WinRateTable | AgreementTable)
+    common: dict[str, Any] = {
+        "name": name,
+        "pool": table.pool or "categories",
+        "parts": table.parts or ("all" if by_part else "overall"),
+    }
+    if isinstance(table, WinRateTable):
+        # Accepted answers score one half against themselves, so no more can be lost.
+        accepted = against == "accepted"
+        span, win_rate = (EVEN, name) if accepted else (1.0, "")
+        return WinRateMeasure(**common, against=against, span=span, win_rate=win_rate)
+    if isinstance(table, AgreementTable):
+        return AgreementMeasure(**common, ties=table.ties)
     if isinstance(table, TruthTable | CriteriaTable):
         by_criterion = TruthMeasure if isinstance(table, TruthTable) else CriteriaMeasure
-        return by_criterion(name, table.criterion, pool, parts)
+        return by_criterion(**common, criterion=table.criterion)
     if isinstance(table, JudgeFailuresTable):
         return JudgeFailuresMeasure(
-            name, against, asked.win_rate, pool, parts, judged=asked.judged, scored=asked.scored
+            **common,
+            against=against,
+            win_rate=asked.win_rate,
+            judged=asked.judged,
+            scored=asked.scored,
         )
+    if isinstance(table, LackTable | AnswerFailuresTable | StepGapTable):
+        return _make_count(table, common)
+    raise SuiteError(f"suite {suite!r}: {unknown_name('metric', name, ANSWER_KINDS)}")
+
+
+def _make_count(
+    table: LackTable | AnswerFailuresTable | StepGapTable, common: Mapping[str, Any]
+) -> CountMeasure:
     if isinstance(table, LackTable):
-        kind = table.kind or name
+        kind = table.kind or common["name"]
         lacks = "images" if kind == "no_image" else "texts"
         steps = "a step" if table.of == "any" else "every step"
         return CountMeasure(
-            name, f"answers without {lacks} in {steps}", f"{kind}/1 of {table.of}",
-            count_lacks(kind, table.of), 1.0, shares=True, span=1.0, pool=pool, parts=parts,
-        )  # fmt: skip
+            **common,
+            label=f"answers without {lacks} in {steps}",
+            identity=f"{kind}/1 of {table.of}",
+            count=count_lacks(kind, table.of),
+        )
     if isinstance(table, AnswerFailuresTable):
         return CountMeasure(
-            name, "failure rate", "answer-failures/1",
-            count_lost, 1.0, shares=True, span=1.0, pool=pool, parts=parts,
-        )  # fmt: skip
-    if isinstance(table, StepGapTable):
-        return CountMeasure(
-            name, "gap in steps", "step_gap/1",
-            count_gap, 1.0, shares=False, span=None, pool=pool, parts=parts,
-        )  # fmt: skip
-    raise SuiteError(f"suite {suite!r}: {unknown_name('metric', name, ANSWER_KINDS)}")
+            **common, label="failure rate", identity="answer-failures/1", count=count_lost
+        )
+    return CountMeasure(
+        **common,
+        label="gap in steps",
+        identity="step_gap/1",
+        count=count_gap,
+        shares=False,
+        span=None,
+    )

@@ -226,6 +226,19 @@ class CaseMeasure(Protocol):
         """
 
 
+@dataclass(frozen=True, kw_only=True)
+class MeasureBase:
+    """What most metrics are, as of `CaseMeasure`: a share for each sample, higher is better."""
+
+    name: str
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+
+
 class Measure(CaseMeasure, Protocol):
     """One metric of chains, with its settings."""
 

@@ -20,6 +20,7 @@ from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.measures.answer_contents import (
     JUDGE,
     Against,
+    AnswerMeasureBase,
     CaseOpponents,
     by_part,
     outcome_of_answer,
@@ -28,8 +29,6 @@ from pytest_cepbench.suites.measures.base import (
     CaseScores,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     by_category,
     everyone,
 )
@@ -48,8 +47,8 @@ class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
     """judge_failures: the share of verdicts and scores that the judge did not give."""
 
 
-@dataclass(frozen=True)
-class WinRateMeasure:
+@dataclass(frozen=True, kw_only=True)
+class WinRateMeasure(AnswerMeasureBase):
     """The mean score of battles against accepted answers, or against reference answers.
 
     A sample scores 1 where its answer is better in every order that is asked, 0 where it is worse,
@@ -57,15 +56,9 @@ class WinRateMeasure:
     battle without a verdict in an order that is asked is missing.
     """
 
-    name: str
     against: Against
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
     judged: bool = True
-    scored: bool = False
+    span: float = 1.0
 
     @property
     def label(self) -> str:
@@ -73,19 +66,9 @@ class WinRateMeasure:
         return "win rate" if self.against == "accepted" else "win rate against reference answers"
 
     @property
-    def span(self) -> float:
-        """Accepted answers score one half against themselves, so no more can be lost."""
-        return EVEN if self.against == "accepted" else 1.0
-
-    @property
     def identity(self) -> str:
         """The definition."""
         return f"win_rate/1 against {self.against}"
-
-    @property
-    def win_rate(self) -> str:
-        """Its own name, where accepted answers are battled."""
-        return self.name if self.against == "accepted" else ""
 
     def read(
         self,
@@ -163,8 +146,8 @@ class WinRateMeasure:
         )
 
 
-@dataclass(frozen=True)
-class JudgeFailuresMeasure:
+@dataclass(frozen=True, kw_only=True)
+class JudgeFailuresMeasure(AnswerMeasureBase):
     """The share of verdicts and scores that the judge did not give.
 
     Counted are the verdicts of a win rate's battles, and beside them the replies with scores, each
@@ -174,18 +157,10 @@ class JudgeFailuresMeasure:
     judged, scored: which of the two the suite asks for.
     """
 
-    name: str
     against: Against
-    win_rate: str
-    pool: Pool
-    parts: Parts
     label: str = "judge's failures"
     higher_is_better: bool = False
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
     judged: bool = True
-    scored: bool = False
 
     @property
     def identity(self) -> str:

@@ -17,9 +17,9 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
     ENCODER,
     ChainExcerpt,
+    MeasureBase,
     Measured,
     MetricTable,
-    Parts,
     Pool,
     RequiredFeatures,
     SuiteContext,
@@ -75,20 +75,14 @@ FORMULAS = {
 in several patterns counts in each of them, and once in the whole."""
 
 
-@dataclass(frozen=True)
-class SimilarityMeasure:
+@dataclass(frozen=True, kw_only=True)
+class SimilarityMeasure(MeasureBase):
     """One number per chain out of its similarities s(1..at), by one encoder; see `Measure`."""
 
-    name: str
     kind: str
     plan: ChainPlan
     at: int
     encoder: str
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
     span: float | None = 2.0
 
     @property

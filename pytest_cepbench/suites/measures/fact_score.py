@@ -21,9 +21,8 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
     CaseScores,
     ChainExcerpt,
+    MeasureBase,
     Measured,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -83,26 +82,19 @@ class CheckedChain:
         return None if isnan(mean) else mean
 
 
-@dataclass(frozen=True)
-class FactsMeasure:
+@dataclass(frozen=True, kw_only=True)
+class FactsMeasure(MeasureBase):
     """The mean macro-F1 of a sample's facts over the artifacts of its chain; see `Measure`.
 
     Texts and pictures count alike. Where a checker fails at an artifact the sample has no score.
     """
 
-    name: str
     plan: ChainPlan
     generations: tuple[int, ...]
     source: FactSource
     texts: FactChecker
     pictures: FactChecker
     kinds: tuple[str, ...]
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
 
     @property
     def precision(self) -> bool:

@@ -25,10 +25,9 @@ from pytest_cepbench.suites.measures.base import (
     INFLUENCE,
     JACKKNIFE,
     CaseScores,
+    MeasureBase,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     block_of_each,
@@ -97,8 +96,8 @@ class _CategoryDistances:
         return f"{self.images[0]} against {later} (D = {self.steps[0].width})"
 
 
-@dataclass(frozen=True)
-class SetMeasure:
+@dataclass(frozen=True, kw_only=True)
+class SetMeasure(MeasureBase):
     """A distance between sets of images in the features of one encoder; see `Measure`.
 
     features: names the encoder in the label. Groups and wholes are, by default, the unweighted mean
@@ -107,16 +106,12 @@ class SetMeasure:
     influences erred up to twice as often as stated where a checkpoint had drifted.
     """
 
-    name: str
     kind: str
     plan: ChainPlan
     at: int
     encoder: str
     features: str
-    pool: Pool
-    parts: Parts
     higher_is_better: bool = False
-    own_parts: tuple[str, ...] = ()
     per_sample: bool = False
     span: float | None = None
 

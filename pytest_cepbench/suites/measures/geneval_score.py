@@ -39,10 +39,9 @@ from pytest_cepbench.suites.measures.base import (
     ENCODER,
     CaseScores,
     ChainExcerpt,
+    MeasureBase,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -101,8 +100,8 @@ class JudgedChain:
     seen: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True)
-class ComplianceMeasure:
+@dataclass(frozen=True, kw_only=True)
+class ComplianceMeasure(MeasureBase):
     """The share of right images: of the first one (GenEval), or over all generations (MGG).
 
     A prompt's score is the share of its images that are right, and a task's the mean over its
@@ -111,19 +110,12 @@ class ComplianceMeasure:
     A prompt without an image is wrong. See `Measure` and `ComplianceTable`.
     """
 
-    name: str
     kind: str
     plan: ChainPlan
     generations: tuple[int, ...]
     settings: SelectionSettings
     colors: str
     color_encoder: str
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
 
     @property
     def label(self) -> str:

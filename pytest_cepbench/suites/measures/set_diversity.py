@@ -24,10 +24,9 @@ from pytest_cepbench.suites.measures.base import (
     ENCODER,
     JACKKNIFE,
     CaseScores,
+    MeasureBase,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     block_of_each,
@@ -104,29 +103,19 @@ class _CategoryDiversity:
         return f"{self.sizes[0]}, then {later} (D = {self.width})"
 
 
-@dataclass(frozen=True)
-class DiversityMeasure:
+@dataclass(frozen=True, kw_only=True)
+class DiversityMeasure(MeasureBase):
     """The diversity of the artifacts that different starts became; see `Measure`.
 
     A chain that stopped has no artifact in the set, as with distances of sets: the sets shrink, and
     the gate compares no sets of other sizes.
     """
 
-    name: str
     score: DiversityScore
     plan: ChainPlan
     at: int
     encoder: str
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
     per_sample: bool = False
-
-    @property
-    def span(self) -> float | None:
-        """2, of cosine distances; an effective number has no limit but the number of samples."""
-        return FORMULAS[self.score].span
 
     @property
     def label(self) -> str:
@@ -235,4 +224,5 @@ def make_diversity(
         encoder=table.encoder,
         pool=table.pool or "samples",
         parts=table.parts or "overall",
+        span=FORMULAS[table.score].span,
     )

@@ -23,10 +23,9 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
     CaseScores,
     ChainExcerpt,
+    MeasureBase,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -87,8 +86,8 @@ class AskedChain:
     controls: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
-class SoftTifaMeasure:
+@dataclass(frozen=True, kw_only=True)
+class SoftTifaMeasure(MeasureBase):
     """The mean over samples of Soft-TIFA, each a mean over the questions of its sample.
 
     A sample without a picture has 0. One that the VQA model could not be asked about has no score.
@@ -97,17 +96,10 @@ class SoftTifaMeasure:
     `Measure` and `SoftTifaTable`.
     """
 
-    name: str
     kind: str
     plan: ChainPlan
     generation: int
     settings: QuestionSettings
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
 
     @property
     def label(self) -> str:

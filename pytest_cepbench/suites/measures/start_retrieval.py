@@ -20,10 +20,9 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
     ENCODER,
     ChainExcerpt,
+    MeasureBase,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -69,8 +68,8 @@ class _Starts:
     identity: str
 
 
-@dataclass(frozen=True)
-class RetrievalMeasure:
+@dataclass(frozen=True, kw_only=True)
+class RetrievalMeasure(MeasureBase):
     """Top-1 retrieval of each chain's own start by its artifacts; see `Measure`.
 
     generations: that are looked up, the last of which is the score. The gallery holds the starts of
@@ -78,16 +77,9 @@ class RetrievalMeasure:
     and scores do not depend on it. A chain that stopped is not retrieved.
     """
 
-    name: str
     plan: ChainPlan
     generations: tuple[int, ...]
     encoder: str
-    pool: Pool
-    parts: Parts
-    higher_is_better: bool = True
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
 
     @property
     def label(self) -> str:

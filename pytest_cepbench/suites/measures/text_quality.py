@@ -16,6 +16,7 @@ from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.measures.base import (
     CaseScores,
     ChainExcerpt,
+    MeasureBase,
     Measured,
     MetricTable,
     Parts,
@@ -164,24 +165,18 @@ class FailuresTable(MetricTable, frozen=True, kw_only=True):
     """failures: the share of chains that stopped."""
 
 
-@dataclass(frozen=True)
-class FailureMeasure:
+@dataclass(frozen=True, kw_only=True)
+class FailureMeasure(MeasureBase):
     """1 for a sample whose chains stopped, 0 for one whose chains are whole; see `Measure`.
 
     Of a sample with two chains each counts half. encoders: by start, the role that compares a
     chain's artifacts with it, where the suite has one: what it cannot encode is a failure too.
     """
 
-    name: str
     plans: tuple[ChainPlan, ...]
     encoders: Mapping[Modality, str]
-    pool: Pool
-    parts: Parts
     higher_is_better: bool = False
     label: str = "failure rate"
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
 
     @property
     def identity(self) -> str:
