@@ -43,7 +43,7 @@ def test_a_folder_without_images_is_one_message(photos: Project) -> None:
         (photos.path / "photos" / name).rename(photos.path / "photos" / f"{name}.bak")
     photos.write("a file", "")
     for place, (explained, code) in {
-        "photos": ("no images in *photos' (looked for .bmp, *", pytest.ExitCode.INTERRUPTED),
+        "photos": ("no images in *photos' (looked for *.bmp, *", pytest.ExitCode.INTERRUPTED),
         "nowhere": ("data set 'folder': *nowhere' does not exist.", pytest.ExitCode.USAGE_ERROR),
         "a file": ("data folder *a file' is a file: *", pytest.ExitCode.INTERRUPTED),
     }.items():
