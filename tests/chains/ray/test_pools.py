@@ -172,7 +172,8 @@ def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
     pool.start(_never)
     assert pool.loads == 4
     assert not any(actor.killed for actor in local.actors)
-    assert pool.losses.lines() == [
+    lines = [line.replace("maynot", "may not") for line in pool.losses.lines()]  # Ray 2.44
+    assert lines == [
         (
             "node node1 lost 2 describer actors in the middle of a batch, which was asked for "
             "again: ActorUnavailableError: The actor is unavailable: restarting. The task may or "
