@@ -8,13 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from pytest_cepbench.cli.leaderboard import leaderboard_section
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, Section, Table, complain, show
+from pytest_cepbench.cli.output import Section, Table, show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import (
-    CepError,
     HistoryError,
     SpecError,
-    WriteError,
     did_you_mean,
     few_of,
 )
@@ -52,11 +50,8 @@ def run(arguments: Namespace) -> int:
         from pytest_cepbench.report.writers import write_reports
 
         path: Path = arguments.html
-        try:
-            page = _html(comparisons, boards, reports, arguments)
-            (written,) = write_reports(path, {path.suffix or ".html": page})
-        except CepError as error:
-            return complain(str(error), NOT_DONE if isinstance(error, WriteError) else MISTAKE)
+        page = _html(comparisons, boards, reports, arguments)
+        (written,) = write_reports(path, {path.suffix or ".html": page})
         show(_page(comparisons, boards), f"written: {written}")
     else:
         show(_page(comparisons, boards))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from argparse import Namespace
 from importlib.util import find_spec
 
-from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show
+from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.errors import (
-    CepError,
     MissingDependencyError,
     SpecError,
     WriteError,
@@ -33,8 +32,6 @@ def run(arguments: Namespace) -> int:
         keep_out_of_git(HOME, target)
     except (OSError, WriteError) as error:
         return complain(f"the export could not be written: {error}", NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
     show((), *(f"written: {place}" for place in written))
     return 0
 

@@ -6,9 +6,9 @@ from argparse import Namespace
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_cepbench.cli.output import HOME, MISTAKE, NOT_DONE, complain, show, tell
+from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show, tell
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
-from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.label_studio import import_label_studio, write_label_studio
@@ -30,10 +30,6 @@ def run(arguments: Namespace) -> int:
         out = arguments.out or _default_out(ratings, arguments.format)
         written = _export(ratings, votes, arguments.format, out, arguments.annotator)
         keep_out_of_git(HOME, out)
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
     except OSError as error:
         return complain(f"{arguments.out or HOME}: {error.strerror or error}", NOT_DONE)
     show([], *(f"written: {path}" for path in written))
