@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 from unittest import SkipTest
 
@@ -63,10 +64,7 @@ LOADERS: Mapping[str, str] = {
 
 def named_loader(name: str) -> Loader:
     """The function of one of `LOADERS`."""
-    module, _, function = LOADERS[name].partition(":")
-    loader: Loader = getattr(
-        importlib.import_module(f"pytest_cepbench.datasets.{module}"), function
-    )
+    loader: Loader = resolve_name(f"pytest_cepbench.datasets.{LOADERS[name]}")
     return loader
 
 

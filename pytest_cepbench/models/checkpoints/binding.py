@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
 from pytest_cepbench.errors import RoleError, SpecError
@@ -421,8 +421,7 @@ def _adapter_of(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> Bind
 
 def _imported(place: str) -> Any:
     """An adapter, or a function, by its module and name: "encoders.timm_encoder:ADAPTER"."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"pytest_cepbench.models.{module}"), name)
+    return resolve_name(f"pytest_cepbench.models.{place}")
 
 
 def _wrong_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint) -> str:

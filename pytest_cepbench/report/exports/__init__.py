@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 from pytest_cepbench.report.exports.rows import ExportedRun
 
@@ -36,8 +36,7 @@ class Exporter:
 
     def load(self) -> Export:
         """The function that writes it; its module is imported now."""
-        module, _, name = self.writer.partition(":")
-        function: Export = getattr(import_module(f"{__name__}.{module}"), name)
+        function: Export = resolve_name(f"{__name__}.{self.writer}")
         return function
 
 
