@@ -41,6 +41,8 @@ from benchmarks.curves.resampling import Array, Estimate, draw, estimate
 from benchmarks.curves.truth import ASPECTS, kept_by_chains
 from benchmarks.gated import BEST, Bench, fill_in, table
 from pytest_cepbench.chains import Modality
+from pytest_cepbench.measures.edited_facts import ScoreName
+from pytest_cepbench.measures.equivariance import EquivarianceTable
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     ChainRun,
@@ -52,8 +54,6 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from pytest_cepbench.suites.measures.edited_facts import ScoreName
-from pytest_cepbench.suites.measures.equivariance import EquivarianceTable
 
 _ROOT = Path(__file__).resolve().parents[1]
 

@@ -18,6 +18,7 @@ FLOORS = [
     "models",
     "chains",
     "gate",
+    "measures",
     "suites",
     "studies",
     "report",
@@ -50,7 +51,6 @@ MUTUAL = {
     ("datasets.shapes", "datasets"): "scenes are samples, and edits, battles and questions of any "
     "data set may be of scenes",
     ("store", "store.remote"): "the store has remote stores, which are made of the same parts",
-    ("suites", "suites.measures"): "cases and data are below the measures, and runs above",
     ("plugin", "plugin.terminal"): "hooks are above the controller, and what they show beside it",
     ("plugin", "plugin.workers"): "as above, of worker processes",
     ("plugin.workers", "plugin.terminal"): "workers mute the live screen, a plan shows leases",

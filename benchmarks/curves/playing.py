@@ -15,6 +15,12 @@ from benchmarks.curves.truth import Array, kept_by_chains
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.measures import KINDS, Measure, read_table
+from pytest_cepbench.measures.cases import OVERALL
+from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.feature_sets import SetMeasure
+from pytest_cepbench.measures.mapping_drift import MappingMeasure, MappingTrack
+from pytest_cepbench.measures.set_diversity import DiversityMeasure
 from pytest_cepbench.metrics.diversity import mean_pairwise_distance, vendi_score
 from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
 from pytest_cepbench.metrics.set_distances import frechet_distance, gc_fid_at_t, kernel_distance
@@ -30,13 +36,7 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from pytest_cepbench.suites.cases import OVERALL
-from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.gate_config import Overrides, claim_of
-from pytest_cepbench.suites.measures import KINDS, Measure, read_table
-from pytest_cepbench.suites.measures.feature_sets import SetMeasure
-from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure, MappingTrack
-from pytest_cepbench.suites.measures.set_diversity import DiversityMeasure
 
 Reach = tuple[tuple[Modality, int], ...]
 """The last artifacts that a metric looks at: start of the chain, generation."""

@@ -17,6 +17,9 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, MeasurementError, TooFewError
+from pytest_cepbench.measures.base import RequiredFeatures
+from pytest_cepbench.measures.cases import OVERALL
+from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.store import Store, Vector
 from pytest_cepbench.suites import (
     Case,
@@ -27,9 +30,6 @@ from pytest_cepbench.suites import (
     load_data,
     prepare_suite,
 )
-from pytest_cepbench.suites.cases import OVERALL
-from pytest_cepbench.suites.chain_data import ChainData
-from pytest_cepbench.suites.measures.base import RequiredFeatures
 
 _ROUNDING = 2e-6  # scores are kept with six decimals
 

@@ -32,13 +32,13 @@ from pytest_cepbench.gate.baseline import (
     usable_baseline,
 )
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
+from pytest_cepbench.measures.measure_registry import higher_is_better
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.report.totals import two_identities
 from pytest_cepbench.store.answers import keys_of_answers
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.readonly import ReadonlyStore
-from pytest_cepbench.suites.measures.measure_registry import higher_is_better
 
 _NAMED = 5
 

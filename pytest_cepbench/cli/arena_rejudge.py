@@ -18,13 +18,13 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import dump_baseline
+from pytest_cepbench.measures.answer_contents import JUDGE
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.suites import ModelPool, load_suite
-from pytest_cepbench.suites.measures.answer_contents import JUDGE
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import describe_fixed_role
 from pytest_cepbench.suites.role_assignment import named_models

@@ -35,6 +35,7 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
 from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
 from pytest_cepbench.files import names_beside
+from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.models.spec import PRESET, parse_spec
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
@@ -48,7 +49,6 @@ from pytest_cepbench.studies.calibration import (
 )
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
-from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.definition import FILE_NAME, FOLDER
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.role_assignment import expand_preset

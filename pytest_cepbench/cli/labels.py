@@ -38,6 +38,8 @@ from pytest_cepbench.gate.labels.label_file import (
     read_label_files,
 )
 from pytest_cepbench.gate.labels.usable import judged_first
+from pytest_cepbench.measures.answer_data import Opponents
+from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.known_items import known_items
@@ -46,10 +48,8 @@ from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
-from pytest_cepbench.suites.answer_data import Opponents
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.battle_labels import contestants
-from pytest_cepbench.suites.cases import OVERALL, Case
 
 
 def write_label_study(

@@ -13,9 +13,9 @@ from pytest_cepbench.errors import BaselineError, SpecError, WriteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, tells_of_file
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.baseline import ANCHORS, REMEDY, SUFFIX, read_baseline
+from pytest_cepbench.measures.battle_measures import VERDICT_FAILURES
 from pytest_cepbench.studies.calibration import Proposal
 from pytest_cepbench.suites.definition import FILE_NAME, NAME
-from pytest_cepbench.suites.measures.battle_measures import VERDICT_FAILURES
 
 METRIC = "gc"
 """The metric of the suite that is gated with statistics."""

@@ -11,9 +11,9 @@ import msgspec
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.files import read_regular
 from pytest_cepbench.gate import CaseKey, Verdict
+from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import SCHEMA
-from pytest_cepbench.suites.cases import POOLED
 from pytest_cepbench.suites.definition import NAME
 
 MOST_BYTES = 2**30

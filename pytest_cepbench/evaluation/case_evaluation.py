@@ -21,8 +21,8 @@ from pytest_cepbench.gate.statistics import (
     look_shares,
     look_sizes,
 )
+from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.shards import ShardQueue
 from pytest_cepbench.suites.suite_run import SuiteRun
 

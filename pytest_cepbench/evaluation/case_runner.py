@@ -25,11 +25,11 @@ from pytest_cepbench.gate.baseline import Baseline, baseline_path
 from pytest_cepbench.gate.sensitivity import why_not_accepted
 from pytest_cepbench.gate.series import Entry, Place, SeriesFile, delays_of
 from pytest_cepbench.gate.statistics import holm
+from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.report import CaseResult, HopShown, SeriesShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.attribution import attribute, attribute_parts
-from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
 

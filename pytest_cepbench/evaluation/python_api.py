@@ -47,6 +47,7 @@ from pytest_cepbench.evaluation.run_result import (
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate.baseline import baseline_path
+from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
@@ -61,7 +62,6 @@ from pytest_cepbench.report.text import (
 )
 from pytest_cepbench.report.totals import two_identities, unshown_lines
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import FILE_NAME, find_shipped
 from pytest_cepbench.suites.gate_config import Overrides
 

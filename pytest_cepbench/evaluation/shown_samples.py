@@ -18,6 +18,7 @@ from pytest_cepbench.errors import ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.measurement import Scores
+from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.metrics.fact_losses import FactSummary, KindSummary
 from pytest_cepbench.report import (
     AnswerShown,
@@ -28,7 +29,6 @@ from pytest_cepbench.report import (
     StepShown,
 )
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
 from pytest_cepbench.suites.answer_run import AnswerRun
 
 MOST_SAMPLES = 5

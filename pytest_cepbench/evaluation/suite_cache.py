@@ -15,6 +15,7 @@ from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.baseline import accepted_value, anchor_path, baseline_path
 from pytest_cepbench.gate.policy import GateName, check_span
 from pytest_cepbench.gate.sensitivity import Record, check_headroom
+from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import PRESET
 from pytest_cepbench.suites import (
@@ -23,7 +24,6 @@ from pytest_cepbench.suites import (
     RoleChoices,
     load_prepared_suite,
 )
-from pytest_cepbench.suites.cases import PooledCase
 from pytest_cepbench.suites.definition import load_suite
 from pytest_cepbench.suites.gate_config import (
     Overrides,

@@ -106,7 +106,7 @@ def run_alpha(results: Sequence[CaseResult]) -> float | None:
 
 def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
     # Pages of other things than runs, such as that of the history, do without the suites.
-    from pytest_cepbench.suites.cases import POOLED
+    from pytest_cepbench.measures.cases import POOLED
 
     return [
         result

@@ -34,6 +34,7 @@ from pytest_cepbench.gate.statistics import (
     tolerance_that_holds,
     units_needed,
 )
+from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.suites import (
     Case,
     ModelPool,
@@ -42,7 +43,6 @@ from pytest_cepbench.suites import (
     SuiteRun,
     load_prepared_suite,
 )
-from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 from pytest_cepbench.suites.model_options import check_data_names

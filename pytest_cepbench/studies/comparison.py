@@ -18,13 +18,13 @@ from pytest_cepbench.gate.baseline import answers_digest, measurement_of
 from pytest_cepbench.gate.compare import Judgement, Loser, judge
 from pytest_cepbench.gate.measurement import mean_of_scores, rounded
 from pytest_cepbench.gate.verdict import Verdict
+from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.studies.leaderboard import (
     CaseLeaderboard,
     rank_case,
     refuse_difference,
     refuse_unsound,
 )
-from pytest_cepbench.suites.cases import OVERALL
 
 ALPHA = 0.05
 """Error of all bounds of a comparison together, in each direction."""

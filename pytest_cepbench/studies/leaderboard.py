@@ -16,9 +16,9 @@ from pytest_cepbench.gate.baseline import contradiction, measurement_of
 from pytest_cepbench.gate.measurement import SAMPLE, Scores
 from pytest_cepbench.gate.pairing import blocks_apart, pair
 from pytest_cepbench.gate.statistics.differences import Differences
+from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.metrics.pair_models import RankInterval, ranks_of
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
-from pytest_cepbench.suites.cases import OVERALL
 
 FloatArray = npt.NDArray[np.float64]
 

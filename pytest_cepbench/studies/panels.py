@@ -24,6 +24,7 @@ from pytest_cepbench.datasets.opening.answers import RecordedAnswer, RecordedAns
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.errors import DatasetError
+from pytest_cepbench.measures.sample_data import SHARD
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing, roulette
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
@@ -33,7 +34,6 @@ from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment
-from pytest_cepbench.suites.sample_data import SHARD
 
 # -- panels: battles that people have judged, with the questions and answers for a judge to see them
 # Answers come from folders in OpenING's layout, one for each model; the reference answers of the

@@ -14,6 +14,10 @@ import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SpecError, SuiteError, unknown_name
+from pytest_cepbench.measures import ENCODER, MetricTable
+from pytest_cepbench.measures.base import readers_of
+from pytest_cepbench.measures.chain_similarity import SimilarityTable
+from pytest_cepbench.measures.text_quality import FailuresTable
 from pytest_cepbench.metrics.diversity import LENGTH_BANDS, LengthBand
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.studies.study_data import Named, StudiedModel, StudySpec
@@ -29,10 +33,6 @@ from pytest_cepbench.suites import (
     prepare_suite,
 )
 from pytest_cepbench.suites.chain_run import refuse_answers
-from pytest_cepbench.suites.measures import ENCODER, MetricTable
-from pytest_cepbench.suites.measures.base import readers_of
-from pytest_cepbench.suites.measures.chain_similarity import SimilarityTable
-from pytest_cepbench.suites.measures.text_quality import FailuresTable
 from pytest_cepbench.suites.model_options import check_data_names
 from pytest_cepbench.suites.model_pool import describe_role
 

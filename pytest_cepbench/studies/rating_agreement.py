@@ -16,6 +16,7 @@ from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.errors import DatasetError, NotInStoreError
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.metrics.battles import FloatArray
 from pytest_cepbench.metrics.judge_agreement import (
     VERDICTS,
@@ -35,7 +36,6 @@ from pytest_cepbench.ratings.summary import attention_results, repeat_results
 from pytest_cepbench.ratings.votes import SCALES, VoteTable, vote_table
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import Draw, Output, RatedItems, RatedRun, require_runs
-from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.stored_chains import stored_chains
 

@@ -10,12 +10,12 @@ from typing import Literal, get_args
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.measures import ENCODER
+from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.metrics.correlation import Correlation, Method, shared_ranks
 from pytest_cepbench.metrics.diversity import WordStatistics
 from pytest_cepbench.metrics.uncertainty import ModelVariability
 from pytest_cepbench.models.protocols import RoleName, Usage
-from pytest_cepbench.suites.cases import OVERALL
-from pytest_cepbench.suites.measures import ENCODER
 from pytest_cepbench.suites.model_options import Part
 
 StudyName = Literal["seeds", "generators", "encoders", "lengths", "weighting"]

@@ -1,10 +1,10 @@
 """Suites: data set, chains and metrics put together into measurements."""
 
-from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.measures import list_cases
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import FOLDER, Suite, load_suite
-from pytest_cepbench.suites.measures import list_cases
 from pytest_cepbench.suites.model_options import RoleChoices, assigned_role
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.prepared_suite import (

@@ -15,9 +15,8 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import Blindness, CaseKey
-from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
-from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
-from pytest_cepbench.suites.answer_data import (
+from pytest_cepbench.measures.answer_contents import JUDGE, AnswerMeasure, CaseOpponents
+from pytest_cepbench.measures.answer_data import (
     AnswerData,
     AnswerExcerpt,
     Opponents,
@@ -25,17 +24,18 @@ from pytest_cepbench.suites.answer_data import (
     excerpt_gold,
     excerpt_question,
 )
+from pytest_cepbench.measures.answer_measures import CriteriaMeasure
+from pytest_cepbench.measures.base import Measured
+from pytest_cepbench.measures.battle_measures import WinRateMeasure
+from pytest_cepbench.measures.cases import OVERALL, Case
+from pytest_cepbench.measures.sample_data import Cell
+from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
+from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
 from pytest_cepbench.suites.battle_labels import BOUNDS_IDENTITY, BattleLabels
-from pytest_cepbench.suites.cases import OVERALL, Case
 from pytest_cepbench.suites.definition import ANSWERING, Suite
 from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
-from pytest_cepbench.suites.measures.answer_contents import JUDGE, AnswerMeasure, CaseOpponents
-from pytest_cepbench.suites.measures.answer_measures import CriteriaMeasure
-from pytest_cepbench.suites.measures.base import Measured
-from pytest_cepbench.suites.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
-from pytest_cepbench.suites.sample_data import Cell
 from pytest_cepbench.suites.suite_run import (
     IDENTITY_VERSION,
     SuiteRun,

@@ -14,16 +14,16 @@ from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
 from pytest_cepbench.gate.measurement import mean_of_scores
+from pytest_cepbench.measures import Measure, Measured
+from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
+from pytest_cepbench.measures.answer_data import AnswerData
+from pytest_cepbench.measures.base import grower
+from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.suites.answer_data import AnswerData
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.definition import ANSWERING, GROWERS
-from pytest_cepbench.suites.measures import Measure, Measured
-from pytest_cepbench.suites.measures.answer_contents import AnswerMeasure, CaseOpponents
-from pytest_cepbench.suites.measures.base import grower
 
 _NOTHING = 5e-7
 """What is smaller is no difference: scores are kept with six decimals."""

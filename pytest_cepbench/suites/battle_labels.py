@@ -21,10 +21,10 @@ from pytest_cepbench.gate.labels.usable import (
     people_scores,
 )
 from pytest_cepbench.gate.policy import LabelsName
+from pytest_cepbench.measures.answer_data import AnswerData, Opponents
+from pytest_cepbench.measures.base import Measured
 from pytest_cepbench.models.spec import HUMAN
-from pytest_cepbench.suites.answer_data import AnswerData, Opponents
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures.base import Measured
 from pytest_cepbench.suites.model_options import RoleAssignment
 
 BOUNDS_IDENTITY = "people's labels, prediction-powered/1"

@@ -26,12 +26,12 @@ from pytest_cepbench.datasets.edits import check_edits
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
 from pytest_cepbench.gate.policy import GateName, LabelsName, LooksName
+from pytest_cepbench.measures import KINDS, MetricTable, read_table
+from pytest_cepbench.measures.answer_measures import ANSWER_KINDS
+from pytest_cepbench.measures.base import number_problems
+from pytest_cepbench.measures.cases import OVERALL, POOLED
+from pytest_cepbench.measures.measure_registry import explain_mismatch
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
-from pytest_cepbench.suites.cases import OVERALL, POOLED
-from pytest_cepbench.suites.measures import KINDS, MetricTable, read_table
-from pytest_cepbench.suites.measures.answer_measures import ANSWER_KINDS
-from pytest_cepbench.suites.measures.base import number_problems
-from pytest_cepbench.suites.measures.measure_registry import explain_mismatch
 
 FILE_NAME = "suite.toml"
 

@@ -27,15 +27,15 @@ from pytest_cepbench.chains.batching import Throughput, load_throughput
 from pytest_cepbench.chains.role_runner import Results
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.measures.answer_contents import JUDGE
+from pytest_cepbench.measures.answer_data import Opponents
+from pytest_cepbench.measures.base import RequiredFeatures
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Result, Store
 from pytest_cepbench.store.answers import get_answers
-from pytest_cepbench.suites.answer_data import Opponents
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.chain_run import ChainRun
-from pytest_cepbench.suites.measures.answer_contents import JUDGE
-from pytest_cepbench.suites.measures.base import RequiredFeatures
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _NOT_MADE = Failure("missing", "it is yet to be made")

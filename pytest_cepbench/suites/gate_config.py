@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pytest_cepbench.errors import SuiteError, unknown_name
 from pytest_cepbench.gate import CaseKey, Policy
 from pytest_cepbench.gate.policy import GateName
-from pytest_cepbench.suites.cases import POOLED, Case, PooledCase
+from pytest_cepbench.measures.cases import POOLED, Case, PooledCase
 from pytest_cepbench.suites.definition import GateTable, Suite
 
 _DEFAULTS = GateTable()

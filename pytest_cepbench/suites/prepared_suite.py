@@ -14,14 +14,14 @@ from typing import cast
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
 from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.measures import Measure, list_cases
+from pytest_cepbench.measures.answer_contents import AnswerMeasure
+from pytest_cepbench.measures.cases import Case, PooledCase
 from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.cases import Case, PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, SuiteNumber, amended, load_suite
 from pytest_cepbench.suites.gate_config import check_names, pooled_case
-from pytest_cepbench.suites.measures import Measure, list_cases
-from pytest_cepbench.suites.measures.answer_contents import AnswerMeasure
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import (

@@ -19,14 +19,14 @@ from pytest_cepbench.errors import (
     SuiteNotApplicableError,
     unknown_name,
 )
+from pytest_cepbench.measures import Measure, SuiteContext, make_measures
+from pytest_cepbench.measures.answer_contents import JUDGE, AnswerMeasure
+from pytest_cepbench.measures.answer_measures import make_answer_measures, tests_judges
+from pytest_cepbench.measures.base import grower, readers_of
 from pytest_cepbench.models.binding import check_installed as check_libraries
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures import Measure, SuiteContext, make_measures
-from pytest_cepbench.suites.measures.answer_contents import JUDGE, AnswerMeasure
-from pytest_cepbench.suites.measures.answer_measures import make_answer_measures, tests_judges
-from pytest_cepbench.suites.measures.base import grower, readers_of
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 
 if TYPE_CHECKING:

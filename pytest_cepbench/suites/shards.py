@@ -20,9 +20,9 @@ from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.locks import PATIENCE, WorkLock
-from pytest_cepbench.suites.cases import Case
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _WAIT = 0.05  # seconds between looks at a shard that another process has locked

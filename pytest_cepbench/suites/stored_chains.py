@@ -14,14 +14,14 @@ import numpy.typing as npt
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.errors import NotInStoreError
+from pytest_cepbench.measures import ChainExcerpt, Measure
+from pytest_cepbench.measures.base import plans_of
+from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Model
-from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.chain_data import ChainData
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.definition import GROWERS
-from pytest_cepbench.suites.measures import ChainExcerpt, Measure
-from pytest_cepbench.suites.measures.base import plans_of
 
 FloatArray = npt.NDArray[np.float64]
 

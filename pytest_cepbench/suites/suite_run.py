@@ -15,12 +15,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, UnscoredError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
-from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.spec import HUMAN
-from pytest_cepbench.suites.battle_labels import check_people
-from pytest_cepbench.suites.cases import Case
-from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures.base import (
+from pytest_cepbench.measures.base import (
     CaseMeasure,
     CaseScores,
     Measured,
@@ -29,13 +24,18 @@ from pytest_cepbench.suites.measures.base import (
     population,
     strata,
 )
+from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.sample_data import Cell, SampleData
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.spec import HUMAN
+from pytest_cepbench.suites.battle_labels import check_people
+from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.model_pool import (
     ModelPool,
     describe_fixed_role,
     describe_role,
 )
 from pytest_cepbench.suites.role_assignment import Assignments
-from pytest_cepbench.suites.sample_data import Cell, SampleData
 
 _LONGEST_PROMPT_SHOWN = 60
 

@@ -11,9 +11,9 @@ import pytest
 
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.measures.measure_registry import higher_is_better
+from pytest_cepbench.measures.text_quality import TextMeasure
 from pytest_cepbench.report.result import ModelShown
-from pytest_cepbench.suites.measures.measure_registry import higher_is_better
-from pytest_cepbench.suites.measures.text_quality import TextMeasure
 from tests.cli.accepting import WORSE, accept, by_name
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (

@@ -31,6 +31,13 @@ from pytest_cepbench.datasets.shapes.arena import solver as arena_solver
 from pytest_cepbench.datasets.sources.hub import PARAMETERS as LOCATION_PARAMETERS
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.measures import (
+    KINDS,
+    MetricTable,
+    SuiteContext,
+    make_measures,
+    read_table,
+)
 from pytest_cepbench.models.api.endpoint import ServerParams
 from pytest_cepbench.models.api.parameters import (
     ChatParams,
@@ -63,13 +70,6 @@ from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import named_loader
 from pytest_cepbench.suites.definition import CaseTable, PresetTable, SuiteTable
-from pytest_cepbench.suites.measures import (
-    KINDS,
-    MetricTable,
-    SuiteContext,
-    make_measures,
-    read_table,
-)
 from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, anchors, blocks, column, tables
 
 REFERENCE = DOCS / "reference.md"

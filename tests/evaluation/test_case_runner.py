@@ -11,7 +11,7 @@ from pytest_cepbench.evaluation.case_runner import CaseRunner
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.settings import read_settings
-from pytest_cepbench.suites.cases import Case
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.suites.gate_config import Overrides
 from tests.evaluation.gated_project import GatedProject
 

@@ -348,9 +348,9 @@ ASKED = ASKED.partition("[metrics.gc]")[0].replace("encoder =", "vqa =") + (
     "vqa",
     [
         "shapes:?yes=1",
-        "python:tests.suites.measures.answerers:says_no",
-        "python:tests.suites.measures.answerers:half",
-        "python:tests.suites.measures.answerers:noisy?wrong=0.5",
+        "python:tests.measures.answerers:says_no",
+        "python:tests.measures.answerers:half",
+        "python:tests.measures.answerers:noisy?wrong=0.5",
     ],
 )
 def test_facts_by_a_model_that_does_not_look_become_no_baseline(project: Project, vqa: str) -> None:

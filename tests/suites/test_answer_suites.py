@@ -10,9 +10,9 @@ import pytest
 
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
 from pytest_cepbench.errors import SpecError, SuiteError, SuiteNotApplicableError
+from pytest_cepbench.measures.answer_measures import make_answer_measures
 from pytest_cepbench.suites import Assignments, RoleChoices, load_suite
 from pytest_cepbench.suites.definition import Suite
-from pytest_cepbench.suites.measures.answer_measures import make_answer_measures
 from pytest_cepbench.suites.role_assignment import assign_answer_models, assign_models
 from tests.datasets.replay.files import put
 from tests.plugin.project import SHAPES

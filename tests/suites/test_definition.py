@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.chains import CaptionRules
 from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.measures.chain_similarity import SimilarityTable
 from pytest_cepbench.suites import load_suite
 from pytest_cepbench.suites.definition import CaseTable, GateTable
-from pytest_cepbench.suites.measures.chain_similarity import SimilarityTable
 from tests.plugin.project import SHAPES
 
 GATE = 'gate = "threshold"'

@@ -17,6 +17,9 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.statistics import Design, chance_to_hold
+from pytest_cepbench.measures import Measure
+from pytest_cepbench.measures.answer_contents import AnswerMeasure
+from pytest_cepbench.measures.base import readers_of
 from pytest_cepbench.store.answers import BUNDLE
 from pytest_cepbench.suites import (
     Assignments,
@@ -36,9 +39,6 @@ from pytest_cepbench.suites.gate_config import (
     claim_of,
     divide_alpha,
 )
-from pytest_cepbench.suites.measures import Measure
-from pytest_cepbench.suites.measures.answer_contents import AnswerMeasure
-from pytest_cepbench.suites.measures.base import readers_of
 from pytest_cepbench.suites.role_assignment import assign_answer_models
 
 SUITES = Path(__file__).parents[2] / "suites"

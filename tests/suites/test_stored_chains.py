@@ -14,9 +14,9 @@ from pytest_cepbench.chains import Chain
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError
+from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.measures import ChainExcerpt
 from pytest_cepbench.suites.stored_chains import similarity_curve, stored_chains
 from tests.suites.spoiling import ASKED
 from tests.suites.world import SUITE, Staged, stage

@@ -278,8 +278,8 @@ def unit_of(nodeid: str) -> str:
 
     Mappings belong to `...[overall`: all of them read the chains of the whole suite.
     """
-    from pytest_cepbench.suites.cases import OVERALL
-    from pytest_cepbench.suites.measures.mapping_drift import MAPPINGS
+    from pytest_cepbench.measures.cases import OVERALL
+    from pytest_cepbench.measures.mapping_drift import MAPPINGS
 
     file, _, name = nodeid.partition("::")
     test, bracket, case = name.partition("[")
@@ -294,7 +294,7 @@ def unit_of(nodeid: str) -> str:
 
 def guess_hint(nodeid: str) -> CaseHint:
     """The hint for a test that no worker wrote one for: a plain test, or the file was lost."""
-    from pytest_cepbench.suites import cases
+    from pytest_cepbench.measures import cases
 
     unit = unit_of(nodeid)
     case = nodeid.partition("[")[2].removesuffix("]")

@@ -136,7 +136,7 @@ def run_record(
 
     results: the judged cases; the verdicts of whole suites, which measure nothing, are left out.
     """
-    from pytest_cepbench.suites.cases import POOLED
+    from pytest_cepbench.measures.cases import POOLED
 
     identities: dict[str, dict[str, str]] = {}
     models: dict[HistoryModel, int] = {}

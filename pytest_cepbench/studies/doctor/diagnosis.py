@@ -14,12 +14,12 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainPlan, Modality, RoleRunner, Step
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.gate import Policy
+from pytest_cepbench.measures.chain_similarity import SimilarityMeasure
+from pytest_cepbench.measures.mapping_drift import MappingMeasure
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Calibrated
 from pytest_cepbench.studies.study_data import StudiedModel, StudyUsage
 from pytest_cepbench.suites import Case, ChainRun, ModelPool
-from pytest_cepbench.suites.measures.chain_similarity import SimilarityMeasure
-from pytest_cepbench.suites.measures.mapping_drift import MappingMeasure
 
 Status = Literal["not done", "pass", "remark", "problem"]
 """Of a check: there was nothing to check, or it could not be checked; nothing to say; something to

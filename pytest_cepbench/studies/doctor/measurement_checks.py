@@ -14,6 +14,8 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.gate.baseline import baseline_path, record_of, usable_baseline
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.sensitivity import SMALL_SHARE, SMALLEST_SHARE, largest_drop, range_of
+from pytest_cepbench.measures.cases import OVERALL
+from pytest_cepbench.measures.sanity_checks import same_answers
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.studies.calibration import Calibrated
@@ -28,9 +30,7 @@ from pytest_cepbench.studies.doctor.diagnosis import (
     Vector,
     check_of,
 )
-from pytest_cepbench.suites.cases import OVERALL
 from pytest_cepbench.suites.estimate import forecast
-from pytest_cepbench.suites.measures.sanity_checks import same_answers
 
 CONSTANT_OUTPUTS, DUPLICATES, COST = (
     "constant outputs",

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.chains import Link, Modality
+from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
@@ -24,7 +25,6 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
-from pytest_cepbench.suites.cases import POOLED
 from tests.acceptance.suites.warm import run_pytest
 
 SHIPPED = Path(__file__).parents[3] / "suites"

@@ -1,0 +1,244 @@
+"""Metrics of what is in interleaved answers: what they lack, their number of steps, their truth."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from pytest_cepbench.artifacts.outcome import Criterion
+from pytest_cepbench.chains.answers.answering import SampleAnswer
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.datasets.shapes.arena import (
+    CRITERIA,
+    TRUTH_VERSION,
+    Solution,
+    read_question,
+    score_answer,
+    solve,
+)
+from pytest_cepbench.errors import DatasetError, MeasurementError
+from pytest_cepbench.measures.answer_data import AnswerData, LoadedStep, Opponents
+from pytest_cepbench.measures.base import (
+    CaseMeasure,
+    CaseScores,
+    MeasureBase,
+    Measured,
+    MetricTable,
+    by_category,
+    everyone,
+)
+from pytest_cepbench.measures.cases import Case
+
+JUDGE = "judge"
+
+Against = Literal["accepted", "gold"]
+"""What answers battle: the accepted ones, or the reference answers."""
+
+
+@dataclass(frozen=True)
+class CaseOpponents:
+    """The accepted answers that a case's answers battle; None where nothing was accepted.
+
+    accepted: of the last baseline. anchor: of the anchor, where it is another one.
+    """
+
+    accepted: Opponents | None = None
+    anchor: Opponents | None = None
+
+
+class AnswerMeasure(CaseMeasure, Protocol):
+    """One metric of interleaved answers, with its settings."""
+
+    @property
+    def judged(self) -> bool:
+        """Whether battles are fought for it, so that it needs a judge."""
+
+    @property
+    def scored(self) -> bool:
+        """Whether the judge scores single answers for it."""
+
+    @property
+    def win_rate(self) -> str:
+        """The metric whose accepted answers are battled for it; empty where none are."""
+
+    def read(
+        self,
+        case: Case,
+        samples: Sequence[Sample],
+        data: AnswerData,
+        opponents: CaseOpponents,
+    ) -> None:
+        """Have everything made that the case needs of these samples and the store does not hold."""
+
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+        """The scores of a case."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerMeasureBase(MeasureBase):
+    """What most metrics of answers are, as of `AnswerMeasure`: no judge is asked for them."""
+
+    judged: bool = False
+    scored: bool = False
+    win_rate: str = ""
+
+
+def outcome_of_answer(own: SampleAnswer) -> CaseScores:
+    """Whether a sample was answered, and who failed where not."""
+    return CaseScores(own.sample.id, own.failure, own.blamed)
+
+
+def by_part(
+    parts: Mapping[str, Sequence[Sample]], scores: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Scores of samples by the part of the case that pools them."""
+    return {name: {s.id: scores[s.id] for s in samples} for name, samples in parts.items()}
+
+
+class LackTable(MetricTable, frozen=True, kw_only=True):
+    """no_image, no_text: answers that lack images or texts, in any step or in all of them."""
+
+    of: Literal["any", "all"] = "any"
+
+
+class AnswerFailuresTable(MetricTable, frozen=True, kw_only=True):
+    """failures: the share of answers that are missing, and of images that are missing in others."""
+
+
+class StepGapTable(MetricTable, frozen=True, kw_only=True):
+    """step_gap: by how many steps answers differ from the reference answer's number."""
+
+
+class TruthTable(MetricTable, frozen=True, kw_only=True):
+    """truth: how far answers meet the criteria of a world whose truth is known."""
+
+    criterion: Literal["total", Criterion] = "total"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CountMeasure(AnswerMeasureBase):
+    """A number that is counted in each answer, 1 where there is none; see `AnswerMeasure`.
+
+    count: of an answer.
+    shares: whether the numbers are shares, in [0, 1].
+    """
+
+    label: str
+    identity: str
+    count: Callable[[SampleAnswer], float]
+    shares: bool = True
+    higher_is_better: bool = False
+
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+        """The answers."""
+        data.answers(samples)
+
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+        """A number per sample."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        answers = data.answers(samples)
+        scores = {
+            name: 1.0 if own.answer is None else self.count(own) for name, own in answers.items()
+        }
+        lost = Counter(failure.kind for own in answers.values() for failure in own.lost_images)
+        cut = sum(own.cut for own in answers.values())
+        notes = []
+        if lost:
+            kinds = ", ".join(f"{count} {kind}" for kind, count in lost.most_common())
+            notes.append(f"{lost.total()} images of answers failed: {kinds}")
+        if cut:
+            notes.append(
+                f"{cut} steps beyond the {data.plan.most} that an answer may have were cut"
+            )
+        return Measured(
+            by_part(parts, scores),
+            samples,
+            [outcome_of_answer(own) for own in answers.values()],
+            shares=self.shares,
+            notes=tuple(notes),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TruthMeasure(AnswerMeasureBase):
+    """The truth of answers in the arena of shapes: one of its criteria, or their weighted sum."""
+
+    criterion: str
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "truth" if self.criterion == "total" else self.criterion
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return f"{TRUTH_VERSION} {self.criterion}"
+
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+        """The answers and their truth."""
+        self._scores(samples, data)
+
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+        """A score per sample; 0 for one without an answer."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        scores = dict.fromkeys((s.id for s in samples), 0.0) | self._scores(samples, data)
+        outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
+        return Measured(by_part(parts, scores), samples, outcomes)
+
+    def _scores(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, float]:
+        def read(sample: Sample, steps: Sequence[LoadedStep]) -> Sequence[float]:
+            truth = score_answer(_solve(sample), steps)
+            return [truth.total, *(getattr(truth, criterion) for criterion in CRITERIA)]
+
+        place = ("total", *CRITERIA).index(self.criterion)
+        truths = data.per_answer(TRUTH_VERSION, samples, read)
+        return {name: numbers[place] for name, numbers in truths.items()}
+
+
+def _solve(sample: Sample) -> Solution:
+    """The right answer to a sample's question. Raises MeasurementError for one of no such world."""
+    pieces = [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
+    try:
+        return solve(read_question(pieces))
+    except DatasetError as error:
+        raise MeasurementError(
+            f"{sample.id}: truth is known of the arena of shapes alone: {error}"
+        ) from error
+
+
+def count_lacks(kind: str, of: str) -> Callable[[SampleAnswer], float]:
+    """1 for an answer of which a step, or every step, lacks its text (no_text) or image."""
+
+    def lacks(own: SampleAnswer) -> float:
+        assert own.answer is not None
+        steps = own.answer.steps
+        lacking = [not (step.text if kind == "no_text" else step.image) for step in steps]
+        return float(any(lacking) if of == "any" else all(lacking))
+
+    return lacks
+
+
+def count_lost(own: SampleAnswer) -> float:
+    """The share of an answer's images that were lost."""
+    assert own.answer is not None
+    lost = len(own.lost_images)
+    return lost / (lost + len(own.answer.images)) if lost else 0.0
+
+
+def count_gap(own: SampleAnswer) -> float:
+    """The distance of an answer's number of steps from the reference answer's, as a share of it.
+
+    Raises DatasetError where there is no reference answer.
+    """
+    assert own.answer is not None
+    gold = len(own.sample.gold)
+    if not gold:
+        raise DatasetError(
+            f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
+        )
+    return abs(len(own.answer.steps) - gold) / gold

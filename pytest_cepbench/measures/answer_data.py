@@ -1,0 +1,469 @@
+"""The interleaved answers of a suite and their battles, each made once, shard by shard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
+from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.artifacts.outcome import CriteriaScores
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.answers.answer_plan import (
+    AnswerPlan,
+    BattleRules,
+    PieceRefs,
+    refer_to_answer,
+    refer_to_gold,
+    refer_to_question,
+)
+from pytest_cepbench.chains.answers.answering import AnswerModels, SampleAnswer, make_answers
+from pytest_cepbench.chains.answers.battles import (
+    AnswerPair,
+    PairOutcome,
+    StoredAnswer,
+    judge_pairs,
+    score_answers,
+    verdict_keys,
+)
+from pytest_cepbench.chains.growth import digest_of_image
+from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
+from pytest_cepbench.errors import DamagedInputsError, DatasetError, StoreError
+from pytest_cepbench.measures.sample_data import SampleData
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.answers import get_answers
+
+V = TypeVar("V")
+
+LoadedStep = tuple[str, ImageArtifact | None]
+"""A step's text, empty where it has none, and its image."""
+
+REDRAWN = "redrawn/1"
+"""Version of the notes on which answers are others but for rounding."""
+
+_ROUNDING = 2
+"""Levels of 255 that make no other image: another processor's sums move a number by one."""
+
+_MOST_REPAIRS = 4  # each makes lost images again; more means a dying disk
+
+
+@dataclass(frozen=True)
+class Opponents:
+    """Answers that a candidate battles, by digest.
+
+    answers: sample id -> digest; empty for a sample without an answer.
+    identity: of the model that made them, as measurements keep it.
+    """
+
+    answers: Mapping[str, str] = field(default_factory=dict)
+    identity: str = ""
+
+
+class AnswerData(SampleData):
+    """The answers to the questions of one suite, their battles, and their scores.
+
+    dataset, population: as of `SampleData`.
+    plan: how the questions are asked.
+    rules: how answers battle.
+    models: those that answer.
+    runner: gives the runner of a role by its name.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: AnswerPlan,
+        rules: BattleRules,
+        models: AnswerModels,
+        runner: Callable[[str], RoleRunner],
+    ) -> None:
+        super().__init__(dataset)
+        self.plan = plan
+        self.rules = rules
+        self.models = models
+        self.runner = runner
+        self._answers: dict[str, SampleAnswer] = {}
+        self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
+        self._scores: dict[tuple[str, str], CriteriaScores] = {}
+        self._stored_opponents: set[str] = set()
+
+    @property
+    def store(self) -> Store:
+        """The store of every result."""
+        return self.models.store
+
+    @property
+    def small(self) -> bool:
+        """Whether all models that answer are small ones on the CPU."""
+        return self.models.small
+
+    def starts(self, samples: Sequence[Sample]) -> dict[str, str]:
+        """Digest of each sample's question, by id. Raises DatasetError for one that is none."""
+        known: dict[str, str] = self._known.setdefault("questions", {})
+        for sample in samples:
+            if sample.id not in known:
+                known[sample.id] = refer_to_question(sample, self.store).digest
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def answers(self, samples: Sequence[Sample]) -> dict[str, SampleAnswer]:
+        """The answer to each sample's question, by id. Raises as `make_answers`."""
+        missing = [sample for sample in samples if sample.id not in self._answers]
+        for shard in self.shards(self._with_packed(missing)).values():
+            for own in make_answers(self.plan, shard, self.models):
+                self._answers[own.sample.id] = own
+            self.store.image_cache.clear()
+        return {sample.id: self._answers[sample.id] for sample in samples}
+
+    def _with_packed(self, samples: Sequence[Sample]) -> list[Sample]:
+        """The samples, and those of small categories that are answered together with them."""
+        every = {sample.id: sample for sample in samples}
+        for cell in self.shards(samples):
+            for sample in self._layout.packed.get(cell, ()):
+                if sample.id not in self._answers:
+                    every.setdefault(sample.id, sample)
+        return list(every.values())
+
+    def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
+        """Ids of samples whose opposing answer is neither known to be missing nor in the store."""
+        named = {s.id: opponents.answers.get(s.id) for s in samples}
+        wanted = {digest for digest in named.values() if digest}
+        own = {answer.digest for answer in self._answers.values()}
+        # Looked up once: every part of a suite asks for the same answers. One that is lost later is
+        # noticed where it is to be judged.
+        self._stored_opponents |= get_answers(
+            self.store, wanted - own - self._stored_opponents
+        ).keys()
+        stored = self._stored_opponents | own
+        return [name for name, digest in named.items() if digest and digest not in stored]
+
+    def battles(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, PairOutcome]:
+        """The outcome of each sample's battle against the opponents, by id.
+
+        Samples for which there is no opponent, or whose opposing answer the store has lost, are
+        left out. Raises as `judge_pairs`, and StoreError where images keep getting lost.
+        """
+        sides = {s.id: opponents.answers[s.id] for s in samples if s.id in opponents.answers}
+        able = [sample for sample in samples if sample.id in sides]
+        return self._repaired(able, lambda: self._battles(able, sides))
+
+    def known_outcome(self, sample: Sample, opponents: Opponents | None) -> PairOutcome | None:
+        """The outcome of a sample's battle where it was fought before; no judge is asked.
+
+        opponents: of the battle; None for the reference answers.
+        """
+        if opponents is None:
+            gold: dict[str, PairOutcome] = self._known.get("gold", {})
+            return gold.get(sample.id)
+        own = self._answers.get(sample.id)
+        digest = opponents.answers.get(sample.id)
+        if own is None or digest is None:
+            return None
+        return self._outcomes.get((sample.id, own.digest, digest))
+
+    def recast(self, samples: Sequence[Sample], models: AnswerModels) -> AnswerData:
+        """Data of its own on some of the samples, whose answers other models make."""
+        ordered = tuple(sorted(samples, key=lambda sample: sample.id))
+        dataset = replace(self.dataset, samples=ordered)
+        return AnswerData(dataset, self.plan, self.rules, models, self.runner)
+
+    def per_answer(
+        self,
+        name: str,
+        samples: Sequence[Sample],
+        read: Callable[[Sample, Sequence[LoadedStep]], Sequence[float]],
+    ) -> dict[str, tuple[float, ...]]:
+        """The numbers that `read` gives of each answer with its images, by sample id.
+
+        name: of the definition, with its version: what was read under it is noted in the store.
+        Samples without an answer are left out. Raises StoreError where images keep getting lost.
+        """
+        known: dict[str, tuple[float, ...]] = self._known.setdefault(name, {})
+
+        def read_all() -> None:
+            # Those whose images were lost a moment ago are made again here.
+            answers = self.answers(samples)
+            own = [answers[s.id] for s in samples if s.id not in known]
+            questions = self.starts(samples)
+            notes = {
+                answer.sample.id: f"{name} {questions[answer.sample.id]} {answer.digest}"
+                for answer in own
+                if answer.answer is not None
+            }
+            noted = self.store.notes(notes.values())
+            new: dict[str, str] = {}
+            for answer in own:
+                note = notes.get(answer.sample.id)
+                if note is None or answer.answer is None:
+                    continue
+                if note in noted:
+                    numbers = tuple(float(number) for number in noted[note].split())
+                else:
+                    numbers = tuple(read(answer.sample, self._load(answer.answer)))
+                    new[note] = " ".join(map(repr, numbers))
+                known[answer.sample.id] = numbers
+            self.store.note_all(new)
+
+        self._repaired(samples, read_all)
+        return {sample.id: known[sample.id] for sample in samples if sample.id in known}
+
+    def _load(self, answer: Answer) -> list[LoadedStep]:
+        """Texts and images of an answer. Raises DamagedInputsError."""
+        images = {digest: self.store.get_image(digest) for digest in answer.images}
+        if None in images.values():
+            raise DamagedInputsError([0])
+        return [(s.text, None if s.image is None else images[s.image]) for s in answer.steps]
+
+    def _repaired(self, samples: Sequence[Sample], use: Callable[[], V]) -> V:
+        """The result of `use`; where it meets damaged images their answers are made again."""
+        for _ in range(_MOST_REPAIRS):
+            try:
+                return use()
+            except DamagedInputsError:
+                for sample in samples:  # `make_answers` makes those anew that lost an image
+                    self._answers.pop(sample.id, None)
+        raise StoreError(
+            f"images in the store {self.store.root} keep getting lost: is the disk failing?"
+        )
+
+    def _battles(
+        self, samples: Sequence[Sample], sides: Mapping[str, str]
+    ) -> dict[str, PairOutcome]:
+        outcomes: dict[str, PairOutcome] = {}
+        for shard in self.shards(samples).values():
+            answers = self.answers(shard)
+            keys = {s.id: (s.id, answers[s.id].digest, sides[s.id]) for s in shard}
+            missing = [sample for sample in shard if keys[sample.id] not in self._outcomes]
+            stored = get_answers(self.store, {sides[s.id] for s in missing} - {""})
+            fought, pairs = [], []
+            for sample in missing:
+                own, other = answers[sample.id].answer, stored.get(sides[sample.id])
+                if other is None and sides[sample.id]:
+                    continue
+                fought.append(sample)
+                opponent = None if other is None else refer_to_answer(other, sample.id)
+                pairs.append(self._pair(sample, own, opponent))
+            judged = self._judge(pairs)
+            self._outcomes.update(zip((keys[s.id] for s in fought), judged, strict=True))
+            self.store.image_cache.clear()
+            known = {s.id: self._outcomes.get(keys[s.id]) for s in shard}
+            outcomes |= {name: outcome for name, outcome in known.items() if outcome is not None}
+        return outcomes
+
+    def gold_battles(self, samples: Sequence[Sample]) -> dict[str, PairOutcome]:
+        """The outcome of each sample's battle against its reference answer, by id.
+
+        Raises DatasetError for a sample that has none, and as `battles`.
+        """
+        known: dict[str, PairOutcome] = self._known.setdefault("gold", {})
+        missing = [sample for sample in samples if sample.id not in known]
+        self._repaired(missing, lambda: self._add_gold_battles(missing, known))
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def _add_gold_battles(self, samples: Sequence[Sample], known: dict[str, PairOutcome]) -> None:
+        for shard in self.shards(samples).values():
+            answers = self.answers(shard)
+            pairs = []
+            for sample in shard:
+                own, gold = answers[sample.id].answer, refer_to_gold(sample, self.store)
+                if gold is None:
+                    raise DatasetError(f"{sample.id}: has no reference answer to battle")
+                pairs.append(self._pair(sample, own, gold))
+            judged = self._judge(pairs)
+            known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))
+            self.store.image_cache.clear()
+
+    def redrawn(
+        self, samples: Sequence[Sample], opponents: Opponents
+    ) -> frozenset[tuple[str, str]]:
+        """Ids of samples and digests of opposing answers that are their own but for rounding.
+
+        Texts are equal, and no number of an image is farther than `_ROUNDING` levels from the other
+        image's, as where another processor draws it. What is found is noted in the store. Equal
+        answers are none of them, nor are those with a lost image.
+        """
+        pairs = {
+            f"{REDRAWN} {own.digest} {other}": (name, own.digest, other)
+            for name, own in self.answers(samples).items()
+            if (other := opponents.answers.get(name)) and own.digest not in ("", other)
+        }
+        noted = self.store.notes(pairs)
+        new = {note: pair for note, pair in pairs.items() if note not in noted}
+        answers = get_answers(self.store, {digest for _, *pair in new.values() for digest in pair})
+        found = {
+            note: self._is_redrawn(answers[own], answers[other])
+            for note, (_, own, other) in new.items()
+            if own in answers and other in answers
+        }
+        made = {note: str(int(same)) for note, same in found.items() if same is not None}
+        self.store.note_all(made)
+        return frozenset(
+            (name, other)
+            for note, (name, _, other) in pairs.items()
+            if (noted | made).get(note) == "1"
+        )
+
+    def _is_redrawn(self, own: Answer, other: Answer) -> bool | None:
+        """Whether answers that differ are one but for rounding; None where an image is lost."""
+        frames = [[(step.text, step.image is None) for step in a.steps] for a in (own, other)]
+        if frames[0] != frames[1]:
+            return False
+        for pair in zip(own.images, other.images, strict=True):
+            if pair[0] == pair[1]:
+                continue
+            drawn = [self.store.get_image(digest) for digest in pair]
+            pixels = [image.pixels.astype(np.int16) for image in drawn if image is not None]
+            if len(pixels) < 2:
+                return None
+            if pixels[0].shape != pixels[1].shape:
+                return False
+            if np.abs(pixels[0] - pixels[1]).max() > _ROUNDING:
+                return False
+        return True
+
+    def scores(self, samples: Sequence[Sample]) -> dict[str, CriteriaScores]:
+        """The judge's scores of each sample's answer, by id; those without an answer are left out.
+
+        Raises as `score_answers`, and StoreError where images keep getting lost.
+        """
+        return self._repaired(samples, lambda: self._read_scores(samples))
+
+    def _read_scores(self, samples: Sequence[Sample]) -> dict[str, CriteriaScores]:
+        scores: dict[str, CriteriaScores] = {}
+        for shard in self.shards(samples).values():
+            answers = self.answers(shard)
+            keys = {s.id: (s.id, answers[s.id].digest) for s in shard if answers[s.id].answer}
+            missing = [s for s in shard if s.id in keys and keys[s.id] not in self._scores]
+            if missing:
+                stored = [self._stored_answer(s, answers[s.id].answer) for s in missing]
+                made = score_answers(stored, self.rules.seed, self.runner("judge"))
+                self._scores.update(zip((keys[s.id] for s in missing), made, strict=True))
+            self.store.image_cache.clear()
+            scores |= {name: self._scores[key] for name, key in keys.items()}
+        return scores
+
+    def _stored_answer(self, sample: Sample, answer: Answer | None) -> StoredAnswer:
+        assert answer is not None
+        question = refer_to_question(sample, self.store)
+        return StoredAnswer(sample.id, question, refer_to_answer(answer, sample.id))
+
+    def known_scores(self, sample: Sample) -> CriteriaScores | None:
+        """The scores of a sample's answer where it was scored before; no judge is asked."""
+        own = self._answers.get(sample.id)
+        return None if own is None else self._scores.get((sample.id, own.digest))
+
+    def pairs(self, samples: Sequence[Sample], opponents: Opponents) -> list[AnswerPair]:
+        """The samples' battles as they are judged; an opposing answer that is lost is missing."""
+        known: dict[str, list[AnswerPair]] = self._known.setdefault("pairs", {})
+        answers = self.answers(samples)
+        key = self._pairs_digest(samples, opponents)
+        if key not in known:
+            named = {s.id: opponents.answers.get(s.id, "") for s in samples}
+            stored = get_answers(self.store, set(named.values()) - {""})
+            known[key] = []
+            for sample in samples:
+                other = stored.get(named[sample.id])
+                opponent = None if other is None else refer_to_answer(other, sample.id)
+                known[key].append(self._pair(sample, answers[sample.id].answer, opponent))
+        return known[key]
+
+    def first_verdicts(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, float]:
+        """Unix times of the judge's first stored verdicts on the samples' battles, by id.
+
+        Samples on whose battle there is none are left out.
+        """
+        known: dict[str, dict[str, str]] = self._known.setdefault("verdict keys", {})
+        pairs, key = self.pairs(samples, opponents), self._pairs_digest(samples, opponents)
+        if key not in known:
+            judge = self.runner("judge")
+            known[key] = {k: p.sample for p in pairs for k in verdict_keys(p, self.rules, judge)}
+        first: dict[str, float] = {}
+        for own, moment in self.store.times(known[key]).items():
+            sample = known[key][own]
+            first[sample] = min(moment, first.get(sample, moment))
+        return first
+
+    def _pairs_digest(self, samples: Sequence[Sample], opponents: Opponents) -> str:
+        """Digest of which answers battle."""
+        answers = self.answers(samples)
+        sides = [[s.id, answers[s.id].digest, opponents.answers.get(s.id, "")] for s in samples]
+        return digest_json(sides)
+
+    def _pair(self, sample: Sample, own: Answer | None, opponent: PieceRefs | None) -> AnswerPair:
+        candidate = None if own is None else refer_to_answer(own, sample.id)
+        return AnswerPair(sample.id, refer_to_question(sample, self.store), candidate, opponent)
+
+    def _judge(self, pairs: Sequence[AnswerPair]) -> list[PairOutcome]:
+        return judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []
+
+
+OpponentName = Literal["accepted", "anchor", "reference"]
+"""Whose answer a battle was against: the baseline's, the anchor's, or the data set's own."""
+
+
+@dataclass(frozen=True)
+class ExcerptStep:
+    """One step of an answer, or one text or image of a question.
+
+    text: empty where it has none.
+    image: digest of its image; None where it has none.
+    source: the image, where it is the data set's and need not be in the store.
+    """
+
+    text: str = ""
+    image: str | None = None
+    source: SeedImage | None = None
+
+
+@dataclass(frozen=True)
+class AnswerExcerpt:
+    """A sample's question and answer.
+
+    question: its texts and images, in order.
+    steps: of the candidate's answer; none where there is no answer.
+    failure: why there is none.
+    opponent: whose answer it battled; None where the case has no battles.
+    opposing: the steps of that answer; none where it is missing.
+    opposing_lost: whether the store lacks that answer.
+    outcome: of the battle; None where it was not fought.
+    remark: what else a reader should know of the score; holds a judge's words.
+    """
+
+    question: tuple[ExcerptStep, ...]
+    steps: tuple[ExcerptStep, ...]
+    failure: Failure | None = None
+    opponent: OpponentName | None = None
+    opposing: tuple[ExcerptStep, ...] = ()
+    opposing_lost: bool = False
+    outcome: PairOutcome | None = None
+    remark: str = ""
+
+
+def excerpt_question(sample: Sample, store: Store) -> tuple[ExcerptStep, ...]:
+    """The parts of a sample's question. Raises DatasetError for an image that is none."""
+    digests = [digest for _, digest in refer_to_question(sample, store).inputs]
+    return tuple(
+        ExcerptStep(text=piece)
+        if isinstance(piece, str)
+        else ExcerptStep(image=digest, source=piece)
+        for piece, digest in zip(sample.question, digests, strict=True)
+    )
+
+
+def excerpt_answer(answer: Answer | None) -> tuple[ExcerptStep, ...]:
+    """The steps of a stored answer; none where there is no answer."""
+    return () if answer is None else tuple(ExcerptStep(s.text, s.image) for s in answer.steps)
+
+
+def excerpt_gold(sample: Sample, store: Store) -> tuple[ExcerptStep, ...]:
+    """The steps of a sample's reference answer. Raises ImageError for an image that is none."""
+    return tuple(
+        ExcerptStep(
+            step.text,
+            None if step.image is None else digest_of_image(step.image, store),
+            step.image,
+        )
+        for step in sample.gold
+    )

@@ -1,0 +1,380 @@
+"""The metrics of suites that ask for interleaved answers, and the measures made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import (
+    CRITERIA,
+    EVEN,
+    HIGHEST_SCORE,
+    OVERALL,
+    WINNERS,
+    CriteriaScores,
+    Criterion,
+    CriterionResult,
+    Winner,
+)
+from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome
+from pytest_cepbench.datasets.judged_battles import VERDICT
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.gate.measurement import Blindness
+from pytest_cepbench.measures.answer_contents import (
+    JUDGE,
+    Against,
+    AnswerFailuresTable,
+    AnswerMeasure,
+    AnswerMeasureBase,
+    CaseOpponents,
+    CountMeasure,
+    LackTable,
+    StepGapTable,
+    TruthMeasure,
+    TruthTable,
+    by_part,
+    count_gap,
+    count_lacks,
+    count_lost,
+    outcome_of_answer,
+)
+from pytest_cepbench.measures.answer_data import AnswerData
+from pytest_cepbench.measures.base import (
+    CaseScores,
+    Measured,
+    MetricTable,
+    by_category,
+    everyone,
+)
+from pytest_cepbench.measures.battle_measures import (
+    JudgeFailuresMeasure,
+    JudgeFailuresTable,
+    WinRateMeasure,
+    WinRateTable,
+)
+from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.metrics.battles import mean_of_rounded_means
+from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
+
+_ALIKE = 0.01
+"""Scores in [0, 1] that are all nearer to each other are the same."""
+
+_NOT_MEASURED = "how well this judge's scores agree with people's is not known here"
+
+
+class CriteriaTable(MetricTable, frozen=True, kw_only=True):
+    """criteria: the judge's score of each answer, in one criterion or overall.
+
+    criterion: one of the seven, or "overall", the mean of all seven of an answer.
+    """
+
+    criterion: Literal["overall", Criterion] = "overall"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CriteriaMeasure(AnswerMeasureBase):
+    """The judge's scores, divided by 10.
+
+    A missing answer scores 0: that is the model's failure. A score that the judge does not give is
+    none: the sample is left out, and `judge_failures` counts it. See `AnswerMeasure`.
+    """
+
+    criterion: str
+    scored: bool = True
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "overall score" if self.criterion == OVERALL else f"{self.criterion} score"
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return f"criteria/1 {self.criterion}"
+
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+        """The answers and their scores."""
+        data.scores(samples)
+
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+        """A score per sample, in [0, 1]."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        answers, given = data.answers(samples), data.scores(samples)
+        known = {name: own.value(self.criterion) for name, own in given.items()}
+        values = [value / HIGHEST_SCORE for value in known.values() if value is not None]
+        scores = {name: (known.get(name) or 0.0) / HIGHEST_SCORE for name in answers}
+        blind = None
+        if len(values) >= FEWEST_ANSWERS and max(values) - min(values) < _ALIKE:
+            blind = Blindness(
+                f"the judge cannot see a drop: all {len(values)} answers have the score "
+                f"{values[0] * HIGHEST_SCORE:.3g} by it",
+                1.0,
+            )
+        return Measured(
+            by_part(parts, scores),
+            samples,
+            [
+                CaseScores(name, given[name].failures[0], JUDGE)
+                if name in known and known[name] is None
+                else outcome_of_answer(own)
+                for name, own in answers.items()
+            ],
+            notes=tuple(self._notes(given)),
+            blind=blind,
+        )
+
+    def explain(self, scores: CriteriaScores) -> str:
+        """The judge's own words on an answer's score, or which scores make it up."""
+        if self.criterion == OVERALL:
+            shown = (f"{name} {_shown(result)}" for name, result in scores.by_criterion.items())
+            return ", ".join(shown)
+        result = scores.by_criterion[self.criterion]  # type: ignore[index] # one of the names
+        return result.detail if isinstance(result, Failure) else result.justification
+
+    def _notes(self, given: Mapping[str, CriteriaScores]) -> Iterator[str]:
+        yield _NOT_MEASURED
+        if self.criterion == OVERALL and given:
+            yield from _published_overall(given)
+
+
+def _shown(result: CriterionResult) -> str:
+    return "none" if isinstance(result, Failure) else f"{result.value:.3g}"
+
+
+def _published_overall(given: Mapping[str, CriteriaScores]) -> Iterator[str]:
+    """The overall score as OpenING's table has it, of the answers that there are."""
+    by_criterion: dict[str, list[float]] = {
+        name: [value for own in given.values() if (value := own.value(name)) is not None]
+        for name in CRITERIA
+    }
+    if all(by_criterion.values()):
+        overall, means = mean_of_rounded_means(by_criterion)
+        shown = ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
+        yield f"OpenING's overall, the mean of the rounded means: {overall:.2f} ({shown})"
+
+
+Reading = Literal["forced", "three"]
+"""How verdicts are compared: a tie is for the side that it leans to, or an outcome of its own."""
+
+
+class AgreementTable(MetricTable, frozen=True, kw_only=True):
+    """agreement: how often a judge's verdicts are the stored ones.
+
+    ties: "forced" counts a tie for the side that it leans to, "three" as an outcome of its own.
+    """
+
+    ties: Reading = "forced"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreementMeasure(AnswerMeasureBase):
+    """The share of the orders asked in which the judge agrees with the stored verdict of a battle.
+
+    A verdict that it does not give agrees with none. The readings are OpenING's, table 4: ties
+    forced ("FDT") and three outcomes.
+    """
+
+    ties: Reading
+    label: str = "agreement with stored verdicts"
+    judged: bool = True
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return f"agreement/1 ties {self.ties}"
+
+    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+        """The verdicts."""
+        data.gold_battles(samples)
+
+    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+        """A share per battle. Raises MeasurementError for data without stored verdicts."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        fought = data.gold_battles(samples)
+        scores = {s.id: self._share(s, fought[s.id]) for s in samples}
+        outcomes = [_outcome(s, fought[s.id]) for s in samples]
+        given = [v for outcome in fought.values() for v in outcome.verdicts]
+        failed = sum(len(outcome.failures) for outcome in fought.values())
+        notes = [_order_note(given)] if given else []
+        if failed:
+            notes.append(f"{failed} of {len(given)} verdicts were not given: each counts as wrong")
+        verdicts = len(given) - failed
+        return Measured(
+            by_part(parts, scores), samples, outcomes, notes=tuple(notes), verdicts=verdicts
+        )
+
+    def _share(self, sample: Sample, outcome: PairOutcome) -> float:
+        stored = sample.metadata.get(VERDICT)
+        if stored not in WINNERS:
+            raise MeasurementError(
+                f"{sample.id} has no stored verdict, which {self.name!r} is agreement with: use "
+                'the loader "judged-battles"'
+            )
+        if not outcome.verdicts:
+            raise MeasurementError(
+                f"{sample.id}: both of its answers are the same, so no judge can choose"
+            )
+        right = self._reading(stored)
+        agreed = [self._reading(_unmirrored(verdict)) == right for verdict in outcome.verdicts]
+        return sum(agreed) / len(agreed)
+
+    def _reading(self, winner: Winner | None) -> str | None:
+        if winner is None:
+            return None
+        if self.ties == "three" and winner in ("Tie(A)", "Tie(B)"):
+            return "tie"
+        return "first" if winner in ("A", "Tie(A)") else "second"
+
+
+def _unmirrored(verdict: OrderedVerdict) -> Winner | None:
+    """The verdict as if the sample's own answer had been shown first; None where there is none."""
+    if isinstance(verdict.winner, Failure):
+        return None
+    if verdict.candidate_first:
+        return verdict.winner
+    return WINNERS[len(WINNERS) - 1 - WINNERS.index(verdict.winner)]
+
+
+def _outcome(sample: Sample, outcome: PairOutcome) -> CaseScores:
+    """Failed where no order gave a verdict: a server that answers nothing is no worse judge."""
+    failures = outcome.failures
+    failed = bool(outcome.verdicts) and len(failures) == len(outcome.verdicts)
+    return CaseScores(sample.id, failures[0] if failed else None, JUDGE if failed else None)
+
+
+def _order_note(verdicts: Sequence[OrderedVerdict]) -> str:
+    given = [verdict.winner for verdict in verdicts if not isinstance(verdict.winner, Failure)]
+    first = sum(winner in ("A", "Tie(A)") for winner in given)
+    share = first / len(given) if given else 0.0
+    return f"{len(given)} verdicts, {share:.0%} of them for the answer that was shown first"
+
+
+ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
+    "win_rate": WinRateTable,
+    "no_image": LackTable,
+    "no_text": LackTable,
+    "failures": AnswerFailuresTable,
+    "step_gap": StepGapTable,
+    "truth": TruthTable,
+    "judge_failures": JudgeFailuresTable,
+    "criteria": CriteriaTable,
+    "agreement": AgreementTable,
+}
+"""Kind of metric -> its settings, in suites that ask for interleaved answers."""
+
+
+def make_answer_measures(
+    tables: Mapping[str, MetricTable], suite: str, against: Against
+) -> dict[str, AnswerMeasure]:
+    """The measures of a suite of answers by name, in the order of its file. Raises SuiteError."""
+    win_rates = [name for name, table in tables.items() if isinstance(table, WinRateTable)]
+    counting = [name for name, table in tables.items() if isinstance(table, JudgeFailuresTable)]
+    scored = any(isinstance(table, CriteriaTable) for table in tables.values())
+    if against == "accepted" and counting and not win_rates and not scored:
+        raise SuiteError(
+            f"suite {suite!r}: {counting[0]} counts the verdicts of a win_rate and the scores of "
+            "criteria: add [metrics.win_rate] or [metrics.criteria]"
+        )
+    _check_agreement(tables, suite, against)
+    win_rate = win_rates[0] if against == "accepted" and win_rates else ""
+    # Reference answers were battled for judge_failures alone before there were scores.
+    judged = bool(win_rates) or (against == "gold" and not scored)
+    asked = _JudgeUse(win_rate, judged=judged, scored=scored)
+    return {name: _make(name, table, suite, against, asked) for name, table in tables.items()}
+
+
+def tests_judges(tables: Mapping[str, MetricTable]) -> bool:
+    """Whether a suite of these metrics has judges under test, on answers that are there."""
+    return any(isinstance(table, AgreementTable) for table in tables.values())
+
+
+def _check_agreement(tables: Mapping[str, MetricTable], suite: str, against: Against) -> None:
+    """Raise SuiteError where judges are under test together with what makes answers."""
+    if not tests_judges(tables):
+        return
+    allowed = AgreementTable | JudgeFailuresTable
+    wrong = [name for name, table in tables.items() if not isinstance(table, allowed)]
+    if wrong:
+        raise SuiteError(
+            f"suite {suite!r}: with agreement the judge is under test, and {wrong[0]} is of models "
+            "that answer: leave one of them out"
+        )
+    if against != "gold":
+        raise SuiteError(f'suite {suite!r}: agreement needs against = "gold" under [arena]')
+
+
+@dataclass(frozen=True)
+class _JudgeUse:
+    """What a suite asks its judge.
+
+    win_rate: the metric whose accepted answers are battled; empty where none are.
+    judged: whether there are battles. scored: whether answers are scored by criteria.
+    """
+
+    win_rate: str
+    judged: bool
+    scored: bool
+
+
+def _make(
+    name: str, table: MetricTable, suite: str, against: Against, asked: _JudgeUse
+) -> AnswerMeasure:
+    by_part = isinstance(table, WinRateTable | AgreementTable)
+    common: dict[str, Any] = {
+        "name": name,
+        "pool": table.pool or "categories",
+        "parts": table.parts or ("all" if by_part else "overall"),
+    }
+    if isinstance(table, WinRateTable):
+        # Accepted answers score one half against themselves, so no more can be lost.
+        accepted = against == "accepted"
+        span, win_rate = (EVEN, name) if accepted else (1.0, "")
+        return WinRateMeasure(**common, against=against, span=span, win_rate=win_rate)
+    if isinstance(table, AgreementTable):
+        return AgreementMeasure(**common, ties=table.ties)
+    if isinstance(table, TruthTable | CriteriaTable):
+        by_criterion = TruthMeasure if isinstance(table, TruthTable) else CriteriaMeasure
+        return by_criterion(**common, criterion=table.criterion)
+    if isinstance(table, JudgeFailuresTable):
+        return JudgeFailuresMeasure(
+            **common,
+            against=against,
+            win_rate=asked.win_rate,
+            judged=asked.judged,
+            scored=asked.scored,
+        )
+    if isinstance(table, LackTable | AnswerFailuresTable | StepGapTable):
+        return _make_count(table, common)
+    raise SuiteError(f"suite {suite!r}: {unknown_name('metric', name, ANSWER_KINDS)}")
+
+
+def _make_count(
+    table: LackTable | AnswerFailuresTable | StepGapTable, common: Mapping[str, Any]
+) -> CountMeasure:
+    if isinstance(table, LackTable):
+        kind = table.kind or common["name"]
+        lacks = "images" if kind == "no_image" else "texts"
+        steps = "a step" if table.of == "any" else "every step"
+        return CountMeasure(
+            **common,
+            label=f"answers without {lacks} in {steps}",
+            identity=f"{kind}/1 of {table.of}",
+            count=count_lacks(kind, table.of),
+        )
+    if isinstance(table, AnswerFailuresTable):
+        return CountMeasure(
+            **common, label="failure rate", identity="answer-failures/1", count=count_lost
+        )
+    return CountMeasure(
+        **common,
+        label="gap in steps",
+        identity="step_gap/1",
+        count=count_gap,
+        shares=False,
+        span=None,
+    )

@@ -1,0 +1,400 @@
+"""The interface of metrics: their settings, cases, features and scores; and shared helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal, Protocol
+
+import msgspec
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.gate.labels.usable import PeopleScores
+from pytest_cepbench.gate.measurement import Blindness
+from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
+from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.sample_data import SampleData
+from pytest_cepbench.metrics.fact_losses import FactSummary
+from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.spec import ModelSpec
+
+JACKKNIFE = f"jackknife/1 of {BLOCKS} blocks"
+"""Part of the identity of what is scored so: other blocks have other pseudo-values."""
+
+INFLUENCE = "influence/1"
+"""The same of what has a score for every sample, its influence on a number of the whole set."""
+
+ENCODER = "encoder"
+"""The role of the encoder that `--encoder` names; further encoders have names of their own."""
+
+_HEAVIEST = 100.0
+"""The largest weight, and the inverse of the smallest one."""
+
+Pool = Literal["categories", "samples"]
+
+Parts = Literal["all", "overall"]
+
+
+class MetricTable(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True
+):
+    """Settings that every metric has; what is left out is the suite's or the metric's own.
+
+    kind: which metric it is; the table's name when left out.
+    tolerance, anchor_tolerance, gate: as in `Policy`; the unit is the metric's own.
+    weight: of each of its cases when alpha is divided among the cases of a run, 0.01 to 100.
+    pool: whether groups and the whole suite are the unweighted mean of their categories' values
+    ("categories") or one value over all their samples, each counted once ("samples").
+    parts: whether categories and groups are cases of their own ("all") or only the whole suite.
+    """
+
+    kind: str | None = None
+    tolerance: float | None = None
+    anchor_tolerance: float | None = None
+    gate: GateName | None = None
+    weight: float | None = None
+    pool: Pool | None = None
+    parts: Parts | None = None
+
+
+def number_problems(table: object) -> Iterator[str]:
+    """The errors in the numbers of a table of gate settings."""
+    checks = {
+        "tolerance": check_tolerance,
+        "anchor_tolerance": check_tolerance,
+        "alpha": check_alpha,
+        "weight": _check_weight,
+    }
+    for name, check in checks.items():
+        value = getattr(table, name, None)
+        if value is not None:
+            try:
+                check(value, name)
+            except ValueError as error:
+                yield str(error)
+
+
+def _check_weight(value: float, name: str) -> None:
+    if not (isfinite(value) and value > 0):
+        raise ValueError(f"{name} is a number over 0, got {value}")
+    if not 1 / _HEAVIEST <= value <= _HEAVIEST:
+        raise ValueError(
+            f"{name} {value:g}: cases of so different weights would leave some without a share of "
+            f"alpha, which never fail then; give one from {1 / _HEAVIEST:g} to {_HEAVIEST:g}"
+        )
+
+
+@dataclass(frozen=True)
+class CaseScores:
+    """The outcome of one chain that a measure read.
+
+    sample: its id.
+    failure: what stopped it, if anything.
+    blamed: the role whose step that was.
+    """
+
+    sample: str
+    failure: Failure | None = None
+    blamed: str | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The scores of a case, with all that a measurement says of them.
+
+    scores, anchor_scores: as in `Measurement`, and of every sample: `SuiteRun` takes out those of
+    samples at which a model that measures failed, whatever stands there.
+    sizes, blocks, shares, curve, notes, floor, warnings, answers, obstacles, judge, labels, facts,
+    blind, anchor_blind, redrawn: as in `Measurement`.
+    samples: those that the numbers come from.
+    outcomes: one for every chain that was read, under the id that has its score.
+    identity: what else must be equal for the numbers to be comparable, "metric" among it where only
+    a part of the measure was at work.
+    verdicts: how many of a judge the scores come from.
+    at_stake: the most that the battles with such verdicts are worth, of the case's value.
+    """
+
+    scores: Mapping[str, Mapping[str, float]]
+    samples: Sequence[Sample]
+    outcomes: Sequence[CaseScores]
+    curve: tuple[float, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    blocks: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    shares: bool = False
+    notes: tuple[str, ...] = ()
+    identity: Mapping[str, str] = field(default_factory=dict)
+    floor: float | None = None
+    warnings: tuple[str, ...] = ()
+    answers: Mapping[str, str] = field(default_factory=dict)
+    anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    obstacles: tuple[str, ...] = ()
+    verdicts: int = 0
+    at_stake: float = 0.0
+    judge: str = ""
+    labels: PeopleScores | None = None
+    facts: FactSummary | None = None
+    blind: Blindness | None = None
+    anchor_blind: Blindness | None = None
+    redrawn: AbstractSet[tuple[str, str]] = frozenset()
+
+
+@dataclass(frozen=True)
+class ChainExcerpt:
+    """A chain for the reader.
+
+    marks: generation -> the number that was measured there.
+    failure, failed_at: what stopped it, if that was not growing it.
+    remark: what else a reader should know of it.
+    """
+
+    chain: Chain
+    marks: Mapping[int, float]
+    failure: Failure | None = None
+    failed_at: int | None = None
+    remark: str = ""
+
+
+@dataclass(frozen=True)
+class RequiredFeatures:
+    """Artifacts of chains that a case depends on, said before there are any.
+
+    plan: of the chains.
+    generations: at which they stand, rising, 0 for the start.
+    reader: the role that reads them; None where it counts only how far the chains go.
+    query: what that reader is asked about an artifact of a sample, as it enters the step's key.
+    stops_chain: whether what cannot be read is the end of its chain.
+    cutouts: not the artifacts are read, but what another reader finds in them.
+    """
+
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    reader: str | None
+    query: Callable[[Sample, BoundRole], str] = lambda _sample, _reader: ""
+    stops_chain: bool = True
+    cutouts: bool = False
+
+
+class CaseMeasure(Protocol):
+    """One metric of a suite, with its settings: what metrics of chains and of answers share.
+
+    Fields are plain, so that a measure can be made without models or data.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its key under [metrics]."""
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Its direction."""
+
+    @property
+    def identity(self) -> str:
+        """Version and settings that decide its numbers, in one line."""
+
+    @property
+    def pool(self) -> Pool:
+        """The way in which categories make a group or the whole."""
+
+    @property
+    def parts(self) -> Parts | None:
+        """Which parts of the data are its cases; None where only its own are."""
+
+    @property
+    def own_parts(self) -> tuple[str, ...]:
+        """Further cases over all samples, such as mappings."""
+
+    @property
+    def per_sample(self) -> bool:
+        """True where every sample has a score of its own, False where all have one together."""
+
+    @property
+    def span(self) -> float | None:
+        """The distance of its best from its worst value: 2 for cosines, 1 for shares, None where
+        there is no limit.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureBase:
+    """What most metrics are, as of `CaseMeasure`: a share for each sample, higher is better."""
+
+    name: str
+    pool: Pool
+    parts: Parts
+    higher_is_better: bool = True
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+
+
+class Measure(CaseMeasure, Protocol):
+    """One metric of chains, with its settings."""
+
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
+        """All that the scores of a case depend on; those of all its cases where None."""
+
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """Have everything made that the case needs of these samples and the store does not hold.
+
+        Raises what growing and reading chains raise.
+        """
+
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+        """The scores of a case. Raises MeasurementError where there can be none."""
+
+    def show(self, case: Case, sample_id: str, chain_data: ChainData, /) -> ChainExcerpt | None:
+        """A sample of a case for the reader; None where a score belongs to no single chain."""
+
+
+def plans_of(required: Iterable[RequiredFeatures]) -> tuple[ChainPlan, ...]:
+    """The chains that are read, each once."""
+    return tuple(dict.fromkeys(features.plan for features in required))
+
+
+def readers_of(required: Iterable[RequiredFeatures]) -> tuple[str, ...]:
+    """The names of the roles (encoders, detector) that read, each once."""
+    return tuple(
+        dict.fromkeys(features.reader for features in required if features.reader is not None)
+    )
+
+
+@dataclass(frozen=True)
+class SuiteContext:
+    """The chains and models of a suite, for its measures.
+
+    suite: its name.
+    plans: of its chains, by start.
+    specs: model specs of the roles that have one, by the role's name.
+    edits: the names of the edits that its starts are edited by.
+    loader: of its data; empty where it is not known.
+    questions: a file of questions about its samples, or `METADATA`; None where none are added.
+    """
+
+    suite: str
+    plans: Mapping[Modality, ChainPlan]
+    specs: Mapping[str, ModelSpec]
+    edits: tuple[str, ...] = ()
+    loader: str = ""
+    questions: str | None = None
+
+    def plan(self, metric: str, start: Modality | None) -> ChainPlan:
+        """The chains of a start, image-first where nothing is said and both are played.
+
+        Raises SuiteError where the suite does not play them.
+        """
+        chosen = start or ("image" if "image" in self.plans else "text")
+        if chosen not in self.plans:
+            raise SuiteError(
+                f"suite {self.suite!r}, metric {metric!r}: there are no {chosen}-first chains "
+                f"([chain] start = {' and '.join(self.plans)})"
+            )
+        return self.plans[chosen]
+
+
+def outcome_of(trace: Trace, plan: ChainPlan, reader: str) -> CaseScores:
+    """The role whose step stopped a chain: one that grows it, or the one that reads it."""
+    if trace.chain.failure is trace.failure:
+        return outcome_of_chain(trace.chain, plan)
+    return CaseScores(trace.chain.sample.id, trace.failure, reader)
+
+
+def outcome_of_chain(chain: Chain, plan: ChainPlan) -> CaseScores:
+    """The role whose step stopped a chain that was grown."""
+    if chain.failure is None or chain.failed_at is None:
+        return CaseScores(chain.sample.id)
+    return CaseScores(chain.sample.id, chain.failure, grower(plan, chain.failed_at))
+
+
+def shown_trace(trace: Trace, generations: Sequence[int]) -> ChainExcerpt:
+    """A chain with its similarities."""
+    marks = dict(zip(generations, trace.similarities, strict=True))
+    return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
+
+
+def grower(plan: ChainPlan, generation: int) -> str:
+    """The role whose step a generation is."""
+    return "describer" if plan.describes(generation) else "generator"
+
+
+def by_category(case: Case, data: SampleData) -> dict[str, tuple[Sample, ...]]:
+    """A case's samples as its scores are pooled: by category, or all once under its own name."""
+    return _pooled(case, data.dataset)
+
+
+def population(case: Case, data: SampleData) -> tuple[Sample, ...]:
+    """All samples that a case is about, also those that are not looked at now."""
+    return everyone(_pooled(case, data.population))
+
+
+def strata(case: Case, data: SampleData) -> dict[str, tuple[str, ...]]:
+    """Ids of all samples that a case is about, by category.
+
+    Of a case that counts every sample once, each is in the first of its categories.
+    """
+    parts = {name: data.population.in_category(name) for name in case.categories}
+    if case.pool == "samples":
+        homes: dict[str, list[Sample]] = {}
+        for sample in everyone(parts):
+            homes.setdefault(sample.categories[0], []).append(sample)
+        parts = {name: tuple(samples) for name, samples in homes.items()}
+    return {name: tuple(sample.id for sample in samples) for name, samples in parts.items()}
+
+
+def _pooled(case: Case, dataset: Dataset) -> dict[str, tuple[Sample, ...]]:
+    parts = {name: dataset.in_category(name) for name in case.categories}
+    if case.pool == "categories":
+        return parts
+    return {case.key.part: everyone(parts)}
+
+
+def everyone(parts: Mapping[str, Sequence[Sample]]) -> tuple[Sample, ...]:
+    """Every sample of the parts once, by id."""
+    by_id = {sample.id: sample for part in parts.values() for sample in part}
+    return tuple(by_id[name] for name in sorted(by_id))
+
+
+# -- blocks of samples, left out one at a time where one score stands for all samples --------------
+
+
+def block_of_each(samples: Sequence[Sample]) -> dict[str, int]:
+    """Sample id -> its block, 0 to blocks - 1; all samples of a unit in one.
+
+    It depends on ids and units alone, not on what became of their chains. Empty where there are too
+    few units.
+    """
+    blocks = blocks_of([sample.unit for sample in samples])
+    return {sample.id: blocks[sample.unit] for sample in samples} if blocks else {}
+
+
+def too_few_units(samples: Sequence[Sample]) -> str:
+    """Why `block_of_each` gives no blocks."""
+    units = len({sample.unit for sample in samples})
+    return f"{units} independent samples make no blocks, at least {FEWEST_UNITS} would"
+
+
+def scored_blocks(whole: float, without: Sequence[float]) -> Mapping[str, float]:
+    """Block -> pseudo-value; nothing where no block was left out.
+
+    whole: the score of all samples. without: the score without each block, block 0 first, or none.
+    """
+    if not without:
+        return {}
+    values = pseudo_values(whole, without).tolist()
+    return {str(block): value for block, value in enumerate(values)}
+
+
+def unbounded(name: str, why: str) -> str:
+    """The note on a category without blocks."""
+    return f"no bounds for {name}: {why}"

@@ -1,0 +1,288 @@
+"""Facts of GenEval's metadata, checked in pictures by a detector and GenEval's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Detection, Failure, canonical_json, digest_json, digest_text
+from pytest_cepbench.chains import (
+    Chain,
+    ChainPlan,
+    RoleRunner,
+    Step,
+    boxes,
+    load_link,
+    naming_damage,
+)
+from pytest_cepbench.datasets.metadata_questions import prompt_questions
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import MeasurementError, ModelError
+from pytest_cepbench.measures.base import RequiredFeatures
+from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.fact_checks import FactReading
+from pytest_cepbench.measures.sanity_checks import one_vector
+from pytest_cepbench.measures.vqa_questions import QuestionSettings
+from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
+from pytest_cepbench.metrics.facts import Fact
+from pytest_cepbench.metrics.geneval import (
+    ToColor,
+    color_prompts,
+    crop_object,
+    judge,
+    objects_to_color,
+    zero_shot_color,
+)
+from pytest_cepbench.metrics.geneval_prompts import (
+    Prompt,
+    QueryStyle,
+    SelectionSettings,
+    objects_by_class,
+    parse_prompt,
+    prompt_atoms,
+    queries,
+)
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.store import Store, Vector
+
+CROP_VERSION = 1
+"""Enters the keys of cut-outs; raised when they are cut in another way."""
+
+_FEWEST_CUTS = 8
+"""Of which one vector is too much: a few objects may all have the same color."""
+
+
+@dataclass(frozen=True)
+class JudgedImage:
+    """One image of a chain, the prompt it is judged by, and the objects found in it by class."""
+
+    chain: Chain
+    prompt: Prompt
+    objects: Mapping[str, Sequence[Detection]]
+
+
+def tell_colors(
+    images: Sequence[JudgedImage],
+    generation: int,
+    settings: SelectionSettings,
+    encoder: RoleRunner,
+    store: Store,
+) -> list[dict[ToColor, str] | Failure]:
+    """For each image the color of every object whose color its prompt asks for.
+
+    A failure where the encoder gave no usable vector of one of them.
+    generation: at which the images stand in their chains. Raises MeasurementError where the encoder
+    gives no vectors for the names of colors, ModelError and the others of the encoder,
+    DamagedChainsError where a stored image is damaged.
+    """
+    wanted = [
+        (number, target)
+        for number, image in enumerate(images)
+        for target in objects_to_color(image.prompt, image.objects, settings)
+    ]
+    chains = [images[number].chain for number, _ in wanted]
+    steps = [
+        _crop_step(chain, generation, target.detection, encoder, store)
+        for chain, (_, target) in zip(chains, wanted, strict=True)
+    ]
+    with naming_damage(chains, generation):
+        vectors = encoder.ask("encode_images", steps)
+    _refuse_one_vector(steps, vectors, encoder)
+    names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
+    colors: list[dict[ToColor, str]] = [{} for _ in images]
+    failed: dict[int, Failure] = {}
+    for (number, target), vector in zip(wanted, vectors, strict=True):
+        if isinstance(vector, Failure):
+            failed[number] = vector
+        else:
+            assert isinstance(vector, np.ndarray)
+            colors[number][target] = zero_shot_color(vector[None], names[target.name])[0]
+    return [failed.get(number, own) for number, own in enumerate(colors)]
+
+
+def _refuse_one_vector(
+    steps: Sequence[Step], vectors: Sequence[object], encoder: RoleRunner
+) -> None:
+    """Raise MeasurementError where many different cut-outs have one vector, and so one color."""
+    different = {
+        step.key: vector
+        for step, vector in zip(steps, vectors, strict=True)
+        if isinstance(vector, np.ndarray)
+    }
+    if len(different) < _FEWEST_CUTS:
+        return
+    if spread_of_directions(np.stack(list(different.values()))) <= SAME_VECTORS:
+        raise MeasurementError(one_vector(encoder.bound.spec, len(different), "cut-out"))
+
+
+def _crop_step(
+    chain: Chain, generation: int, detection: Detection, encoder: RoleRunner, store: Store
+) -> Step:
+    link = chain.links[generation]
+    # Named by the image and the place, so that what is known needs no decoding.
+    place = {"crop": CROP_VERSION, "image": link.digest, "box": list(detection.box)}
+    if detection.mask is not None:
+        place["mask"] = asdict(detection.mask)
+
+    def load() -> object:
+        image = load_link(chain, generation, store)
+        try:
+            return None if image is None else crop_object(image, detection)
+        except ValueError as error:
+            raise ModelError(
+                f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
+            ) from error
+
+    return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)
+
+
+def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
+    """(colors, templates, D) vectors of the texts that name a class in each color."""
+    texts = color_prompts(name)
+    steps = [
+        Step(encoder.key("", 0, "text", digest_text(text)), 0, partial(str, text))
+        for row in texts
+        for text in row
+    ]
+    vectors = encoder.ask("encode_texts", steps)
+    if any(isinstance(vector, Failure) for vector in vectors):
+        raise MeasurementError(
+            f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
+        )
+    rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
+    if spread_of_directions(rows) <= SAME_VECTORS:
+        raise MeasurementError(one_vector(encoder.bound.spec, len(rows), "text"))
+    return rows.reshape(len(texts), len(texts[0]), -1)
+
+
+DETECTOR = "detector"
+
+
+@dataclass(frozen=True)
+class PromptSource:
+    """The facts that the clauses of a GenEval prompt name; see `prompt_atoms`."""
+
+    identity: str = "geneval-facts/1"
+
+    def facts(self, sample: Sample) -> tuple[Fact, ...]:
+        """One for each demand. Raises MeasurementError for metadata of another form."""
+        prompt = _prompt(sample)
+        return tuple(
+            Fact(atom.kind, atom.words, question=question.text)
+            for atom, question in zip(prompt_atoms(prompt), prompt_questions(prompt), strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class DetectorChecker:
+    """Judges each demand of a prompt by itself, by GenEval's rules on what the detector finds.
+
+    settings: of the rules.
+    colors: "clip" where `color_encoder` tells them on cut-outs, "detector" for its own.
+    """
+
+    settings: SelectionSettings
+    colors: str
+    color_encoder: str
+    lists: bool = False
+    questions: QuestionSettings | None = None
+
+    @property
+    def identity(self) -> str:
+        """Rules, thresholds, who tells colors."""
+        rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
+        return f"detector/1 {rules}, colors by {self.colors}"
+
+    def required_features(
+        self, plan: ChainPlan, generations: tuple[int, ...]
+    ) -> tuple[RequiredFeatures, ...]:
+        """The pictures, and what is cut out of them."""
+
+        def query(sample: Sample, detector: BoundRole) -> str:
+            return canonical_json(list(queries(_prompt(sample), _style(detector))))
+
+        if not generations:
+            return ()
+        detected = RequiredFeatures(plan, generations, DETECTOR, query, stops_chain=False)
+        if self.colors != "clip":
+            return (detected,)
+        return (detected, RequiredFeatures(plan, generations, self.color_encoder, cutouts=True))
+
+    def check(
+        self,
+        chains: Sequence[Chain],
+        generation: int,
+        facts: Mapping[str, Sequence[Fact]],
+        chain_data: ChainData,
+    ) -> list[FactReading | Failure]:
+        """1 for each demand that is met, else 0.
+
+        Raises MeasurementError for a fact that is none of the sample's metadata, and where the
+        detector is to tell colors and tells none.
+        """
+        detector = chain_data.runner(DETECTOR)
+        style = _style(detector.bound)
+        asked = {chain.sample.id: queries(_prompt(chain.sample), style) for chain in chains}
+        words = {name: list(own) for name, own in asked.items()}
+        detected = boxes(chains, generation, words, detector, chain_data.store)
+        images = [
+            JudgedImage(chain, _prompt(chain.sample), objects_by_class(own, asked[chain.sample.id]))
+            for chain, own in zip(chains, detected, strict=True)
+            if not isinstance(own, Failure)
+        ]
+        colors = self._colors(images, generation, chain_data)
+        read: dict[str, FactReading | Failure] = {
+            image.chain.sample.id: Failure(told.kind, f"{self.color_encoder}: {told.detail}")
+            if isinstance(told, Failure)
+            else self._read(image, told, facts[image.chain.sample.id])
+            for image, told in zip(images, colors, strict=True)
+        }
+        return [
+            own if isinstance(own, Failure) else read[chain.sample.id]
+            for chain, own in zip(chains, detected, strict=True)
+        ]
+
+    def _colors(
+        self, images: Sequence[JudgedImage], generation: int, chain_data: ChainData
+    ) -> Sequence[Mapping[ToColor, str] | Failure]:
+        if self.colors == "clip":
+            runner = chain_data.runner(self.color_encoder)
+            return tell_colors(images, generation, self.settings, runner, chain_data.store)
+        return [{} for _ in images]
+
+    def _read(
+        self, image: JudgedImage, colors: Mapping[ToColor, str], facts: Sequence[Fact]
+    ) -> FactReading:
+        atoms = {(atom.kind, atom.words): atom for atom in prompt_atoms(image.prompt)}
+        answers = []
+        for fact in facts:
+            atom = atoms.get((fact.kind, fact.words))
+            if atom is None:
+                raise MeasurementError(
+                    f"sample {image.chain.sample.id!r}: the detector checks the facts of GenEval's "
+                    f'metadata alone, and {str(fact)!r} is none: give facts = "geneval"'
+                )
+            try:
+                verdict = judge(atom.demand, image.objects, colors, self.settings)
+            except ValueError as error:  # a color that nobody told
+                raise MeasurementError(
+                    f"{error}: give colors = 'clip' and a color_encoder"
+                ) from error
+            answers.append(float(verdict.correct))
+        return FactReading(tuple(answers))
+
+
+def _style(detector: BoundRole) -> QueryStyle:
+    return "photo" if detector.params.get("queries") == "free-text" else "class"
+
+
+def _prompt(sample: Sample) -> Prompt:
+    try:
+        return parse_prompt(sample.metadata)
+    except ValueError as error:
+        raise MeasurementError(
+            f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: {error}"
+        ) from error

@@ -1,0 +1,267 @@
+"""The metrics a suite can name under `[metrics]`: tables read strictly, measures made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from types import ModuleType, NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from pytest_cepbench.chains import Modality
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import SuiteError, did_you_mean, removed, unknown_name
+from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.measures.base import (
+    CaseMeasure,
+    Measure,
+    MetricTable,
+    SuiteContext,
+    number_problems,
+    plans_of,
+)
+from pytest_cepbench.measures.cases import OVERALL, Case, list_parts
+
+
+class MetricKinds(Mapping[str, type[MetricTable]]):
+    """Kind of metric -> its settings; the module of a kind is imported when it is first used.
+
+    A suite names a few kinds, and each brings formulas, facts and worlds of its own.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """places: kind -> "module settings maker", names in this folder."""
+        self._places = places
+
+    def __getitem__(self, kind: str) -> type[MetricTable]:
+        module, table, _ = self._places[kind].split()
+        settings: type[MetricTable] = getattr(_import(module), table)
+        return settings
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def maker(self, kind: str) -> Callable[[str, str, Any, SuiteContext], Measure]:
+        """What makes the measure of a kind, of kind, name, settings and context."""
+        module, _, name = self._places[kind].split()
+        make: Callable[[str, str, Any, SuiteContext], Measure] = getattr(_import(module), name)
+        return make
+
+
+def _import(module: str) -> ModuleType:
+    return import_module(f"pytest_cepbench.measures.{module}")
+
+
+FAILURES = "failures"
+"""The kind of metric that depends on the others of its suite, and is made last."""
+
+KINDS = MetricKinds(
+    {
+        "gc": "chain_similarity SimilarityTable make_similarity",
+        "s": "chain_similarity SimilarityTable make_similarity",
+        "sim": "chain_similarity SimilarityTable make_similarity",
+        "gc_fid": "feature_sets SetTable make_sets",
+        "fid": "feature_sets SetTable make_sets",
+        "kid": "feature_sets SetTable make_sets",
+        "mcd": "mapping_drift MappingTable make_mapping",
+        "sdr": "mapping_drift MappingTable make_mapping",
+        "geneval": "geneval_score ComplianceTable make_compliance",
+        "mgg": "geneval_score ComplianceTable make_compliance",
+        "soft_tifa_gm": "soft_tifa SoftTifaTable make_soft_tifa",
+        "soft_tifa_am": "soft_tifa SoftTifaTable make_soft_tifa",
+        "facts": "fact_score FactsTable make_facts",
+        "equivariance": "equivariance EquivarianceTable make_equivariance",
+        FAILURES: "text_quality FailuresTable make_failures",
+        "diversity": "set_diversity DiversityTable make_diversity",
+        "retrieval": "start_retrieval RetrievalTable make_retrieval",
+        "repetition": "text_quality RepetitionTable make_texts",
+        "length": "text_quality TextTable make_texts",
+    }
+)
+"""The metrics of suites of chains."""
+
+_LOWER_IS_BETTER = frozenset(
+    (
+        "fid", "gc_fid", "kid", "sdr", "failures", "repetition",
+        "answer-failures", "judge_failures", "no_image", "no_text", "step_gap",
+    )
+)  # fmt: skip
+"""What identities of measures begin with whose numbers are losses; of all others more is better."""
+
+
+def read_table(
+    name: str, raw: Mapping[str, Any], kinds: Mapping[str, type[MetricTable]] = KINDS
+) -> MetricTable:
+    """The settings of one metric.
+
+    kinds: those that the suite can have.
+    Raises ValueError for a kind that does not exist, a key that its kind does not have, a value of
+    the wrong type, or a tolerance below 0.
+    """
+    kind = raw.get("kind", name)
+    for written in (f"metric {kind!r}", *(f"{key} of metric {kind!r}" for key in raw)):
+        if gone := removed(written):
+            raise ValueError(gone)
+    if kind not in kinds:
+        raise ValueError(unknown_name("metric", str(kind), kinds))
+    try:
+        table = msgspec.convert(dict(raw), kinds[kind])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"metric {name!r}: {explain_mismatch(error, kinds[kind])}") from error
+    for problem in number_problems(table):
+        raise ValueError(f"metric {name!r}: {problem}")
+    return table
+
+
+def higher_is_better(identity: str) -> bool:
+    """The direction of a metric, where its suite is not at hand.
+
+    identity: of the measure, as it stands in baselines and reports.
+    """
+    return identity.partition("/")[0] not in _LOWER_IS_BETTER
+
+
+def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> dict[str, Measure]:
+    """The measures of a suite by name, in the order of its file. Raises SuiteError."""
+    made: dict[str, Measure] = {}
+    kinds = {name: table.kind or name for name, table in tables.items()}
+    for name, table in tables.items():
+        if kinds[name] != FAILURES:
+            made[name] = KINDS.maker(kinds[name])(kinds[name], name, table, context)
+    if len(made) < len(tables):
+        from pytest_cepbench.measures.text_quality import FailuresTable, make_failures
+
+        encoders = _comparing(made)
+        for name, table in tables.items():
+            if isinstance(table, FailuresTable):
+                made[name] = make_failures(name, table, context, encoders)
+    for name, measure in made.items():
+        plans = plans_of(measure.required_features(None))
+        if not plans or any(plan.generations < 1 for plan in plans):
+            raise SuiteError(
+                f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
+            )
+    return {name: made[name] for name in tables}
+
+
+def list_cases(
+    measures: Mapping[str, CaseMeasure],
+    suite: str,
+    dataset: Dataset,
+    groups: Mapping[str, Sequence[str]],
+) -> list[Case]:
+    """Every case of a suite, the same list in every process: part by part, all metrics of each.
+
+    Raises SuiteError for a group that does not fit the data set.
+    """
+    parts = list_parts(suite, dataset, groups)
+    own = dict.fromkeys(part for measure in measures.values() for part in measure.own_parts)
+    for part in own:
+        if part in parts:
+            raise SuiteError(
+                f"suite {suite!r}: {part!r} is a mapping or an edit, and cannot be a category or "
+                "group"
+            )
+    whole = parts.pop(OVERALL)
+    parts |= dict.fromkeys((*own, OVERALL), whole)
+    labels = _labels(measures)
+    return [
+        Case(CaseKey(suite, part, measure.name), labels[measure.name], categories, measure.pool)
+        for part, categories in parts.items()
+        for measure in measures.values()
+        if _has_case(measure, part, mapping=part in own)
+    ]
+
+
+def _labels(measures: Mapping[str, CaseMeasure]) -> dict[str, str]:
+    """The label of each measure by its name; of several with the same, all but the first have the
+    name beside it.
+    """
+    labels: dict[str, str] = {}
+    for measure in measures.values():
+        taken = measure.label in labels.values()
+        labels[measure.name] = f"{measure.label} [{measure.name}]" if taken else measure.label
+    return labels
+
+
+def _has_case(measure: CaseMeasure, part: str, *, mapping: bool) -> bool:
+    if mapping:
+        return part in measure.own_parts
+    return measure.parts == "all" or (measure.parts == "overall" and part == OVERALL)
+
+
+def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
+    """The encoder that compares artifacts of the start's modality with it, by start."""
+    from pytest_cepbench.measures.chain_similarity import SimilarityMeasure
+    from pytest_cepbench.measures.mapping_drift import MappingMeasure
+
+    encoders: dict[Modality, str] = {}
+    for measure in measures.values():
+        if isinstance(measure, SimilarityMeasure):
+            encoders.setdefault(measure.plan.start, measure.encoder)
+        elif isinstance(measure, MappingMeasure):
+            for track in measure.tracks.values():
+                if all(g % 2 == 0 for g in track.generations):
+                    encoders.setdefault(track.plan.start, track.encoder)
+    return encoders
+
+
+# -- messages on keys and words that no table has, with the nearest that one has -------------------
+
+_UNKNOWN_KEY = re.compile(
+    r"Object contains unknown field `(?P<given>.*?)`(?: - at `\$(?P<path>.*)`)?"
+)
+
+_UNKNOWN_WORD = re.compile(r"Invalid enum value '(?P<given>.*?)'(?: - at `\$(?P<path>.*)`)?")
+
+
+def explain_mismatch(error: Exception, table: type) -> str:
+    """The message of a table that does not fit its type, with the key or the words that would.
+
+    error: what reading TOML or converting it raised. table: the msgspec type that was expected.
+    """
+    text = str(error)
+    for pattern, known_at in ((_UNKNOWN_KEY, _keys_of), (_UNKNOWN_WORD, _words_of)):
+        match = pattern.fullmatch(text)
+        if match is not None:
+            table_name = (match["path"] or "").strip(".")
+            typed = f"[{table_name}] {match['given']}" if table_name else match["given"]
+            if pattern is _UNKNOWN_KEY and (
+                gone := removed(typed) or removed(match["given"], typed)
+            ):
+                return gone
+            known = known_at(_type_at(table, match["path"]))
+            near = did_you_mean(match["given"], known)
+            if not near and pattern is _UNKNOWN_WORD:
+                near = f" Expected: {', '.join(known)}"
+            return f"{text}.{near}"
+    return text
+
+
+def _type_at(table: Any, path: str | None) -> Any:
+    """The type at a path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it."""
+    for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", path or ""):
+        table = _given(get_type_hints(table)[key] if key else get_args(table)[-1])
+    return table
+
+
+def _given(hint: Any) -> Any:
+    """The type of what may be left out, where it is there."""
+    types = [part for part in get_args(hint) if part is not NoneType]
+    return types[0] if len(types) == 1 and NoneType in get_args(hint) else hint
+
+
+def _keys_of(table: Any) -> list[str]:
+    return [field.encode_name for field in msgspec.structs.fields(table)]
+
+
+def _words_of(table: Any) -> list[str]:
+    """The words of a Literal, also within a union or an alias."""
+    if get_origin(table) is Literal:
+        return [word for word in get_args(table) if isinstance(word, str)]
+    return [word for part in get_args(table) for word in _words_of(part)]

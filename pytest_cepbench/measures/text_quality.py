@@ -1,0 +1,256 @@
+"""repetition, length: whether the texts of chains stay texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_cepbench.chains import Chain, ChainPlan, Modality
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.measures.base import (
+    CaseScores,
+    ChainExcerpt,
+    MeasureBase,
+    Measured,
+    MetricTable,
+    Parts,
+    Pool,
+    RequiredFeatures,
+    SuiteContext,
+    by_category,
+    everyone,
+    outcome_of,
+    outcome_of_chain,
+)
+from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.metrics.diversity import REPEATED, kept_length, repeated_share
+
+
+class TextTable(MetricTable, frozen=True, kw_only=True):
+    """length: of the texts that a chain's describer writes.
+
+    at: number of the description that counts, 1 for the first; the last one when left out.
+    start: which chains, where the suite plays both.
+    """
+
+    at: int | None = None
+    start: Modality | None = None
+
+
+class RepetitionTable(TextTable, frozen=True, kw_only=True):
+    """repetition: n: words of the n-grams that are counted."""
+
+    n: int = REPEATED
+
+
+@dataclass(frozen=True)
+class TextMeasure:
+    """A statistic of the descriptions of each chain; see `Measure`.
+
+    A chain that stopped has the worst score.
+    generations: of the descriptions that are read, the last of which is the score.
+    n: words of the n-grams of repetition; None for length.
+    """
+
+    name: str
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    n: int | None
+    pool: Pool
+    parts: Parts
+    own_parts: tuple[str, ...] = ()
+    per_sample: bool = True
+    span: float | None = 1.0
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Of length."""
+        return self.n is None
+
+    @property
+    def label(self) -> str:
+        """The name for people, such as repetition(3)."""
+        return f"{self._kind}({len(self.generations)})"
+
+    @property
+    def identity(self) -> str:
+        """Definition, last generation and settings."""
+        n = "" if self.n is None else f", n = {self.n}"
+        return f"{self._kind}/1 of generation {self.generations[-1]}, over {self.pool}{n}"
+
+    @property
+    def _kind(self) -> str:
+        return "length" if self.n is None else "repetition"
+
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The chains up to the last description that counts; no encoder."""
+        return (RequiredFeatures(self.plan, self.generations, None),)
+
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """The chains."""
+        self._chains(chain_data, samples)
+
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+        """A number for each chain's last description."""
+        parts = by_category(case, chain_data)
+        samples = everyone(parts)
+        chains = self._chains(chain_data, samples)
+        rows = {name: self._scores(chain) for name, chain in chains.items()}
+        return Measured(
+            scores={
+                name: {sample.id: rows[sample.id][-1] for sample in part}
+                for name, part in parts.items()
+            },
+            samples=samples,
+            outcomes=[outcome_of_chain(chain, self.plan) for chain in chains.values()],
+            curve=tuple(np.mean(list(rows.values()), axis=0).tolist()),
+            shares=True,
+        )
+
+    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+        """The chain, with the number of each of its descriptions."""
+        chain = self._chains(chain_data, chain_data.named(sample_id))[sample_id]
+        return ChainExcerpt(chain, dict(zip(self.generations, self._scores(chain), strict=True)))
+
+    def _chains(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Chain]:
+        chain_data.require_recorded(self.plan.start, self.generations)
+        return chain_data.chains(self.plan.start, samples)
+
+    def _scores(self, chain: Chain) -> list[float]:
+        """Of each description; the worst one from the step on that stopped the chain."""
+        first = next((link.text for link in chain.links if link.text is not None), "")
+        texts = [
+            chain.links[generation].text if chain.has(generation) else None
+            for generation in self.generations
+        ]
+        if self.n is None:
+            return [0.0 if text is None else kept_length(first, text) for text in texts]
+        return [1.0 if text is None else repeated_share(text, self.n) for text in texts]
+
+
+def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) -> TextMeasure:
+    """The measure of a table.
+
+    Raises SuiteError for a description that the chains do not reach, a length without an earlier
+    text, and n below 1.
+    """
+    plan = context.plan(name, table.start)
+    where = f"suite {context.suite!r}, metric {name!r}"
+    generations = [g for g in range(1, plan.generations + 1) if plan.describes(g)]
+    at = len(generations) if table.at is None else table.at
+    if not 1 <= at <= len(generations):
+        raise SuiteError(f"{where}: at = {at}, and the chains have {len(generations)} descriptions")
+    if kind == "length" and plan.start == "image" and at < 2:
+        raise SuiteError(
+            f"{where}: a length is compared with an earlier text, and there is none before at = 1"
+        )
+    n = table.n if isinstance(table, RepetitionTable) else None
+    if n is not None and n < 1:
+        raise SuiteError(f"{where}: n is at least 1, got {n}")
+    return TextMeasure(
+        name=name,
+        plan=plan,
+        generations=tuple(generations[:at]),
+        n=n,
+        pool=table.pool or "categories",
+        parts=table.parts or "all",
+    )
+
+
+class FailuresTable(MetricTable, frozen=True, kw_only=True):
+    """failures: the share of chains that stopped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureMeasure(MeasureBase):
+    """1 for a sample whose chains stopped, 0 for one whose chains are whole; see `Measure`.
+
+    Of a sample with two chains each counts half. encoders: by start, the role that compares a
+    chain's artifacts with it, where the suite has one: what it cannot encode is a failure too.
+    """
+
+    plans: tuple[ChainPlan, ...]
+    encoders: Mapping[Modality, str]
+    higher_is_better: bool = False
+    label: str = "failure rate"
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return "failures/2"
+
+    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The chains to their ends, and what is compared with their starts."""
+        whole = [RequiredFeatures(plan, (plan.generations,), None) for plan in self.plans]
+        plans = {plan.start: plan for plan in self.plans}
+        compared = [
+            RequiredFeatures(plans[start], (0, *_returns(plans[start])), encoder)
+            for start, encoder in self.encoders.items()
+        ]
+        return (*whole, *compared)
+
+    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """The chains, and what encoders make of them."""
+        for plan in self.plans:
+            self._outcomes(plan, samples, chain_data)
+
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+        """A share per sample."""
+        parts = by_category(case, chain_data)
+        samples = everyone(parts)
+        by_chain = [self._outcomes(plan, samples, chain_data) for plan in self.plans]
+        shares = {
+            sample.id: sum(outcomes[sample.id].failure is not None for outcomes in by_chain)
+            / len(by_chain)
+            for sample in samples
+        }
+        return Measured(
+            scores={
+                name: {sample.id: shares[sample.id] for sample in part}
+                for name, part in parts.items()
+            },
+            samples=samples,
+            outcomes=[outcome for outcomes in by_chain for outcome in outcomes.values()],
+            shares=True,
+        )
+
+    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+        """The chain that stopped, or the first one."""
+        chains = [
+            chain_data.chains(plan.start, chain_data.named(sample_id))[sample_id]
+            for plan in self.plans
+        ]
+        stopped = [chain for chain in chains if chain.failure is not None]
+        return ChainExcerpt((stopped or chains)[0], {})
+
+    def _outcomes(
+        self, plan: ChainPlan, samples: Sequence[Sample], chain_data: ChainData
+    ) -> dict[str, CaseScores]:
+        encoder = self.encoders.get(plan.start)
+        if encoder is None:
+            chains = chain_data.chains(plan.start, samples)
+            return {name: outcome_of_chain(chain, plan) for name, chain in chains.items()}
+        traces = chain_data.traces(plan.start, encoder, _returns(plan), samples)
+        return {name: outcome_of(trace, plan, encoder) for name, trace in traces.items()}
+
+
+def _returns(plan: ChainPlan) -> tuple[int, ...]:
+    """The generations at which a chain is back at the modality of its start."""
+    return tuple(range(2, plan.generations + 1, 2))
+
+
+def make_failures(
+    name: str, table: FailuresTable, context: SuiteContext, encoders: Mapping[Modality, str]
+) -> FailureMeasure:
+    """The measure of a table; encoders as in `FailureMeasure`."""
+    return FailureMeasure(
+        name=name,
+        plans=tuple(context.plans.values()),
+        encoders=encoders,
+        pool=table.pool or "categories",
+        parts=table.parts or "overall",
+    )

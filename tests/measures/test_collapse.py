@@ -1,0 +1,327 @@
+"""diversity and retrieval over chains: what a collapse does to them, and to GC@T; bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.gate import Policy, Verdict, judge, record_of
+from pytest_cepbench.store import Store
+from tests.suites.world import Staged, stage, vector
+
+SUITE = """\
+name = "collapse"
+version = 1
+[data]
+loader = "shapes"
+options = {{ samples_per_category = {samples}, seed = 0 }}
+[chain]
+start = "image"
+iterations = 2
+[prompts]
+describe = "describe"
+[roles]
+describer = "{describer}"
+generator = "shapes:"
+encoder = "{encoder}"
+[metrics.gc]
+parts = "overall"
+[metrics.retrieval]
+[metrics.diversity]
+[metrics.spread]
+kind = "diversity"
+score = "distance"
+[metrics.crossed]
+kind = "retrieval"
+modality = "text"
+at = 1
+"""
+
+CONE = "python:tests.measures.test_collapse:cone"
+BLIND = "python:tests.measures.test_collapse:blind"
+
+
+class _Encoder:
+    """An encoder of both kinds that adds a common vector to the embedded features."""
+
+    fingerprint = "cone/1"
+    what = "an encoder whose vectors lie in a narrow cone"
+
+    def __init__(self, common: float, own: float) -> None:
+        self._common, self._own = common, own
+
+    def _encode(self, values: Sequence[Image.Image | str]) -> Any:
+        rows = np.array([vector(value) for value in values]) * self._own
+        return np.column_stack([np.full(len(rows), self._common), rows])
+
+    def encode_images(self, images: Sequence[Image.Image]) -> Any:
+        """(n, d): a large constant, then the features."""
+        return self._encode(images)
+
+    def encode_texts(self, texts: Sequence[str]) -> Any:
+        """The same of texts."""
+        return self._encode(texts)
+
+
+def cone() -> _Encoder:
+    """Every cosine is above .995: an extreme of what trained encoders have."""
+    return _Encoder(30.0, 1.0)
+
+
+def blind() -> _Encoder:
+    """One vector for all."""
+    return _Encoder(1.0, 0.0)
+
+
+def twins() -> Dataset:
+    """Four scenes that are two samples each."""
+    return _copies(4)
+
+
+def same() -> Dataset:
+    """One scene that is four samples."""
+    return _copies(1)
+
+
+def once() -> Dataset:
+    """Eight scenes."""
+    return load_shapes(samples_per_category=1, seed=3)
+
+
+def four_times() -> Dataset:
+    """The same, each with four seeds."""
+    return once().repeated(4)
+
+
+def single() -> Dataset:
+    """One sample."""
+    chosen = load_shapes(samples_per_category=1, seed=3).samples[0]
+    return Dataset("single", {}, (replace(chosen, categories=("all",)),))
+
+
+def _copies(scenes: int) -> Dataset:
+    chosen = load_shapes(samples_per_category=1, seed=3).samples[:scenes]
+    times = 8 // scenes
+    samples = [
+        replace(sample, id=f"{sample.id}-{copy}", categories=("all",))
+        for sample in chosen
+        for copy in range(times)
+    ]
+    return Dataset("copies", {}, tuple(sorted(samples, key=lambda sample: sample.id)))
+
+
+def staged(
+    folder: Path,
+    store: Store,
+    describer: str = "shapes:",
+    encoder: str = "shapes:",
+    samples: int = 5,
+) -> Staged:
+    """Chains by a describer, and how they collapse by an encoder."""
+    text = SUITE.format(describer=describer, encoder=encoder, samples=samples)
+    return stage(folder / describer.replace("/", "_"), text, store)
+
+
+def test_perfect_chains_find_their_starts_and_keep_their_diversity(
+    tmp_path: Path, store: Store
+) -> None:
+    """Accuracy 1 at every iteration, also from text to image; diversity is that of the starts."""
+    perfect = staged(tmp_path, store)
+    found = perfect.measure("overall-retrieval")
+    assert (found.value, found.curve) == (1.0, (1.0, 1.0))
+    assert found.floor == pytest.approx(1 / 40)
+    assert found.label == "retrieval@2"
+    assert found.shares
+    assert "1.000 of 40 chains end nearest to their own start" in found.notes[0]
+    assert perfect.measure("overall-crossed").value == 1.0
+    for name in ("diversity", "spread"):
+        measured = perfect.measure(f"overall-{name}")
+        assert measured.curve[0] == pytest.approx(measured.curve[1])
+        assert measured.value == pytest.approx(measured.curve[-1], abs=1e-6)
+        assert len(measured.blocks["overall"]) == 10
+    assert "among the starts" in perfect.measure("overall-diversity").notes[0]
+
+
+def test_a_collapse_lowers_retrieval_and_diversity(tmp_path: Path, store: Store) -> None:
+    """More of it lowers them more; every measure is gated against the accepted one."""
+    before = staged(tmp_path, store)
+    mild = staged(tmp_path, store, "shapes:?collapse=0.2")
+    whole = staged(tmp_path, store, "shapes:?collapse=1")
+    for name in ("retrieval", "diversity", "spread"):
+        case = f"overall-{name}"
+        values = [suite.measure(case).value for suite in (before, mild, whole)]
+        assert values == sorted(values, reverse=True)
+        assert values[0] > values[1] > values[2]
+        tolerance = 0.05 * values[0]
+        verdict = judge(
+            whole.measure(case), record_of(before.measure(case)), Policy(tolerance=tolerance)
+        )
+        assert verdict.verdict is Verdict.REGRESSED
+    assert whole.measure("overall-retrieval").value == pytest.approx(1 / 40, abs=0.03)
+    assert whole.measure("overall-diversity").value == pytest.approx(1.0)
+
+
+def test_seeds_of_one_sample_do_not_narrow_the_bounds_of_retrieval(
+    tmp_path: Path, store: Store
+) -> None:
+    """Chains that always agree with those of their sample's other seeds add no evidence."""
+    bounds = []
+    for loader in ("once", "four_times"):
+        text = SUITE.format(describer="shapes:", encoder="shapes:", samples=2).replace(
+            'loader = "shapes"\noptions = { samples_per_category = 2, seed = 0 }',
+            f'loader = "python:tests.measures.test_collapse:{loader}"',
+        )
+        measured = stage(tmp_path / loader, text, store).measure("overall-retrieval")
+        assert measured.value == 1.0
+        bounds.append(measured.notes[0].partition("(")[2].partition(")")[0])
+    assert bounds == ["exact 95 % bounds 0.631 to 1.000"] * 2
+
+
+@pytest.mark.slow
+def test_losing_objects_is_no_collapse(tmp_path: Path, store: Store) -> None:
+    """At a lower GC@T than that of a collapse, chains that differ keep more of both."""
+    lossy = staged(tmp_path, store, "shapes:?miss=0.3&recolor=0.2")
+    fallen = staged(tmp_path, store, "shapes:?collapse=0.2")
+    gc, retrieval, vendi = (
+        [suite.measure(f"overall-{name}").value for suite in (lossy, fallen)]
+        for name in ("gc", "retrieval", "diversity")
+    )
+    assert gc[0] < gc[1]
+    assert vendi[0] > 1.3 * vendi[1]
+    assert retrieval[0] < 1.0
+
+
+@pytest.mark.slow
+def test_gc_may_not_see_a_collapse_that_retrieval_sees(tmp_path: Path, store: Store) -> None:
+    """By an encoder whose vectors lie in a narrow cone, GC@T loses less than its tolerance."""
+    before = staged(tmp_path, store, encoder=CONE)
+    after = staged(tmp_path / "after", store, "shapes:?collapse=0.3", encoder=CONE)
+    gc, retrieval = (
+        judge(
+            after.measure(f"overall-{name}"),
+            record_of(before.measure(f"overall-{name}")),
+            Policy(tolerance=0.01),
+        )
+        for name in ("gc", "retrieval")
+    )
+    assert gc.difference == pytest.approx(0.0, abs=0.005)
+    assert gc.verdict is not Verdict.REGRESSED
+    assert retrieval.verdict is Verdict.REGRESSED
+
+
+def test_a_blind_encoder_is_an_error_never_a_perfect_score(tmp_path: Path, store: Store) -> None:
+    """One vector for all starts: neither measure passes for seeing."""
+    suite = staged(tmp_path, store, encoder=BLIND, samples=2)
+    for name in ("retrieval", "diversity", "spread"):
+        with pytest.raises(MeasurementError, match="gives one vector for 16 images that differ"):
+            suite.measure(f"overall-{name}")
+
+
+@pytest.mark.parametrize("loader", ["twins", "same"])
+def test_equal_starts_are_one_start(tmp_path: Path, store: Store, loader: str) -> None:
+    """Eight samples of four scenes have a chance of 1 in 4; of one scene nothing can be told."""
+    text = SUITE.format(describer="shapes:", encoder="shapes:", samples=1)
+    begin, end = text.index("[data]"), text.index("[chain]")
+    source = f'[data]\nloader = "python:tests.measures.test_collapse:{loader}"\n'
+    suite = stage(tmp_path / loader, text[:begin] + source + text[end:], store)
+    if loader == "same":
+        with pytest.raises(MeasurementError, match="8 samples have 1: use more samples"):
+            suite.measure("overall-retrieval")
+        return
+    found = suite.measure("overall-retrieval")
+    assert (found.value, found.floor) == (1.0, 0.25)
+    assert any("8 samples have 4 different starts" in note for note in found.notes)
+
+
+def test_chains_that_stop_are_not_retrieved_and_shrink_the_set(
+    tmp_path: Path, store: Store
+) -> None:
+    """A blank answer is a miss; diversity says how many artifacts are left, as part of its name."""
+    suite = staged(tmp_path, store, "shapes:?blank=0.3", samples=3)
+    found, diverse = suite.measure("overall-retrieval"), suite.measure("overall-diversity")
+    stopped = sum(found.failures.values())
+    assert 0 < stopped < 24
+    assert found.value == pytest.approx(1 - stopped / 24, abs=1e-6)
+    assert f", {24 - stopped} (D = 196)" in diverse.identity["sets"]
+    whole = staged(tmp_path, store, samples=3).measure("overall-diversity")
+    verdict = judge(diverse, record_of(whole), Policy(tolerance=100.0))
+    assert verdict.verdict is Verdict.INCOMPARABLE
+
+
+def test_all_chains_stopped_is_an_error_of_diversity_and_no_retrieval(
+    tmp_path: Path, store: Store
+) -> None:
+    """Nothing is left to be different; the message counts what stopped the chains."""
+    suite = staged(tmp_path, store, "shapes:?blank=1", samples=1)
+    assert suite.measure("overall-retrieval").value == 0.0
+    with pytest.raises(MeasurementError, match=r"there are 8, 0 \(chains that stopped: "):
+        suite.measure("overall-diversity")
+
+
+def test_scores_do_not_depend_on_the_part_that_a_look_takes(tmp_path: Path, store: Store) -> None:
+    """The gallery is that of the whole suite: for a category, and for a look at some samples."""
+    suite = staged(tmp_path, store, "shapes:?miss=0.3", samples=6)
+    whole = suite.measure("overall-retrieval")
+    category = suite.measure("color-retrieval")
+    assert category.scores["color"] == whole.scores["color"]
+    look = suite.run.measure(suite.cases["overall-retrieval"], most=2)
+    assert look.floor == whole.floor
+    for part, scores in look.scores.items():
+        assert scores.items() <= whole.scores[part].items()
+
+
+def test_one_sample_is_an_error_of_both(tmp_path: Path, store: Store) -> None:
+    """Nothing to confuse it with, nothing to differ from; the messages say what is needed."""
+    text = SUITE.format(describer="shapes:", encoder="shapes:", samples=1)
+    begin, end = text.index("[data]"), text.index("[chain]")
+    source = '[data]\nloader = "python:tests.measures.test_collapse:single"\n'
+    suite = stage(tmp_path / "single", text[:begin] + source + text[end:], store)
+    with pytest.raises(MeasurementError, match="1 samples have 1: use more samples"):
+        suite.measure("overall-retrieval")
+    with pytest.raises(MeasurementError, match="needs at least 2 artifacts in every set"):
+        suite.measure("overall-diversity")
+
+
+def test_texts_are_told_apart_as_images_are(tmp_path: Path, store: Store) -> None:
+    """Text-first chains: the last description among all prompts, and drawings by their prompt."""
+    text = SUITE.format(describer="shapes:?collapse=0.3", encoder="shapes:", samples=2)
+    text = text.replace('start = "image"', 'start = "text"').replace(
+        'modality = "text"', 'modality = "image"'
+    )
+    suite = stage(tmp_path / "texts", text.replace('"shapes"', '"shapes-tasks"'), store)
+    found, crossed = suite.measure("overall-retrieval"), suite.measure("overall-crossed")
+    assert found.value < crossed.value <= 1.0
+    assert suite.measure("overall-diversity").curve[1] < suite.measure("overall-diversity").curve[0]
+
+
+def test_hybrid_chains_are_looked_up_among_all_starts(tmp_path: Path, store: Store) -> None:
+    """Attribution grows some samples again: a smaller gallery would make them look better."""
+    suite = staged(tmp_path, store, samples=2)
+    data = suite.run.chain_data
+    some = data.dataset.samples[:3]
+    again = data.recast(some, suite.run.suite.plans, {})
+    case = suite.cases["overall-retrieval"]
+    measure = suite.run.measures["retrieval"]
+    present = tuple(name for name in case.categories if again.dataset.in_category(name))
+    measured = measure.measure(replace(case, categories=present), again)
+    assert measured.floor == pytest.approx(1 / 16)
+    assert measured.identity == measure.measure(case, data).identity
+
+
+def test_iterations_that_chains_do_not_reach_are_refused(tmp_path: Path, store: Store) -> None:
+    """Of the start's own modality, and of the other one."""
+    text = SUITE.format(describer="shapes:", encoder="shapes:", samples=1)
+    with pytest.raises(SuiteError, match="at = 3, and the chains have 2 iterations"):
+        stage(tmp_path / "a", text + "[metrics.late]\nkind = 'diversity'\nat = 3\n", store)
+    late = "[metrics.late]\nkind = 'retrieval'\nmodality = 'text'\nat = 3\n"
+    with pytest.raises(SuiteError, match="at = 3, and the chains have 2 generations that are"):
+        stage(tmp_path / "b", text + late, store)

@@ -1,0 +1,339 @@
+"""facts: whether what is true of a sample is still told and shown, checked apart from its start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.chains import Chain, ChainPlan, load_link
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.shapes import parse_caption, parse_image, sample_scene
+from pytest_cepbench.datasets.shapes.questions import SCENE_KINDS, scene_facts
+from pytest_cepbench.errors import MeasurementError, SuiteError, UnscoredError
+from pytest_cepbench.gate import Measurement, Policy, Verdict, judge, record_of
+from pytest_cepbench.measures.base import RequiredFeatures
+from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.fact_checks import (
+    FactReading,
+    SceneChecker,
+    SceneSource,
+)
+from pytest_cepbench.measures.fact_registry import TEXT_CHECKERS
+from pytest_cepbench.measures.vqa_questions import QuestionSettings
+from pytest_cepbench.metrics.facts import Fact
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.images import image_path
+from pytest_cepbench.suites import RoleChoices
+from tests.suites.world import LOSSY, SUITE, TASKS, Staged, overlapping, stage
+
+METRICS = "[metrics.gc]\n[metrics.facts]\n[metrics.failures]\n"
+
+PERFECT = SUITE.replace(LOSSY, "shapes:")
+
+
+@pytest.fixture
+def staged(tmp_path: Path, store: Store) -> Staged:
+    """The lossy describer and a faultless generator, chains of two iterations."""
+    return stage(tmp_path / "suite", SUITE + METRICS, store)
+
+
+def _macro_f1(facts: set[Fact], claimed: set[Fact]) -> float:
+    """The score of one artifact, computed from sets."""
+    scores = []
+    for kind in SCENE_KINDS:
+        true, said = ({f for f in own if f.kind == kind} for own in (facts, claimed))
+        if true or said:
+            scores.append(2 * len(true & said) / (len(true) + len(said)))
+    return float(np.mean(scores))
+
+
+def _scores(staged: Staged) -> dict[str, list[float]]:
+    """The score of every artifact of each chain, from what is really in it."""
+    chain_data = staged.run.chain_data
+    scores: dict[str, list[float]] = {}
+    for name, chain in chain_data.chains("image", chain_data.dataset.samples).items():
+        facts = set(scene_facts(sample_scene(chain.sample)))
+        scores[name] = []
+        for generation in range(1, 5):
+            link = load_link(chain, generation, chain_data.store)
+            scene = (
+                parse_caption(link)
+                if isinstance(link, str)
+                else parse_image(ImageArtifact.from_pil(link))
+            )
+            scores[name].append(_macro_f1(facts, set(scene_facts(scene))))
+    return scores
+
+
+def test_the_score_of_a_chain_is_the_mean_over_its_artifacts(staged: Staged) -> None:
+    """Texts and pictures count alike; the course is the mean of each generation."""
+    rows = _scores(staged)
+    assert len({round(row[-1], 3) for row in rows.values()}) > 3
+    measured = staged.measure("overall-facts")
+    for category in ("a", "b"):
+        members = [sample.id for sample in staged.run.dataset.in_category(category)]
+        own = {name: float(np.mean(rows[name])) for name in members}
+        assert measured.scores[category] == pytest.approx(own, abs=1e-6)
+    assert measured.curve == pytest.approx(np.mean(list(rows.values()), axis=0))
+    assert (measured.label, measured.shares, measured.unscored) == ("facts F1", False, {})
+
+
+def test_a_faultless_pair_has_all_its_facts(tmp_path: Path, store: Store) -> None:
+    """1 exactly, and the floor by chance lies well below."""
+    measured = stage(tmp_path / "suite", PERFECT + METRICS, store).measure("overall-facts")
+    assert measured.value == 1.0
+    assert measured.floor is not None
+    assert 0 < measured.floor < 0.6
+
+
+def test_the_losing_role_is_the_lossy_one(staged: Staged) -> None:
+    """Half-lives by kind, and every lost fact is lost by a description."""
+    summary = staged.measure("overall-facts").facts
+    assert summary is not None
+    assert [kind.kind for kind in summary.kinds] == [
+        "object", "count", "color", "size", "position", "relation",
+    ]  # fmt: skip
+    describer, generator = summary.every.losses
+    assert (describer.role, generator.role) == ("describer", "generator")
+    assert describer.lost > 5
+    assert generator.lost == 0
+    for pair in summary.every.tables:
+        assert (pair.text + 1, pair.table.read, pair.table.drawn) == (pair.picture, 0, 0)
+    assert summary.every.half_life is not None
+    assert summary.every.half_life.value is not None
+    assert summary.every.half_life.value < 4
+
+
+def test_what_is_invented_is_counted_by_role(staged: Staged) -> None:
+    """A describer that recolors changes colors and adds none; the generator invents nothing."""
+    summary = staged.measure("overall-facts").facts
+    assert summary is not None
+    kinds = {kind.kind: kind.losses for kind in summary.kinds}
+    describer, generator = kinds["color"]
+    assert describer.invented == describer.changed
+    assert describer.changed is not None
+    assert 0 < describer.changed < describer.lost  # the others went with their objects
+    assert generator.invented == 0
+    assert generator.untrue == describer.untrue
+    assert describer.untrue is not None
+    assert describer.untrue >= describer.changed
+    assert kinds["position"][0].untrue == 0
+
+
+def test_chains_from_texts_are_checked_from_the_first_picture(tmp_path: Path, store: Store) -> None:
+    """Generations 1 to 5, pictures first; the fifth has no text beside it."""
+    measured = stage(tmp_path / "suite", TASKS + "[metrics.facts]\n", store).measure(
+        "overall-facts"
+    )
+    assert len(measured.curve) == 5
+    assert measured.facts is not None
+    assert [(p.text, p.picture) for p in measured.facts.every.tables] == [(2, 1), (4, 3)]
+    assert [loss.role for loss in measured.facts.every.losses] == ["generator", "describer"]
+
+
+CODED = "python:benchmarks.coded_pair:pair"
+
+
+def _gated(folder: Path, store: Store, model: str) -> dict[str, Measurement]:
+    choices = RoleChoices(model=model, role="unified")
+    staged = stage(folder, PERFECT + METRICS, store, choices)
+    return {metric: staged.measure(f"overall-{metric}") for metric in ("gc", "facts")}
+
+
+def test_a_pair_that_is_wrong_and_true_to_itself_fails(tmp_path: Path, store: Store) -> None:
+    """It says another color for each and draws the right one: GC holds, facts regress."""
+    accepted = _gated(tmp_path / "before", store, "shapes:")
+    candidate = _gated(tmp_path / "now", store, CODED)
+    verdicts = {
+        metric: judge(measured, record_of(accepted[metric]), Policy(gate="threshold")).verdict
+        for metric, measured in candidate.items()
+    }
+    assert verdicts == {"gc": Verdict.HELD, "facts": Verdict.REGRESSED}
+    summary = candidate["facts"].facts
+    assert summary is not None
+    colors = next(kind for kind in summary.kinds if kind.kind == "color")
+    for pair in colors.tables:
+        # A wrong name may be another object's right one, so a few colors are there by chance.
+        assert (pair.table.read, pair.table.neither) == (0, 0)
+        assert pair.table.drawn > 0.5 * colors.facts
+    assert all(kind.losses[0].lost == 0 for kind in summary.kinds if kind.kind == "object")
+
+
+def test_a_chain_that_stopped_has_no_facts_left(tmp_path: Path, store: Store) -> None:
+    """Blank answers end chains: what is missing is wrong, and nothing is made up or dropped."""
+    text = SUITE.replace(LOSSY, "shapes:?blank=0.5") + METRICS
+    staged = stage(tmp_path / "suite", text, store)
+    measured = staged.measure("overall-facts")
+    scores = {name: s for part in measured.scores.values() for name, s in part.items()}
+    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
+    for name, chain in chains.items():
+        whole = 4 if chain.failed_at is None else chain.failed_at - 1
+        assert scores[name] == pytest.approx(whole / 4)
+    assert sum(measured.failures.values()) == sum(c.failure is not None for c in chains.values())
+
+
+def test_only_the_kinds_that_are_named_count(tmp_path: Path, store: Store) -> None:
+    """Colors are lost, counts are not; which kinds count is part of the identity."""
+    text = SUITE.replace(LOSSY, "shapes:?recolor=0.8")
+    metrics = '[metrics.facts]\nkinds = ["color"]\n[metrics.n]\nkind = "facts"\nkinds = ["count"]\n'
+    staged = stage(tmp_path / "suite", text + metrics, store)
+    colors, counts = staged.measure("overall-facts"), staged.measure("overall-n")
+    assert colors.value < 0.6
+    assert counts.value == 1.0
+    assert "color, to generation 4" in colors.identity["metric"]
+    assert colors.identity["facts"] != counts.identity["facts"]
+    assert counts.label == "n F1"
+
+
+def test_the_last_iteration_can_be_named(tmp_path: Path, store: Store) -> None:
+    """Only the first iteration counts, and the chain grows on for others."""
+    staged = stage(tmp_path / "suite", SUITE + "[metrics.facts]\nat = 1\n", store)
+    assert len(staged.measure("overall-facts").curve) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ('kinds = ["colour"]', r"unknown kind of fact 'colour'\. Did you mean 'color'"),
+        ("kinds = []", r"kinds = \[\] leaves no facts"),
+        ('facts = "scenes"', r"unknown source of facts 'scenes'\. Did you mean 'scene'"),
+        ('texts = "ear"', "unknown checker of texts 'ear'"),
+        ('pictures = "eye"', "unknown checker of pictures 'eye'"),
+        ("at = 3", "at = 3, and the chains have 2 iterations"),
+        ('start = "text"', "there are no text-first chains"),
+    ],
+)
+def test_a_setting_that_cannot_be(
+    tmp_path: Path, store: Store, settings: str, message: str
+) -> None:
+    """Refused in one line that names suite, metric and what there is."""
+    with pytest.raises(SuiteError, match=rf"^suite 'world', metric 'facts': .*{message}") as raised:
+        stage(tmp_path / "suite", f"{SUITE}[metrics.facts]\n{settings}\n", store)
+    assert "\n" not in str(raised.value)
+
+
+def without_scenes() -> Dataset:
+    """Pictures of which nothing is known."""
+    samples = tuple(replace(sample, metadata={}) for sample in overlapping().samples)
+    return Dataset("bare", {}, samples)
+
+
+def test_samples_without_facts_are_an_error(tmp_path: Path, store: Store) -> None:
+    """The first sample is named, with what could be done; nothing is scored."""
+    text = SUITE.replace("suites.world:overlapping", "measures.test_fact_score:without_scenes")
+    staged = stage(tmp_path / "suite", text + "[metrics.facts]\n", store)
+    with pytest.raises(MeasurementError, match="has no facts: its metadata holds no generated"):
+        staged.measure("overall-facts")
+
+
+def test_a_kind_that_a_sample_lacks_leaves_it_without_facts(tmp_path: Path, store: Store) -> None:
+    """A scene of one object has no relation: it cannot be scored by relations alone."""
+    text = SUITE + '[metrics.facts]\nkinds = ["relation"]\n'
+    staged = stage(tmp_path / "suite", text, store)
+    with pytest.raises(MeasurementError, match="has no facts of the kinds relation"):
+        staged.measure("overall-facts")
+
+
+@dataclass(frozen=True)
+class Doubtful:
+    """A checker of texts that is asked fact by fact: it fails at some samples, and half knows."""
+
+    fails: str
+    answer: float | None
+    identity: str = "doubtful/1"
+    lists: bool = False
+    questions: QuestionSettings | None = None
+
+    def required_features(
+        self, plan: ChainPlan, generations: tuple[int, ...]
+    ) -> tuple[RequiredFeatures, ...]:
+        """As the embedded one."""
+        return SceneChecker().required_features(plan, generations)
+
+    def check(
+        self,
+        chains: Sequence[Chain],
+        generation: int,
+        facts: Mapping[str, Sequence[Fact]],
+        chain_data: ChainData,
+    ) -> list[FactReading | Failure]:
+        """One answer for every fact; none of a sample whose id has the word."""
+        return [
+            Failure("unanswered", "no answer")
+            if self.fails in chain.sample.id
+            else FactReading((self.answer,) * len(facts[chain.sample.id]))
+            for chain in chains
+        ]
+
+
+def _doubted(folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch, **checker: Any) -> Staged:
+    monkeypatch.setattr(
+        "pytest_cepbench.measures.fact_score.TEXT_CHECKERS",
+        {**TEXT_CHECKERS, "scene": lambda _: Doubtful(**checker)},
+    )
+    return stage(folder, PERFECT + "[metrics.facts]\n", store)
+
+
+def test_where_a_checker_fails_there_is_no_score(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it never fails soft answers count as they are. Recall, not F1."""
+    failing = _doubted(tmp_path / "f", store, monkeypatch, fails="color", answer=0.5)
+    failed = sum("color" in sample.id for sample in failing.run.dataset.samples)
+    with pytest.raises(UnscoredError, match=f"the checker of facts failed at {failed} of "):
+        failing.measure("overall-facts")
+    staged = _doubted(tmp_path / "s", store, monkeypatch, fails="nothing", answer=0.5)
+    measured = staged.measure("overall-facts")
+    scores = [score for part in measured.scores.values() for score in part.values()]
+    assert set(scores) == {0.75}  # soft answers in texts, whole ones in pictures
+    assert measured.label == "facts recall"
+    assert measured.floor is None
+    assert measured.facts is not None
+    assert not measured.facts.precision
+
+
+@pytest.mark.parametrize("checker", [{"fails": "/", "answer": 1.0}, {"fails": "-", "answer": None}])
+def test_a_checker_without_any_answer_is_an_error(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch, checker: dict[str, Any]
+) -> None:
+    """No number is made of no answers."""
+    staged = _doubted(tmp_path / "s", store, monkeypatch, **checker)
+    with pytest.raises(MeasurementError, match="failed at the checker of facts: "):
+        staged.measure("overall-facts")
+
+
+def test_a_sample_is_shown_with_the_facts_it_lost(staged: Staged) -> None:
+    """The score of each artifact, and what the first faulty one lacks."""
+    rows = _scores(staged)
+    name = next(name for name, row in rows.items() if row[0] < 1)
+    shown = staged.run.show(staged.cases["overall-facts"], name)
+    assert shown is not None
+    assert list(shown.marks) == [1, 2, 3, 4]
+    assert list(shown.marks.values()) == pytest.approx(rows[name])
+    assert shown.remark.startswith("generation 1, a description, lacks ")
+    whole = next(name for name, row in rows.items() if set(row) == {1.0})
+    kept = staged.run.show(staged.cases["overall-facts"], whole)
+    assert kept is not None
+    assert kept.remark == ""
+
+
+def test_a_damaged_picture_is_made_again(staged: Staged, tmp_path: Path, store: Store) -> None:
+    """A picture that the store lost is drawn anew, and the score is that of before."""
+    before = staged.measure("overall-facts").scores
+    chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
+    for chain in list(chains.values())[:3]:
+        image_path(store.root, chain.links[2].digest).unlink()
+    again = stage(tmp_path / "again", SUITE + METRICS, store)
+    assert again.measure("overall-facts").scores == before
+
+
+def test_a_text_alone_has_no_scene() -> None:
+    """What a sample says is not what is true of it."""
+    with pytest.raises(MeasurementError, match="sample 'one' has no facts"):
+        SceneSource().facts(Sample("one", ("a",), text="a circle"))

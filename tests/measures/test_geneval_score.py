@@ -1,0 +1,311 @@
+"""geneval and mgg: whether pictures show what their prompts ask for, over tasks and generations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact
+from pytest_cepbench.chains import load_link
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.shapes import object_boxes
+from pytest_cepbench.errors import MeasurementError, ModelError, SuiteError, UnscoredError
+from pytest_cepbench.gate import Policy, Verdict, record_of
+from pytest_cepbench.gate import judge as compare
+from pytest_cepbench.measures.base import readers_of
+from pytest_cepbench.metrics.geneval import COLORS, judge
+from pytest_cepbench.metrics.geneval_prompts import TASKS, objects_by_class, parse_prompt, queries
+from pytest_cepbench.store import Store
+from pytest_cepbench.suites import RoleChoices
+from tests.suites.world import TASKS as SUITE
+from tests.suites.world import Staged, stage
+
+METRICS = """\
+[metrics.geneval]
+colors = "detector"
+[metrics.mgg]
+colors = "detector"
+[metrics.micro]
+kind = "mgg"
+colors = "detector"
+pool = "samples"
+[metrics.failures]
+"""
+
+PERFECT = SUITE.replace("?miss=0.3&recolor=0.2", "").replace("?move=0.2", "")
+"""Models that lose nothing: every picture shows what its prompt says."""
+
+GENERATIONS = (1, 3, 5)
+
+
+@pytest.fixture
+def staged(tmp_path: Path, store: Store) -> Staged:
+    """Lossy chains, judged by the embedded detector, which tells colors."""
+    return stage(tmp_path / "suite", SUITE + METRICS, store)
+
+
+def _right(staged: Staged) -> dict[str, list[bool]]:
+    """Whether each picture of each sample is right, by the rules on what is really in it."""
+    chain_data = staged.run.chain_data
+    scores: dict[str, list[bool]] = {}
+    for name, chain in chain_data.chains("text", chain_data.dataset.samples).items():
+        prompt = parse_prompt(chain.sample.metadata)
+        asked = queries(prompt, "class")
+        scores[name] = []
+        for generation in GENERATIONS:
+            seen: tuple[Any, ...] = ()
+            if chain.has(generation):
+                seen = object_boxes(
+                    ImageArtifact.from_pil(load_link(chain, generation, chain_data.store))
+                )
+            boxes = [
+                Detection(detection.what.shape, 1.0, detection.box, color=detection.what.color)
+                for detection in seen
+                if detection.what.shape in asked
+            ]
+            objects = objects_by_class(Detections(tuple(boxes)), asked)
+            verdict = judge(prompt, objects, {})
+            scores[name].append(chain.has(generation) and verdict.correct)
+    return scores
+
+
+def _by_task(staged: Staged, values: Mapping[str, float]) -> dict[str, float]:
+    dataset = staged.run.dataset
+    return {
+        task: float(np.mean([values[s.id] for s in dataset.in_category(task)]))
+        for task in dataset.categories
+    }
+
+
+def test_the_six_tasks_are_cases(staged: Staged) -> None:
+    """Each with both metrics, then the whole."""
+    assert set(staged.run.dataset.categories) == set(TASKS)
+    assert {case for case in staged.cases if case.endswith("-geneval")} == {
+        f"{part}-geneval" for part in (*TASKS, "overall")
+    }
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_task_is_the_share_of_its_right_pictures(staged: Staged, task: str) -> None:
+    """GenEval judges the first picture, MGG all of them; the score of a prompt is its own share."""
+    right = _right(staged)
+    own = [sample.id for sample in staged.run.dataset.in_category(task)]
+    first = staged.measure(f"{task}-geneval")
+    assert first.scores == {task: {name: float(right[name][0]) for name in own}}
+    every = staged.measure(f"{task}-mgg")
+    assert every.scores == {
+        task: pytest.approx({name: float(np.mean(right[name])) for name in own}, abs=1e-6)
+    }
+    assert (first.label, every.label) == ("GenEval", "MGG")
+    assert (first.n, every.n) == (len(own), len(own))
+
+
+def test_the_models_lose_something_in_every_way(staged: Staged) -> None:
+    """The tests above mean something: some pictures are right, some wrong, and it gets worse."""
+    rows = np.array(list(_right(staged).values()), float)
+    assert 0 < rows.mean() < 1
+    assert rows[:, 0].mean() > rows[:, -1].mean()
+
+
+def test_the_whole_is_the_mean_of_the_tasks(staged: Staged) -> None:
+    """Whatever number of prompts they have; the micro-average of pictures is asked for by name."""
+    right = _right(staged)
+    shares = {name: float(np.mean(row)) for name, row in right.items()}
+    tasks = _by_task(staged, shares)
+    assert staged.measure("overall-mgg").value == pytest.approx(
+        np.mean(list(tasks.values())), abs=1e-6
+    )
+    micro = staged.measure("overall-micro")
+    assert micro.value == pytest.approx(np.mean(list(shares.values())), abs=1e-6)
+    assert abs(micro.value - np.mean(list(tasks.values()))) > 1e-3
+    assert set(micro.scores) == {"overall"}
+
+
+def test_the_course_is_the_whole_at_each_generation(staged: Staged) -> None:
+    """Mean of tasks, or of pictures where those are pooled; GenEval has one generation only."""
+    right = _right(staged)
+    for metric in ("mgg", "micro"):
+        expected = []
+        for column in range(3):
+            values = {name: float(row[column]) for name, row in right.items()}
+            means = _by_task(staged, values) if metric == "mgg" else values
+            expected.append(np.mean(list(means.values())))
+        assert staged.measure(f"overall-{metric}").curve == pytest.approx(tuple(expected))
+    assert staged.measure("overall-geneval").curve == ()
+
+
+@pytest.mark.parametrize("rate", ["0.3", "1.0"])
+def test_a_missing_picture_is_wrong_and_counted(tmp_path: Path, store: Store, rate: str) -> None:
+    """From the generation on at which the chain stopped; the prompt stays in its task."""
+    choices = RoleChoices(f"shapes:?blank={rate}", role="generator")
+    staged = stage(tmp_path / "suite", PERFECT + METRICS, store, choices)
+    measured = staged.measure("overall-mgg")
+    chains = staged.run.chain_data.chains("text", staged.run.dataset.samples)
+    for scores in measured.scores.values():
+        for name, score in scores.items():
+            drawn = sum(chains[name].has(generation) for generation in GENERATIONS)
+            assert score == pytest.approx(drawn / 3, abs=1e-6)
+    stopped = [chain for chain in chains.values() if chain.failure is not None]
+    assert len(stopped) == len(chains) if rate == "1.0" else 0 < len(stopped) < len(chains)
+    assert measured.failures == {"blank-image": len(stopped)}
+    assert measured.n == len(chains) == 2 + 3 + 4 + 5 + 6 + 7
+
+
+def test_a_detector_that_fails_is_not_charged_to_the_picture(tmp_path: Path, store: Store) -> None:
+    """It is the detector's failure: of so many prompts nothing is measured."""
+    text = PERFECT.replace(
+        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:weak"'
+    )
+    staged = stage(tmp_path / "suite", text + METRICS, store)
+    with pytest.raises(UnscoredError, match=r"the detector .* failed at 7 of 27 .*7 bad-boxes"):
+        staged.measure("overall-geneval")
+
+
+def test_a_detector_of_one_box_holds_nothing(tmp_path: Path, store: Store) -> None:
+    """Whatever is drawn gets the same scores; no checkpoint is held by them."""
+    text = SUITE.replace(
+        'detector = "shapes:"', 'detector = "python:tests.measures.spotters:blind"'
+    )
+    measured = stage(tmp_path / "suite", text + METRICS, store).measure("overall-geneval")
+    assert measured.value > 0
+    judgement = compare(measured, record_of(measured), Policy())
+    assert judgement.verdict is Verdict.INCONCLUSIVE
+    assert judgement.reasons[0].startswith("the detector found the same boxes in all ")
+
+
+def _colored(staged: Staged) -> dict[str, list[str | None]]:
+    """The colors that each prompt asks for."""
+    samples = staged.run.dataset.samples
+    return {s.id: [clause.color for clause in parse_prompt(s.metadata).include] for s in samples}
+
+
+def _tasks(detector: str, colors: str, more: str = "") -> str:
+    text = PERFECT.replace('detector = "shapes:"', f'detector = "{detector}"')
+    return text + f'[metrics.geneval]\ncolors = "{colors}"\n{more}'
+
+
+@pytest.mark.parametrize("queries", ["classes", "free-text"])
+def test_colors_by_a_dual_encoder(tmp_path: Path, store: Store, queries: str) -> None:
+    """The nearest of GenEval's ten; cyan, which is none of them, is never found."""
+    spotter = f"python:tests.measures.spotters:spotter?queries={queries}"
+    staged = stage(tmp_path / "suite", _tasks(spotter, "clip"), store)
+    scores = {
+        k: v for part in staged.measure("overall-geneval").scores.values() for k, v in part.items()
+    }
+    known = {None, *COLORS}
+    assert scores == {
+        name: float(all(color in known for color in colors))
+        for name, colors in _colored(staged).items()
+    }
+    assert 0.0 in scores.values()
+    assert readers_of(staged.run.measures["geneval"].required_features(None)) == (
+        "detector",
+        "encoder",
+    )
+
+
+def test_a_mask_that_does_not_fit_its_picture_is_the_models_error(
+    tmp_path: Path, store: Store
+) -> None:
+    """Said of the sample in words, where a color has to be cut out."""
+    masked = "python:tests.measures.spotters:masked"
+    staged = stage(tmp_path / "suite", _tasks(masked, "clip"), store)
+    expected = r"in 'colors/000\d' cannot be cut out: a mask of 2 x 2 pixels does not fit"
+    with pytest.raises(ModelError, match=expected):
+        staged.measure("colors-geneval")
+
+
+def test_colors_asked_of_the_detector_in_words(tmp_path: Path, store: Store) -> None:
+    """A photo of a cyan circle is found as such; in another color it is not found at all."""
+    spotter = "python:tests.measures.spotters:spotter?queries=free-text"
+    staged = stage(tmp_path / "suite", _tasks(spotter, "query"), store)
+    assert staged.measure("overall-geneval").value == 1.0
+    assert readers_of(staged.run.measures["geneval"].required_features(None)) == ("detector",)
+    text = _tasks(spotter, "query").replace(
+        'generator = "shapes:"', 'generator = "shapes:?recolor=1"'
+    )
+    recolored = stage(tmp_path / "other", text, store)
+    assert recolored.measure("colors-geneval").value == 0.0
+    assert recolored.measure("single_object-geneval").value == 1.0
+
+
+def test_colors_in_words_need_a_detector_that_reads_words(tmp_path: Path, store: Store) -> None:
+    """One of a fixed set of classes is refused by name, with what to use instead."""
+    for detector in ("shapes:", "python:tests.measures.spotters:spotter"):
+        staged = stage(tmp_path / "suite", _tasks(detector, "query"), store)
+        with pytest.raises(
+            MeasurementError,
+            match=r"geneval: colors = 'query' asks the detector for colors in words, and "
+            rf"{detector}.* knows a fixed set of classes: use an open-vocabulary detector",
+        ):
+            staged.measure("overall-geneval")
+
+
+def test_colors_of_a_detector_that_tells_none_are_an_error(tmp_path: Path, store: Store) -> None:
+    """Where a color decides; a task without colors is measured all the same."""
+    detector = "python:tests.measures.spotters:spotter"
+    staged = stage(tmp_path / "suite", _tasks(detector, "detector"), store)
+    with pytest.raises(MeasurementError, match=r"the detector tells none .*: use colors = 'clip'"):
+        staged.measure("colors-geneval")
+
+
+def test_the_thresholds_are_those_of_the_rules_unless_given(tmp_path: Path, store: Store) -> None:
+    """A confidence of one half is over 0.3 and not over the 0.9 of counting."""
+    detector = "python:tests.measures.spotters:spotter?queries=free-text&score=0.5"
+    staged = stage(tmp_path / "suite", _tasks(detector, "query"), store)
+    values = {task: staged.measure(f"{task}-geneval").value for task in TASKS}
+    assert values == {task: float(task != "counting") for task in TASKS}
+    colored = _tasks(detector, "query", "counting_threshold = 0.4\nthreshold = 0.6\n")
+    other = stage(tmp_path / "other", colored, store)
+    values = {task: other.measure(f"{task}-geneval").value for task in TASKS}
+    assert values == {task: float(task == "counting") for task in TASKS}
+    metric = [each.measure("overall-geneval").identity["metric"] for each in (staged, other)]
+    assert "threshold=0.3 counting_threshold=0.9 max_objects=16" in metric[0]
+    assert "threshold=0.6 counting_threshold=0.4 max_objects=16" in metric[1]
+
+
+def test_a_setting_out_of_range_is_refused(tmp_path: Path, store: Store) -> None:
+    """By suite, metric and setting; so are picture rules for chains that start from images."""
+    with pytest.raises(SuiteError, match=r"'tasks', metric 'geneval': threshold lies in \[0, 1\]"):
+        stage(tmp_path / "suite", _tasks("shapes:", "detector", "threshold = 1.5\n"), store)
+    images = _tasks("shapes:", "detector").replace('"text"', '"image"')
+    with pytest.raises(SuiteError, match="metric 'geneval': there are no text-first chains"):
+        stage(tmp_path / "suite", images, store)
+
+
+def no_clauses() -> Dataset:
+    """A prompt that cannot be judged."""
+    return Dataset("bare", {}, (Sample("one", ("a",), text="a circle"),))
+
+
+def test_a_sample_without_clauses_is_an_error(tmp_path: Path, store: Store) -> None:
+    """A data set of plain texts cannot be judged, and its first sample is named."""
+    text = _tasks("shapes:", "detector").replace(
+        "suites.world:uneven_tasks", "measures.test_geneval_score:no_clauses"
+    )
+    with pytest.raises(
+        MeasurementError, match="sample 'one' has no clauses to judge its images by"
+    ):
+        stage(tmp_path / "suite", text, store).measure("overall-geneval")
+
+
+def test_a_sample_is_shown_with_what_was_wrong(staged: Staged) -> None:
+    """1 at the pictures that are right, 0 at the others, and why the first of those is not."""
+    right = _right(staged)
+    name = next(name for name, row in right.items() if row[0] and not row[-1])
+    shown = staged.run.show(staged.cases["overall-mgg"], name)
+    assert shown is not None
+    assert list(shown.marks.items()) == [
+        (generation, float(correct))
+        for generation, correct in zip(GENERATIONS, right[name], strict=True)
+    ]
+    wrong = GENERATIONS[right[name].index(False)]
+    assert shown.remark.startswith(f"generation {wrong}: ")
+    assert "expected" in shown.remark
+    first = staged.run.show(staged.cases["overall-geneval"], name)
+    assert first is not None
+    assert (first.marks, first.remark) == ({1: 1.0}, "")

@@ -1,0 +1,302 @@
+"""soft_tifa_gm and soft_tifa_am over the embedded world: real chains, stores and models."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.datasets.sample import Dataset, Sample
+from pytest_cepbench.datasets.shapes import load_shapes
+from pytest_cepbench.datasets.shapes.questions import plural_of
+from pytest_cepbench.datasets.shapes.samples import sample_scene
+from pytest_cepbench.errors import DatasetError, MeasurementError, SuiteError, UnscoredError
+from pytest_cepbench.measures.vqa_questions import spellings
+from pytest_cepbench.models.rule_based import ShapesVqa, VqaKnobs
+from pytest_cepbench.store import Store
+from tests.suites.world import Staged, stage
+
+SUITE = """\
+name = "asked"
+version = 1
+[data]
+loader = "python:tests.measures.test_soft_tifa:scenes"
+questions = "questions.jsonl"
+[chain]
+start = "text"
+generations = 3
+[prompts]
+describe = "describe"
+[roles]
+describer = "shapes:"
+generator = "shapes:"
+vqa = "shapes:"
+"""
+
+METRICS = "[metrics.soft_tifa_gm]\n[metrics.soft_tifa_am]\n[metrics.failures]\n"
+
+
+def scenes() -> Dataset:
+    """Scenes of a few objects of different looks."""
+    whole = load_shapes(samples_per_category=6, seed=4)
+    chosen = [s for s in whole.samples if s.categories[0] in ("crowded", "position", "shape")]
+    return Dataset("scenes", {}, tuple(chosen))
+
+
+def _questions(sample: Sample) -> list[dict[str, object]]:
+    lines: list[dict[str, object]] = []
+    for scene_object in sample_scene(sample).objects:
+        thing = f"{scene_object.size} {scene_object.color} {plural_of(scene_object.shape)}"
+        text = f"Are there any {thing} in the image?"
+        if all(line["question"] != text for line in lines):
+            name = f"object {thing}"
+            lines.append({"id": name, "question": text, "kind": "object", "answer": "yes"})
+            color = f"Is the {scene_object.size} {scene_object.shape} {scene_object.color}?"
+            same = [
+                other
+                for other in sample_scene(sample).objects
+                if (other.size, other.shape) == (scene_object.size, scene_object.shape)
+            ]
+            if len(same) == 1:
+                lines.append(
+                    {"id": f"color {thing}", "question": color, "kind": "color",
+                     "answer": "yes", "depends_on": [name]}
+                )  # fmt: skip
+    number = len(sample_scene(sample).objects)
+    count = ("zero", "one", "two", "three", "four")[number]
+    text = "How many shapes are in the image?"
+    lines.append({"id": "count", "question": text, "kind": "count", "answer": count})
+    return [{"sample": sample.id, **line} for line in lines]
+
+
+def _stage(folder: Path, text: str, store: Store) -> Staged:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(line) for sample in scenes().samples for line in _questions(sample)]
+    (folder / "questions.jsonl").write_text("\n".join(lines))
+    return stage(folder, text, store)
+
+
+def test_exact_models_meet_every_prompt(tmp_path: Path, store: Store) -> None:
+    """All answers about pictures and controls are right, and the report says so."""
+    staged = _stage(tmp_path / "suite", SUITE + METRICS, store)
+    for mean in ("gm", "am"):
+        measured = staged.measure(f"overall-soft_tifa_{mean}")
+        assert measured.value == 1.0
+        assert measured.label == f"Soft-TIFA {mean.upper()}"
+        assert any("control questions answered rightly" in note for note in measured.notes)
+        assert any("count 1.000 (18)" in note for note in measured.notes)
+
+
+def test_a_generator_that_loses_things_is_seen(tmp_path: Path, store: Store) -> None:
+    """GM is stricter than AM, sample by sample, and both fall with what is lost."""
+    values = []
+    for number, miss in enumerate(("0.1", "0.5")):
+        text = SUITE.replace('generator = "shapes:"', f'generator = "shapes:?miss={miss}"')
+        staged = _stage(tmp_path / f"suite{number}", text + METRICS, store)
+        strict, lenient = (staged.measure(f"overall-soft_tifa_{mean}") for mean in ("gm", "am"))
+        for part, scores in strict.scores.items():
+            assert all(score <= lenient.scores[part][name] for name, score in scores.items())
+        values.append((strict.value, lenient.value))
+    assert values[0][0] > values[1][0]
+    assert values[0][1] > values[1][1]
+
+
+def test_doubt_is_a_soft_score(tmp_path: Path, store: Store) -> None:
+    """A model that gives each right answer .8 scores .8 in both means."""
+    text = SUITE.replace('vqa = "shapes:"', 'vqa = "shapes:?doubt=0.2"')
+    staged = _stage(tmp_path / "suite", text + METRICS, store)
+    for mean in ("gm", "am"):
+        assert staged.measure(f"overall-soft_tifa_{mean}").value == pytest.approx(0.8, abs=1e-6)
+
+
+ANSWERERS = "python:tests.measures.answerers"
+
+
+@pytest.mark.parametrize("case", ["overall-soft_tifa_gm", "crowded-soft_tifa_am"])
+def test_a_model_that_says_yes_to_all_measures_nothing(
+    tmp_path: Path, store: Store, case: str
+) -> None:
+    """Its control questions show it: an error, never a pass."""
+    text = SUITE.replace('vqa = "shapes:"', 'vqa = "shapes:?yes=1"')
+    staged = _stage(tmp_path / "suite", text + METRICS, store)
+    with pytest.raises(MeasurementError, match=r"too few control questions rightly: .* and 0 of"):
+        staged.measure(case)
+
+
+@pytest.mark.parametrize("model", ["says_no", "half"])
+def test_a_model_that_says_no_to_all_measures_nothing(
+    tmp_path: Path, store: Store, model: str
+) -> None:
+    """Of what is there it has none right; nor has one that gives one half to every answer."""
+    text = SUITE.replace('vqa = "shapes:"', f'vqa = "{ANSWERERS}:{model}"')
+    staged = _stage(tmp_path / "suite", text + METRICS, store)
+    with pytest.raises(MeasurementError, match=r"rightly: 0 of .* about what is present"):
+        staged.measure("overall-soft_tifa_gm")
+
+
+def test_a_model_is_judged_by_its_answers_as_they_are(tmp_path: Path, store: Store) -> None:
+    """Right about 80 % of all questions it has 80 %: descendants fail in the score alone."""
+    text = SUITE.replace('vqa = "shapes:"', f'vqa = "{ANSWERERS}:noisy?wrong=0.2"')
+    text = text.replace('"questions.jsonl"', '"metadata"')
+    measured = _stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_am")
+    shares = re.search(r"(\d+) of (\d+) about what is present", measured.notes[0])
+    assert shares is not None
+    right, asked = map(int, shares.groups())
+    assert 0.75 < right / asked < 0.85
+    assert measured.value < 0.7
+
+
+def test_a_generator_that_collapses_is_measured(tmp_path: Path, store: Store) -> None:
+    """Its drawings may show what controls ask about; the VQA model is judged by the starts."""
+    text = SUITE.replace('start = "text"\ngenerations = 3', 'start = "image"\ngenerations = 2')
+    text = text.replace('describer = "shapes:"', 'describer = "shapes:?collapse=1"')
+    measured = _stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_am")
+    assert measured.value < 0.5
+    assert "(100.0%); of what models made, which may show it by now: drawings" in measured.notes[0]
+
+
+def test_without_controls_the_note_says_what_is_not_known(tmp_path: Path, store: Store) -> None:
+    """The user asked for it; the start is not asked about then."""
+    text = SUITE.replace('vqa = "shapes:"', 'vqa = "shapes:?yes=1"')
+    staged = _stage(tmp_path / "suite", text + "[metrics.soft_tifa_gm]\ncontrols = 0\n", store)
+    measured = staged.measure("overall-soft_tifa_gm")
+    assert any("says yes to all would not show" in note for note in measured.notes)
+
+
+def test_a_sample_without_a_picture_scores_nothing(tmp_path: Path, store: Store) -> None:
+    """A black picture is a failure of the generator: 0, and blamed on it."""
+    text = SUITE.replace('generator = "shapes:"', 'generator = "shapes:?blank=0.4"')
+    measured = _stage(tmp_path / "suite", text + METRICS, store).measure("overall-soft_tifa_am")
+    scores = np.concatenate([list(part.values()) for part in measured.scores.values()])
+    assert set(scores) == {0.0, 1.0}
+    stopped = sum(n for what, n in measured.failures.items() if "blank-image" in what)
+    assert stopped >= (scores == 0).sum() > 0
+    assert not measured.unscored
+
+
+class _Moody:
+    """A VQA model that does not answer about some pictures."""
+
+    fingerprint = "moody/1"
+
+    def answer(self, pieces: list[object], questions: list[list[object]]) -> list[object]:
+        exact: Any = ShapesVqa(VqaKnobs())
+        answers: list[object] = list(exact.answer(pieces, questions))
+        return [
+            Failure("refused", "not this one") if len(own) == len(questions[0]) else answer
+            for own, answer in zip(questions, answers, strict=True)
+        ]
+
+
+def moody() -> _Moody:
+    """The factory of a `python:` spec."""
+    return _Moody()
+
+
+def test_what_could_not_be_asked_has_no_score(tmp_path: Path, store: Store) -> None:
+    """No number is made up where the VQA model failed, and the failure is its own."""
+    text = SUITE.replace('vqa = "shapes:"', 'vqa = "python:tests.measures.test_soft_tifa:moody"')
+    staged = _stage(tmp_path / "suite", text + METRICS, store)
+    with pytest.raises(UnscoredError, match=r"the vqa \(python:.*\) failed at 7 of 18 .*7 refused"):
+        staged.measure("overall-soft_tifa_gm")
+
+
+def test_a_child_of_a_missing_thing_has_failed(tmp_path: Path, store: Store) -> None:
+    """The color of what is not there is no atom that is met, whatever the model says."""
+    text = SUITE.replace('generator = "shapes:"', 'generator = "shapes:?miss=0.5"')
+    with_parents = _stage(tmp_path / "with", text + METRICS, store)
+    sample = with_parents.run.dataset.samples[0]
+    excerpt = with_parents.run.measures["soft_tifa_am"].show(
+        with_parents.cases["overall-soft_tifa_am"], sample.id, with_parents.run.chain_data
+    )
+    assert excerpt is not None
+    assert excerpt.marks.keys() == {1}
+
+
+def test_markup_in_questions_is_shown_as_it_is(tmp_path: Path, store: Store) -> None:
+    """A remark holds a hostile question on one line, with what cannot be seen as escapes."""
+    folder = tmp_path / "suite"
+    text = SUITE.replace('generator = "shapes:"', 'generator = "shapes:?miss=1"')
+    staged = _stage(folder, text + METRICS, store)
+    lines = [
+        line | {"question": f"{line['question']} <script>\n\u202e{'x' * 100}"}
+        for sample in scenes().samples
+        for line in _questions(sample)
+    ]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    staged = stage(folder, text + METRICS, store)
+    excerpt = staged.run.measures["soft_tifa_gm"].show(
+        staged.cases["overall-soft_tifa_gm"],
+        staged.run.dataset.samples[0].id,
+        staged.run.chain_data,
+    )
+    assert excerpt is not None
+    assert "Are there any" in excerpt.remark
+    assert "\n" not in excerpt.remark
+    assert "\u202e" not in excerpt.remark
+    assert len(excerpt.remark) < 500
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("generation = 0", "generation = 0: 1 to 3 is expected"),
+        ("generation = 4", "generation = 4: 1 to 3 is expected"),
+        ('prompt = "answer"', "prompt = 'answer' does not hold {question}"),
+        ("controls = 5", "controls = 5: 0 to 4 are expected"),
+        ("least_control = 1.1", "least_control = 1.1: over 0.5"),
+        ('start = "image"', "there are no image-first chains"),
+    ],
+)
+def test_wrong_settings_are_refused_by_name(
+    tmp_path: Path, store: Store, settings: str, message: str
+) -> None:
+    """One line with suite, metric and setting."""
+    with pytest.raises(SuiteError, match=message):
+        _stage(tmp_path / "suite", f"{SUITE}[metrics.soft_tifa_gm]\n{settings}\n", store)
+
+
+def test_data_without_questions_says_where_they_come_from(tmp_path: Path, store: Store) -> None:
+    """The sentence names the key."""
+    text = SUITE.replace('questions = "questions.jsonl"\n', "")
+    staged = _stage(tmp_path / "suite", text + METRICS, store)
+    with pytest.raises(MeasurementError, match=r"has no questions .*\[data\] questions = FILE"):
+        staged.measure("overall-soft_tifa_gm")
+
+
+def test_a_file_of_questions_that_is_not_there_is_named(tmp_path: Path, store: Store) -> None:
+    """Beside the suite, where the data is read from no path; never from elsewhere."""
+    with pytest.raises(DatasetError, match=r"nowhere\.jsonl"):
+        stage(tmp_path / "a", SUITE.replace("questions.jsonl", "nowhere.jsonl") + METRICS, store)
+    with pytest.raises(DatasetError):
+        stage(tmp_path / "b", SUITE.replace("questions.jsonl", "../q.jsonl") + METRICS, store)
+
+
+@pytest.mark.parametrize("start", ["text", "image"])
+def test_any_artifact_can_be_asked_about(tmp_path: Path, store: Store, start: str) -> None:
+    """Texts too: the description of a drawing, and the drawing of an image's description."""
+    text = SUITE.replace('start = "text"', f'start = "{start}"')
+    for generation in (1, 2, 3):
+        metric = f"[metrics.soft_tifa_am]\ngeneration = {generation}\n"
+        staged = _stage(tmp_path / f"{start}{generation}", text + metric, store)
+        assert staged.measure("overall-soft_tifa_am").value == 1.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "forms"),
+    [
+        ("Yes", {"Yes", "yes"}),
+        ("four", {"four", "Four", "4"}),
+        ("4", {"4", "four", "Four"}),
+        ("Light Blue", {"Light Blue", "light blue", "Light blue"}),
+        ("\u0664", {"\u0664"}),
+    ],
+)
+def test_answers_are_looked_for_in_every_spelling(answer: str, forms: set[str]) -> None:
+    """Those of the released code, but for spaces before them."""
+    assert set(spellings(answer)) == forms
