@@ -177,9 +177,9 @@ def remove_reports(settings: RunSettings) -> str | None:
     For the beginning of a run that judges, which may be killed, and the end of one that had nothing
     to judge. Returns a sentence where one cannot be removed.
     """
-    from pytest_cepbench.report.writers import SUFFIXES, remove
+    from pytest_cepbench.report.writers import SUFFIXES, beside, remove
 
-    earlier = [settings.report.with_suffix(suffix) for suffix in SUFFIXES]
+    earlier = [beside(settings.report, suffix) for suffix in SUFFIXES]
     if settings.report_dir is not None:
         from pytest_cepbench.report.page_folder import page_of_runs
 

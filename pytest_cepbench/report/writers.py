@@ -118,13 +118,23 @@ def _series_properties(result: CaseResult) -> dict[str, str]:
     }
 
 
+def beside(path: Path, suffix: str) -> Path:
+    """The file of a report with a suffix: the path's own goes where it is one of a report's.
+
+    Any other point belongs to the name, as in `qwen2.5-vl` and `epoch-1.25`.
+    """
+    if path.suffix in (*SUFFIXES, suffix):
+        return path.with_suffix(suffix)
+    return path.with_name(f"{path.name}{suffix}")
+
+
 def write_reports(path: Path, documents: dict[str, str], *, stale: bool = True) -> list[Path]:
-    """Write each text beside `path` under its suffix, each file in one step; returns the files.
+    """Write each text `beside` a path under its suffix, each file in one step; returns the files.
 
     stale: whether earlier files stay where a new one cannot be written; they are removed otherwise.
     Raises WriteError where a file cannot be written.
     """
-    targets = {path.with_suffix(suffix): text for suffix, text in documents.items()}
+    targets = {beside(path, suffix): text for suffix, text in documents.items()}
     fresh = {target: target.with_name(f".{target.name}.new") for target in targets}
     at = path.parent
     try:

@@ -202,6 +202,17 @@ def test_hub_results_are_read_by_the_hub_s_library(tmp_path: Path) -> None:
     assert "GC@2\n- x" in other.notes
 
 
+@pytest.mark.parametrize("value", [5e-05, 1e-07, 1e16, -2.5e-09, 0.5, 3.0])
+def test_hub_results_are_numbers(tmp_path: Path, value: float) -> None:
+    """YAML 1.1 reads `5e-05`, which has no point, as a text."""
+    yaml = _library("yaml")
+    run = ExportedRun("r", "s", "passed", (), (replace(HELD, value=value),), 0, "team/shapes")
+    (path,) = _export("hf-eval-results", run, tmp_path)
+    (entry,) = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    assert entry["value"] == value
+    assert isinstance(entry["value"], float)
+
+
 @pytest.mark.parametrize("dataset", ["", "shapes", "a/b/c", "team/sha pes"])
 def test_hub_results_need_a_benchmark(tmp_path: Path, dataset: str) -> None:
     """The Hub shows no result without one."""

@@ -383,3 +383,14 @@ def test_reports_replace_older_ones_at_once(tmp_path: Path) -> None:
     assert written == [tmp_path / "new" / "run.json", tmp_path / "new" / "run.html"]
     assert [path.read_text() for path in written] == ["new ?", "new ?"]
     assert sorted(path.name for path in target.parent.iterdir()) == ["run.html", "run.json"]
+
+
+def test_points_in_a_name_are_no_suffix(tmp_path: Path) -> None:
+    """Models and checkpoints have versions and numbers: two of them are two reports."""
+    for name in ("qwen2.5-vl", "epoch-1.25", "epoch-1.50", "step.json", "run.md", "plain"):
+        write_reports(tmp_path / name, {".json": name, ".html": name})
+    stems = ("epoch-1.25", "epoch-1.50", "plain", "qwen2.5-vl", "run", "step")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{stem}{suffix}" for stem in stems for suffix in (".html", ".json")
+    )
+    assert (tmp_path / "epoch-1.25.json").read_text() == "epoch-1.25"

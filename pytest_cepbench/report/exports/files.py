@@ -143,8 +143,14 @@ def _entry(run: ExportedRun, case: CaseResult) -> Iterator[str]:
     yield "- dataset:"
     yield f"    id: {_quoted(run.dataset)}"
     yield f"    task_id: {_quoted(task)}"
-    yield f"  value: {case.value!r}"
+    yield f"  value: {_number(case.value or 0.0)}"
     yield f"  notes: {_quoted(notes)}"
+
+
+def _number(value: float) -> str:
+    """A number that YAML 1.1 reads as one: Python's `5e-05` has no point, and would be a text."""
+    mantissa, e, exponent = repr(value).partition("e")
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}"
 
 
 def _quoted(text: str) -> str:
