@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from pytest_cepbench.report.history.record import (
+from pytest_cepbench.report.history.file import (
     FORMAT,
     HistoryCase,
     HistoryModel,

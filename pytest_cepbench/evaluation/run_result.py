@@ -206,8 +206,13 @@ def record_run(
     if folder is None:
         return
     from pytest_cepbench._version import __version__
-    from pytest_cepbench.report.history.file import append_run, host_name
-    from pytest_cepbench.report.history.record import RunOrigin, report_digest, run_record
+    from pytest_cepbench.report.history.file import (
+        RunOrigin,
+        append_run,
+        host_name,
+        report_digest,
+        run_record,
+    )
     from pytest_cepbench.report.page_folder import PAGE
 
     report, data = _written_file(written, lambda path: path.suffix == ".json")

@@ -20,8 +20,7 @@ from pytest_cepbench.plugin.controller import Controller
 from pytest_cepbench.plugin.ledger import case_of
 from pytest_cepbench.plugin.terminal.live import STATUS_PAUSE, ProgressSnapshot, Ticker
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.history.file import host_name
-from pytest_cepbench.report.history.record import encodable
+from pytest_cepbench.report.history.file import encodable, host_name
 from pytest_cepbench.report.history.running import (
     FORMAT,
     HEARTBEAT_SECONDS,

@@ -11,8 +11,7 @@ import pytest
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.compare import judge
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.report.history.file import append_run
-from pytest_cepbench.report.history.record import report_digest, run_record
+from pytest_cepbench.report.history.file import append_run, report_digest, run_record
 from tests.cli.conftest import Home
 from tests.cli.reports import (
     CASES,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.report.history.file import append_run
-from pytest_cepbench.report.history.record import run_record
+from pytest_cepbench.report.history.file import append_run, run_record
 from tests.cli.conftest import Home
 from tests.report.history.runs import judged, origin
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.report.history.file import append_run
-from pytest_cepbench.report.history.record import report_digest, run_record
+from pytest_cepbench.report.history.file import append_run, report_digest, run_record
 from tests.cli.conftest import Home
 from tests.cli.serving import get, served
 from tests.report.history.runs import judged, origin

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from pytest_cepbench.report.history.file import History
+from pytest_cepbench.report.history.file import History, HistoryRun
 from pytest_cepbench.report.history.plot import (
     Curves,
     LinkOf,
@@ -23,7 +23,6 @@ from pytest_cepbench.report.history.plot import (
     kind_of,
     when,
 )
-from pytest_cepbench.report.history.record import HistoryRun
 from pytest_cepbench.report.history.running import ListedRun, RunningRun, RunningWork, RunState
 from pytest_cepbench.report.history.timeline import Timeline, break_reasons
 from pytest_cepbench.report.number_format import bounds_of, counted, duration, number, p_value, rate

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report import svg
-from pytest_cepbench.report.history.record import HistoryCase, HistoryRun
+from pytest_cepbench.report.history.file import HistoryCase, HistoryRun
 from pytest_cepbench.report.history.timeline import Timeline
 from pytest_cepbench.report.number_format import change_of, counted, number
 from pytest_cepbench.report.svg import Scale

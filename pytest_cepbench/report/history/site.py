@@ -15,9 +15,15 @@ from threading import Lock
 from markupsafe import Markup
 
 from pytest_cepbench.errors import HistoryError, WriteError
-from pytest_cepbench.report.history.file import SUFFIX, History, many_objects, read_history
+from pytest_cepbench.report.history.file import (
+    SUFFIX,
+    History,
+    HistoryRun,
+    many_objects,
+    read_history,
+    report_digest,
+)
 from pytest_cepbench.report.history.page import history_page, running_page, running_part
-from pytest_cepbench.report.history.record import HistoryRun, report_digest
 from pytest_cepbench.report.history.running import RUN_ID, RUNNING, ListedRun, list_running
 from pytest_cepbench.report.history.timeline import Selection, select_runs, timelines_of
 from pytest_cepbench.report.page_folder import PAGE, page_file, page_file_names

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from pytest_cepbench.errors import HistoryError, did_you_mean
-from pytest_cepbench.report.history.file import History
-from pytest_cepbench.report.history.record import HistoryCase, HistoryModel, HistoryRun
+from pytest_cepbench.report.history.file import History, HistoryCase, HistoryModel, HistoryRun
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -160,7 +159,7 @@ def _nothing(what: str, patterns: Sequence[str], known: Iterable[str]) -> str:
 
 def break_reasons(timeline: Timeline, history: History) -> Iterator[tuple[int, str]]:
     """Each break of a case, and the fields of its identity that changed, where they are known."""
-    from pytest_cepbench.report.history.record import changed_fields
+    from pytest_cepbench.report.history.file import changed_fields
 
     for index in timeline.breaks:
         before = history.identity(timeline.identity_before(index))

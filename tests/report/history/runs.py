@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.history.record import HistoryRun, RunOrigin, run_record
+from pytest_cepbench.report.history.file import HistoryRun, RunOrigin, run_record
 from tests.report.results import FULL
 
 DAY = 86_400.0

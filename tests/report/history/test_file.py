@@ -17,8 +17,9 @@ from pytest_cepbench.report.history.file import (
     append_run,
     host_name,
     read_history,
+    report_digest,
+    run_record,
 )
-from pytest_cepbench.report.history.record import report_digest, run_record
 from tests.report.history.runs import judged, origin, recorded
 
 PROCESSES, RUNS = 4, 25

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import HistoryError
-from pytest_cepbench.report.history.file import History, append_run, read_history
-from pytest_cepbench.report.history.record import run_record
+from pytest_cepbench.report.history.file import History, append_run, read_history, run_record
 from pytest_cepbench.report.history.timeline import (
     Selection,
     break_reasons,
