@@ -24,7 +24,7 @@ from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.chain_pairs import battle_scores
 from pytest_cepbench.report.comparison_page import comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
-from pytest_cepbench.report.history.plot import when
+from pytest_cepbench.report.history.timeline import when
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.studies.comparison import (
     ComparedCase,

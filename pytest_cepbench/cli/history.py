@@ -15,13 +15,13 @@ from pytest_cepbench.cli.output import (
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.option_values import at_least_one
 from pytest_cepbench.report.history.file import History, HistoryRun, many_objects, read_history
-from pytest_cepbench.report.history.plot import when
 from pytest_cepbench.report.history.timeline import (
     Selection,
     Timeline,
     break_reasons,
     select_runs,
     timelines_of,
+    when,
 )
 from pytest_cepbench.report.number_format import counted, number
 

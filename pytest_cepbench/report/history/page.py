@@ -15,16 +15,17 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from pytest_cepbench.report.history.file import History, HistoryRun
-from pytest_cepbench.report.history.plot import (
+from pytest_cepbench.report.history.running import ListedRun, RunningRun, RunningWork, RunState
+from pytest_cepbench.report.history.timeline import (
     Curves,
     LinkOf,
+    Timeline,
+    break_reasons,
     curves_of,
     draw_timeline,
     kind_of,
     when,
 )
-from pytest_cepbench.report.history.running import ListedRun, RunningRun, RunningWork, RunState
-from pytest_cepbench.report.history.timeline import Timeline, break_reasons
 from pytest_cepbench.report.number_format import bounds_of, counted, duration, number, p_value, rate
 from pytest_cepbench.report.templates import render
 

@@ -1,13 +1,25 @@
-"""The history case by case: which runs judged it, and where it became another measurement."""
+"""A case over the runs that judged it: where its measurement changed, and its plot as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from html import escape
+from itertools import pairwise
+from operator import attrgetter
+
+import numpy as np
+import numpy.typing as npt
 
 from pytest_cepbench.errors import HistoryError, did_you_mean
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.report import svg
 from pytest_cepbench.report.history.file import History, HistoryCase, HistoryModel, HistoryRun
+from pytest_cepbench.report.number_format import change_of, counted, number
+from pytest_cepbench.report.svg import Scale
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -165,3 +177,288 @@ def break_reasons(timeline: Timeline, history: History) -> Iterator[tuple[int, s
         before = history.identity(timeline.identity_before(index))
         fields = list(changed_fields(before, history.identity(timeline.points[index].identity)))
         yield index, ", ".join(fields) or "identity"
+
+
+# -- a case over its runs as SVG: values with bounds, the accepted baseline in steps, breaks -------
+# Up to a few hundred runs each has a mark, whose shape and color say its verdict. More of them are
+# drawn in columns: the range of their values, their mean, and a tick where any regressed. The
+# shapes have classes, which the style of the page colors.
+
+
+FloatArray = npt.NDArray[np.float64]
+
+WIDTH, HEIGHT = 960.0, 220.0
+"""Of a plot, in pixels; a page may show it smaller."""
+
+MOST_MARKS = 240
+"""Runs that have a mark each; more are drawn in columns."""
+
+_COLUMNS = 320
+
+_LEFT, _RIGHT, _TOP, _FOOT = 64.0, WIDTH - 12, 26.0, HEIGHT - 30
+
+_RADIUS = 4.0
+
+_LARGEST = 1e12  # of a value that is drawn: a damaged file may hold any
+
+_MOST_LABELS = 8
+
+_LABEL = 180.0  # pixels of the longest label of a break
+
+_SHAPES = {"held": "circle", "improved": "up", "regressed": "down", "inconclusive": "ring"}
+
+_FIELDS = tuple(map(attrgetter, ("value", "baseline", "difference", "low", "high", "tolerance")))
+
+LinkOf = Callable[[HistoryRun], str]
+"""The address of a run's report; empty where there is none."""
+
+
+def draw_timeline(
+    timeline: Timeline, curves: Curves, reasons: Mapping[int, str], link: LinkOf
+) -> str:
+    """The plot of a case, as an element of a page.
+
+    curves: of the case, from `curves_of`.
+    reasons: each break, and what changed there.
+    """
+    count = len(timeline.points)
+    scale = Scale.over(curves.limits(), _FOOT, _TOP, most_ticks=5)
+    shapes = list(_levels(scale))
+    places = _LEFT + (np.arange(count) + 0.5) / count * (_RIGHT - _LEFT)
+    starts = (0, *timeline.breaks, count)
+    for start, end in pairwise(starts):
+        shapes += _reference(curves, places, scale, start, end)
+    if count > MOST_MARKS:
+        for start, end in pairwise(starts):
+            shapes += _columns(curves, places, scale, start, end)
+        shapes += _ticks(curves, places)
+    else:
+        for start, end in pairwise(starts):
+            shapes += _line(curves.values, places, scale, start, end)
+        shapes += _marks(timeline, curves, places, scale, link)
+    shapes += _breaks(places, reasons)
+    shapes += _dates(timeline, places)
+    label = f"{timeline.case} over {count} runs, the latest {number(timeline.latest.value)}"
+    return (
+        f'<svg class="timeline" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" '
+        f'aria-label="{escape(one_line(label, 500))}">{"".join(shapes)}</svg>'
+    )
+
+
+class Curves:
+    """The numbers of a case as arrays over its runs, NaN where there is none.
+
+    values, lows, highs: on the scale of the value; an end that excludes nothing is infinite.
+    baselines: those that the values were compared with.
+    edges: the values beyond which a drop is not tolerated.
+    regressed: whether the verdict says so.
+    """
+
+    def __init__(self, points: Sequence[HistoryCase]) -> None:
+        rows = np.empty((len(_FIELDS), len(points)))
+        for row, get in zip(rows, _FIELDS, strict=True):
+            row[:] = np.array(list(map(get, points)), dtype=np.float64)  # None is NaN
+        rows[np.abs(rows) > _LARGEST] = np.nan
+        self.values, baselines, differences, low, high, tolerance = rows
+        # The baseline of an incomparable point is of another measurement.
+        self.baselines = np.where(np.isnan(differences), np.nan, baselines)
+        self.regressed = np.array([point.verdict == "regressed" for point in points], dtype=np.bool)
+        sign = np.where([point.higher_is_better for point in points], 1.0, -1.0)
+        self.edges = self.baselines - sign * tolerance
+        bounded = ~(np.isnan(low) & np.isnan(high))
+        low[bounded & np.isnan(low)] = -np.inf
+        high[bounded & np.isnan(high)] = np.inf
+        ends = self.baselines + sign * low, self.baselines + sign * high
+        self.lows, self.highs = np.minimum(*ends), np.maximum(*ends)
+
+    def at(self, places: npt.NDArray[np.int64]) -> Curves:
+        """Those of some points."""
+        part = Curves.__new__(Curves)
+        for name, array in vars(self).items():
+            setattr(part, name, array[places])
+        return part
+
+    def limits(self) -> list[float]:
+        """The ends of the axis: all values, and bounds as far as they leave the values visible."""
+        known = _finite(self.values, self.baselines, self.edges)
+        if not known.size:
+            return [0.0, 1.0]
+        low, high = float(known.min()), float(known.max())
+        room = (high - low) / 2 or abs(high) / 100 or 0.01
+        bounds = _finite(self.lows, self.highs)
+        if bounds.size:
+            low = max(low - room, min(low, float(bounds.min())))
+            high = min(high + room, max(high, float(bounds.max())))
+        return [low, high]
+
+
+def curves_of(runs: Iterable[HistoryRun], timelines: Sequence[Timeline]) -> Iterator[Curves]:
+    """The curves of all timelines of these runs, in their order.
+
+    All points are read at once, run by run as they lie in memory.
+    """
+    codes = {timeline.case: code for code, timeline in enumerate(timelines)}
+    points = [point for run in runs for point in run.cases if point.case in codes]
+    together = Curves(points)
+    code_of = np.fromiter((codes[point.case] for point in points), np.int64, len(points))
+    order = np.argsort(code_of, kind="stable")
+    ends = np.cumsum([len(timeline.points) for timeline in timelines])
+    return (together.at(places) for places in np.split(order, ends[:-1]))
+
+
+def _finite(*arrays: FloatArray) -> FloatArray:
+    together = np.concatenate(arrays)
+    kept: FloatArray = together[np.isfinite(together)]
+    return kept
+
+
+def _levels(scale: Scale) -> Iterator[str]:
+    for tick in scale.ticks:
+        y = scale.place(tick)
+        yield svg.line(_LEFT, y, _RIGHT, y, "grid")
+        yield svg.text(_LEFT - 8, y, scale.show(tick, signed=False), "soft", "end")
+
+
+def _reference(
+    curves: Curves, places: FloatArray, scale: Scale, start: int, end: int
+) -> Iterator[str]:
+    """The baseline of one stretch in steps, and what is tolerated below it."""
+    known = start + np.flatnonzero(np.isfinite(curves.baselines[start:end]))
+    if not known.size:
+        return
+    half = (_RIGHT - _LEFT) / len(places) / 2
+    # Runs in a row with the same baseline are one step.
+    adjacent = np.diff(known) == 1
+    changed = ~adjacent | (np.diff(curves.baselines[known]) != 0)
+    changed |= np.diff(curves.edges[known]) != 0
+    firsts = known[np.concatenate(([True], changed))]
+    lasts = known[np.concatenate((changed, [True]))]
+    for first, last in zip(firsts, lasts, strict=True):
+        left, right = places[first] - half, places[last] + half
+        level, edge = (scale.place(float(a[first])) for a in (curves.baselines, curves.edges))
+        yield svg.rectangle(left, min(level, edge), right - left, abs(level - edge), "band")
+        yield svg.line(left, level, right, level, "baseline")
+    for last, first in zip(lasts, firsts[1:], strict=False):
+        if first == last + 1:
+            x = places[first] - half
+            below, above = (scale.place(float(curves.baselines[i])) for i in (last, first))
+            yield svg.line(x, below, x, above, "baseline")
+
+
+def _line(
+    values: FloatArray, places: FloatArray, scale: Scale, start: int, end: int
+) -> Iterator[str]:
+    known = start + np.flatnonzero(np.isfinite(values[start:end]))
+    if known.size > 1:
+        heights = scale.place(values[known])
+        yield svg.polyline(zip(places[known].tolist(), heights.tolist(), strict=True), "course")
+
+
+def _marks(
+    timeline: Timeline, curves: Curves, places: FloatArray, scale: Scale, link: LinkOf
+) -> Iterator[str]:
+    for index, point in enumerate(timeline.points):
+        x, value = float(places[index]), curves.values[index]
+        parts = []
+        low, high = curves.lows[index], curves.highs[index]
+        if not (np.isnan(low) or np.isnan(high)):
+            ends = (min(max(float(end), scale.low), scale.high) for end in (low, high))
+            parts.append(svg.line(x, scale.place(next(ends)), x, scale.place(next(ends)), "bounds"))
+        kind = "accepted" if point.accepted else kind_of(point.verdict)
+        known = bool(np.isfinite(value))
+        y = scale.place(float(value)) if known else _FOOT
+        parts.append(_mark(x, y, _SHAPES.get(kind, "diamond") if known else "cross", kind))
+        shapes = svg.labelled(_words(timeline, index), parts)
+        address = link(timeline.runs[index])
+        yield f'<a href="{escape(address)}">{shapes}</a>' if address else shapes
+
+
+def _words(timeline: Timeline, index: int) -> str:
+    """What a pointer shows of a point."""
+    point, run = timeline.points[index], timeline.runs[index]
+    spec = timeline.model(index).spec
+    word = "accepted" if point.accepted else point.verdict
+    return (
+        f"{spec}, {when(run.started)}: {word}, {number(point.value)}, change {change_of(point)}, "
+        f"n = {point.n}"
+    )
+
+
+def _mark(x: float, y: float, shape: str, kind: str) -> str:
+    r = _RADIUS
+    kind = f"mark {kind}"
+    if shape in ("circle", "ring"):
+        return svg.circle(x, y, r, f"{kind} {shape}")
+    corners = {
+        "up": [(-r, r), (0, -r), (r, r)],
+        "down": [(-r, -r), (0, r), (r, -r)],
+        "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
+        "cross": [(-r, -r), (r, r), (0, 0), (-r, r), (r, -r)],
+    }[shape]
+    points = [(x + dx, y + dy) for dx, dy in corners]
+    return svg.polyline([*points, points[0]] if shape != "cross" else points, f"{kind} {shape}")
+
+
+def _columns(
+    curves: Curves, places: FloatArray, scale: Scale, start: int, end: int
+) -> Iterator[str]:
+    """A stretch of many runs: range and mean of the values in each column."""
+    known = np.arange(start, end)[np.isfinite(curves.values[start:end])]
+    if not known.size:
+        return
+    values = curves.values[known]
+    starts = np.flatnonzero(np.diff(_column_of(places[known]), prepend=-1))
+    sizes = np.diff(starts, append=known.size)
+    xs = np.add.reduceat(places[known], starts) / sizes
+    highs = scale.place(np.maximum.reduceat(values, starts))
+    lows = scale.place(np.minimum.reduceat(values, starts))
+    means = scale.place(np.add.reduceat(values, starts) / sizes)
+    outline = (np.concatenate((xs, xs[::-1])), np.concatenate((highs, lows[::-1])))
+    yield svg.polyline(zip(*(part.tolist() for part in outline), strict=True), "range")
+    yield svg.polyline(zip(xs.tolist(), means.tolist(), strict=True), "course")
+
+
+def _ticks(curves: Curves, places: FloatArray) -> Iterator[str]:
+    """A tick at the foot for each column with a run that regressed or measured nothing."""
+    for kind, which in (("regressed", curves.regressed), ("error", ~np.isfinite(curves.values))):
+        columns, counts = np.unique(_column_of(places[which]), return_counts=True)
+        for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
+            x = _LEFT + (column + 0.5) / _COLUMNS * (_RIGHT - _LEFT)
+            what = "that regressed" if kind == "regressed" else "without a value"
+            tick = svg.line(x, _FOOT - 8, x, _FOOT, f"tick {kind}")
+            yield svg.labelled(f"{counted(count, 'run')} {what}", [tick])
+
+
+def _column_of(places: FloatArray) -> npt.NDArray[np.int64]:
+    return ((places - _LEFT) / (_RIGHT - _LEFT) * _COLUMNS).astype(np.int64)
+
+
+def _breaks(places: FloatArray, reasons: Mapping[int, str]) -> Iterator[str]:
+    half = (_RIGHT - _LEFT) / len(places) / 2
+    free = _LEFT
+    for index, changed in reasons.items():
+        x = float(places[index]) - half
+        parts = [svg.line(x, _TOP - 8, x, _FOOT, "break")]
+        words = svg.shorten(f"{changed} changed", _LABEL)
+        if x >= free and len(reasons) <= _MOST_LABELS:
+            right = x + svg.text_width(words) < _RIGHT
+            parts.append(svg.text(x, _TOP - 16, words, "soft", "start" if right else "end"))
+            free = x + svg.text_width(words) + 8
+        yield svg.labelled(f"other measurements from here: {changed} changed", parts)
+
+
+def _dates(timeline: Timeline, places: FloatArray) -> Iterator[str]:
+    y, last = HEIGHT - 14, len(places) - 1
+    yield svg.text(_LEFT, y, when(timeline.runs[0].started), "soft")
+    if last:
+        yield svg.text(_RIGHT, y, when(timeline.runs[last].started), "soft", "end")
+
+
+def kind_of(verdict: str) -> str:
+    """The verdict as a class of shapes and words; `error` for a word that is none."""
+    return verdict if verdict in set(Verdict) else "error"
+
+
+def when(seconds: float) -> str:
+    """A time as date and minute, in UTC. seconds: since the epoch."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")

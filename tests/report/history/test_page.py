@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.history.file import History, append_run, read_history, run_record
 from pytest_cepbench.report.history.page import history_page, report_links
-from pytest_cepbench.report.history.plot import MOST_MARKS
-from pytest_cepbench.report.history.timeline import Selection, timelines_of
+from pytest_cepbench.report.history.timeline import MOST_MARKS, Selection, timelines_of
 from tests.report.history.runs import judged, origin, recorded
 from tests.report.pages import read_page
 from tests.report.results import RESULTS
