@@ -14,8 +14,7 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.report.exports import EXPORTERS, Exporter
-from pytest_cepbench.report.exports.rows import ExportedRun
+from pytest_cepbench.report.exports import EXPORTERS, ExportedRun, Exporter
 
 
 def run(arguments: Namespace) -> int:
@@ -28,7 +27,7 @@ def run(arguments: Namespace) -> int:
         target = arguments.out or HOME / f"exports/{name}{rows}-{arguments.to}{exporter.suffix}"
         if exporter.suffix and not target.suffix:
             target = target / f"{name}{rows}{exporter.suffix}"
-        written = exporter.load()(exported, target)
+        written = exporter.write(exported, target)
         keep_out_of_git(HOME, target)
     except (OSError, WriteError) as error:
         return complain(f"the export could not be written: {error}", NOT_DONE)

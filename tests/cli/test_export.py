@@ -149,7 +149,7 @@ def test_every_format_is_documented(home: Home) -> None:
 
 def test_every_option_and_column_is_documented(home: Home) -> None:
     """On the page of the command, and no other."""
-    from pytest_cepbench.report.exports.rows import COLUMNS, SAMPLE_COLUMNS
+    from pytest_cepbench.report.exports import COLUMNS, SAMPLE_COLUMNS
 
     (_, options, columns) = tables(DOCS / "exports.md", "`cepbench export`")
     listed = re.findall(r"^ +(--[a-z-]+)", home.command("export", "--help").out, re.MULTILINE)

@@ -20,9 +20,14 @@ from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
 from pytest_cepbench.integrations.tracking import values_of
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.exports import EXPORTERS
-from pytest_cepbench.report.exports.files import results_document
-from pytest_cepbench.report.exports.rows import COLUMNS, SAMPLE_COLUMNS, ExportedRun, tracked_values
+from pytest_cepbench.report.exports import (
+    COLUMNS,
+    EXPORTERS,
+    SAMPLE_COLUMNS,
+    ExportedRun,
+    results_document,
+    tracked_values,
+)
 from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS
 
 MODEL = {"role": "describer", "spec": "runs/1/step-7", "identity": "vlm"}
@@ -40,7 +45,7 @@ RUN = ExportedRun(
 
 
 def _export(name: str, run: ExportedRun, path: Path) -> list[Path]:
-    return [Path(place) for place in EXPORTERS[name].load()(run, path)]
+    return [Path(place) for place in EXPORTERS[name].write(run, path)]
 
 
 def _library(name: str) -> Any:

@@ -1,0 +1,492 @@
+"""A run in the formats of other tools: tables, evaluation harnesses, experiment trackers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.errors import SpecError, WriteError
+from pytest_cepbench.escapes import escape_json
+from pytest_cepbench.report.chain_pairs import SampleValue, sample_values
+from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.writers import write_reports
+
+_OUTCOMES = {"passed": 1, "undecided": 0, "regressed": -1, "unknown": -2}
+
+_VERDICTS = {"improved": 2, "held": 1, "inconclusive": 0, "regressed": -1}
+
+_UNKNOWN = -2  # nothing is known of the checkpoint
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """The report of a run, and what the user says of it.
+
+    name: of the run, for trackers and files.
+    source: path of the report.
+    verdict: of the run: passed, undecided, failed, or incomplete.
+    problems: why it is incomplete.
+    cases: judged ones, in order, and the verdicts of whole suites, which have no value.
+    step: of the training.
+    dataset: id of a benchmark on the Hugging Face Hub; empty where none was named.
+    rows: what a row of a table is: `cases` or `samples`.
+    """
+
+    name: str
+    source: str
+    verdict: str
+    problems: tuple[str, ...]
+    cases: tuple[CaseResult, ...]
+    step: int = 0
+    dataset: str = ""
+    rows: str = "cases"
+
+    @property
+    def model(self) -> str:
+        """Spec of the model under test, as far as a case names it."""
+        return next((case.model["spec"] for case in self.cases if "spec" in case.model), self.name)
+
+    @property
+    def measured(self) -> tuple[CaseResult, ...]:
+        """The cases that have a value. Raises SpecError for an incomplete run, and for none.
+
+        For formats that have no place for a verdict: what they hold is taken for a measurement.
+        """
+        if self.verdict == "incomplete":
+            why = "; ".join(self.problems) or "no case was judged"
+            raise SpecError(f"the run of {self.source} is incomplete ({why}): run it again")
+        cases = tuple(case for case in self.cases if case.value is not None)
+        if not cases:
+            raise SpecError(f"no case of {self.source} was measured: run it again")
+        return cases
+
+
+def table_row(
+    run: ExportedRun, case: CaseResult, columns: Iterable[str], own: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A row about a case: facts of the run, what is the row's own, and else fields of the case."""
+    known = {
+        "run": run.name,
+        "run_verdict": run.verdict,
+        "step": run.step,
+        "model": run.model,
+        **own,
+    }
+    return {name: known[name] if name in known else getattr(case, name) for name in columns}
+
+
+def tracked_values(run: ExportedRun) -> dict[str, float | str]:
+    """What trackers are given of a run, by the names that gates in a training log.
+
+    `cepbench/outcome`: 1 passed, 0 inconclusive, -1 regressed, -2 not measured. Of each case that
+    can fail a run, below `cepbench/SUITE/PART/METRIC/`: its numbers, where they are known, and
+    `verdict`: 2 improved, 1 held, 0 inconclusive, -1 regressed, -2 not measured.
+    """
+    values: dict[str, float | str] = {
+        "cepbench/outcome": _OUTCOMES[_outcome(run)],
+        "cepbench/verdict": run.verdict,
+        "cepbench/report": run.source,
+        "cepbench/model": run.model,
+    }
+    for case in run.cases:
+        if not case.primary:
+            continue
+        name = f"cepbench/{case.suite}/{case.part}/{case.metric}"
+        for field in ("value", "baseline", "difference", "low", "high"):
+            number = getattr(case, field)
+            if number is not None:
+                values[f"{name}/{field}"] = number
+        if case.verdict != "no-baseline":  # of the first checkpoint, compared with nothing
+            values[f"{name}/verdict"] = _VERDICTS.get(case.verdict, _UNKNOWN)
+    return values
+
+
+def _outcome(run: ExportedRun) -> str:
+    if run.verdict == "incomplete":
+        return "unknown"
+    failing = [case for case in run.cases if not case.passes]
+    verdicts = {case.verdict for case in failing}
+    if run.verdict in ("passed", "undecided"):
+        gating = {case.verdict for case in run.cases if case.gates}
+        return "undecided" if "inconclusive" in gating else "passed"
+    if "regressed" in verdicts and max(case.presentation.exit_code for case in failing) == 1:
+        return "regressed"
+    return "undecided" if verdicts == {"inconclusive"} else "unknown"
+
+
+COLUMNS: dict[str, type] = {
+    "run": str, "run_verdict": str, "step": int, "model": str,
+    "suite": str, "part": str, "metric": str, "label": str,
+    "verdict": str, "accepted": bool, "passes": bool, "primary": bool, "higher_is_better": bool,
+    "value": float, "baseline": float, "difference": float, "p": float, "low": float, "high": float,
+    "method": str, "tolerance": float, "alpha": float, "gate": str, "n": int, "units": int,
+    "visible": float, "floor": float, "anchor": float, "reasons": str, "nodeid": str,
+}  # fmt: skip
+"""Column -> its type; docs/exports.md says what each is. None stands for what is not known."""
+
+
+def case_rows(run: ExportedRun) -> list[dict[str, Any]]:
+    """A row for each case, with every column."""
+    return [_case_row(run, case) for case in run.cases]
+
+
+def _case_row(run: ExportedRun, case: CaseResult) -> dict[str, Any]:
+    own = {
+        "anchor": None if case.anchor is None else case.anchor.value,
+        "reasons": "; ".join(case.reasons),
+    }
+    return table_row(run, case, COLUMNS, own)
+
+
+SAMPLE_COLUMNS: dict[str, type] = {
+    "run": str, "run_verdict": str, "step": int, "model": str,
+    "suite": str, "part": str, "metric": str, "label": str, "higher_is_better": bool,
+    "sample": str, "categories": str,
+    "value": float, "baseline": float, "difference": float, "reference": str,
+}  # fmt: skip
+"""Column -> its type; docs/exports.md says what each is. None stands for what is not known."""
+
+
+def sample_rows(run: ExportedRun) -> list[dict[str, Any]]:
+    """A row for each sample of each case, with every column; those that lost most come first.
+
+    Raises SpecError where the report has no score of a sample.
+    """
+    rows = [_sample_row(run, case, values) for case in run.cases for values in sample_values(case)]
+    if not rows:
+        raise SpecError(
+            f"{run.source} has no scores of samples: no case was measured, or all have one score "
+            "of a whole set. --rows=cases exports its cases"
+        )
+    return rows
+
+
+def _sample_row(run: ExportedRun, case: CaseResult, values: SampleValue) -> dict[str, Any]:
+    own = {
+        "sample": values.sample,
+        "categories": "; ".join(values.categories),
+        "value": values.value,
+        "baseline": values.baseline,
+        "difference": values.difference,
+        "reference": None if values.difference is None else case.reference,
+    }
+    return table_row(run, case, SAMPLE_COLUMNS, own)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows with columns of one type each.
+
+    columns: name -> type of its values, in order.
+    rows: column -> value; None for what is not known.
+    """
+
+    columns: Mapping[str, type]
+    rows: list[dict[str, Any]]
+
+
+_KINDS: Mapping[str, tuple[Mapping[str, type], Callable[[ExportedRun], list[dict[str, Any]]]]] = {
+    "cases": (COLUMNS, case_rows),
+    "samples": (SAMPLE_COLUMNS, sample_rows),
+}
+
+
+def table_of(run: ExportedRun) -> Table:
+    """The table of the rows that the user asked for. Raises SpecError where there are none."""
+    columns, rows = _KINDS[run.rows]
+    return Table(columns, rows(run))
+
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""Beginnings of texts that spreadsheets compute."""
+
+
+def export_csv(run: ExportedRun, path: Path) -> list[Path]:
+    """Write the table, as of RFC 4180; see `Export`."""
+    table = table_of(run)
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream)
+    writer.writerow(table.columns)
+    writer.writerows([_cell(row[name]) for name in table.columns] for row in table.rows)
+    return write_reports(path, {path.suffix: stream.getvalue()})
+
+
+def _cell(value: Any) -> Any:
+    """A value as it is written: numbers that Python reads back, empty for what is not known.
+
+    A text that a spreadsheet would compute is a text after an apostrophe.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value
+
+
+def export_parquet(run: ExportedRun, path: Path) -> list[Path]:
+    """Write the table; see `Export`."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    types = {
+        str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()
+    }  # fmt: skip
+    rows = table_of(run)
+    schema = pa.schema([(name, types[kind]) for name, kind in rows.columns.items()])
+    table = pa.Table.from_pylist(rows.rows, schema=schema)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    parquet.write_table(table, fresh)
+    fresh.replace(path)
+    return [path]
+
+
+_UNSAFE = re.compile(r"[\"<>:/|\\?*\[\]]+")
+"""What the harness replaces in the name of a model's folder."""
+
+
+def export_lm_eval(run: ExportedRun, path: Path) -> list[Path]:
+    """Write MODEL/results_NAME.json below the folder; see `Export`.
+
+    As the harness' `EvaluationTracker` saves them: a task is a suite's category or group, its
+    metrics those of the suite. Source: `result_schema.py` of lm-eval 0.4.13.
+    """
+    folder = _UNSAFE.sub("__", run.model).lstrip(".") or "model"
+    name = _UNSAFE.sub("__", run.name)
+    text = json.dumps(results_document(run), indent=2, ensure_ascii=False, allow_nan=False)
+    target = path / folder[-200:] / f"results_{name}.json"
+    return write_reports(target, {".json": escape_json(text) + "\n"})
+
+
+def results_document(run: ExportedRun) -> dict[str, Any]:
+    """The document. Standard errors are "N/A", as in the harness where there is none."""
+    results: dict[str, dict[str, Any]] = {}
+    better: dict[str, dict[str, bool]] = {}
+    samples: dict[str, dict[str, int]] = {}
+    for case in run.measured:
+        task = f"{case.suite}/{case.part}"
+        entry = results.setdefault(task, {"alias": task})
+        entry[f"{case.metric},none"] = case.value
+        entry[f"{case.metric}_stderr,none"] = "N/A"
+        better.setdefault(task, {})[case.metric] = case.higher_is_better
+        samples[task] = {"original": case.n, "effective": case.n}
+    return {
+        "results": results,
+        "group_subtasks": {task: [] for task in results},
+        "configs": {task: {"task": task, "metadata": {"source": run.source}} for task in results},
+        "versions": dict.fromkeys(results, 1),
+        "n-shot": dict.fromkeys(results, 0),
+        "higher_is_better": better,
+        "n-samples": samples,
+        "config": {"model": "pytest-cepbench", "model_args": run.model},
+        "model_source": "pytest-cepbench",
+        "model_name": run.model,
+        "model_name_sanitized": _UNSAFE.sub("__", run.model),
+    }
+
+
+_DATASET = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def export_hf_eval_results(run: ExportedRun, path: Path) -> list[Path]:
+    """Write .eval_results/SUITE.yaml below the folder for each suite; see `Export`.
+
+    The folder is a clone of the model's repository, or is copied into one. Each file is a list of
+    results, each of a task of a benchmark, which is a data set of the Hub with an `eval.yaml`.
+    Source: https://huggingface.co/docs/hub/eval-results, `EvalResultEntry` of huggingface_hub 2.4.
+    """
+    if not _DATASET.fullmatch(run.dataset):
+        given = f"--dataset {run.dataset!r}" if run.dataset else "no --dataset"
+        raise SpecError(
+            f"{given} was given: results belong to a benchmark on the Hub, name its data set, "
+            "--dataset ORGANIZATION/NAME"
+        )
+    suites: dict[str, list[CaseResult]] = {}
+    for case in run.measured:
+        if case.primary:
+            suites.setdefault(case.suite, []).append(case)
+    if not suites:
+        raise SpecError(f"{run.source} has informational cases only: there is nothing to publish")
+    return [
+        write_reports(
+            path / ".eval_results" / f"{suite}.yaml",
+            {".yaml": "\n".join(line for case in cases for line in _entry(run, case)) + "\n"},
+        )[0]
+        for suite, cases in suites.items()
+    ]
+
+
+def _entry(run: ExportedRun, case: CaseResult) -> Iterator[str]:
+    """A result. Texts are JSON strings, which YAML reads."""
+    better = "higher" if case.higher_is_better else "lower"
+    task = f"{case.suite}/{case.part}/{case.metric}"
+    notes = f"pytest-cepbench, {case.label}, {better} is better, n = {case.n}"
+    yield "- dataset:"
+    yield f"    id: {_quoted(run.dataset)}"
+    yield f"    task_id: {_quoted(task)}"
+    yield f"  value: {_number(case.value or 0.0)}"
+    yield f"  notes: {_quoted(notes)}"
+
+
+def _number(value: float) -> str:
+    """A number that YAML 1.1 reads as one: Python's `5e-05` has no point, and would be a text."""
+    mantissa, e, exponent = repr(value).partition("e")
+    return f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}"
+
+
+def _quoted(text: str) -> str:
+    """A double-quoted scalar; what YAML may not hold or takes for a line end is escaped."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return "".join(char if char.isprintable() else _escape(char) for char in quoted)
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def export_wandb(run: ExportedRun, path: Path) -> list[Path]:
+    """Write below the folder; see `Export`. Nothing is sent anywhere.
+
+    The project is that of WANDB_PROJECT, `cepbench` otherwise.
+    """
+    import wandb
+
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        with wandb.init(
+            mode="offline",
+            dir=str(path),
+            project=os.environ.get("WANDB_PROJECT", "cepbench"),
+            name=run.name,
+            settings=wandb.Settings(silent=True, console="off"),
+        ) as tracked:
+            tracked.define_metric("cepbench/*", step_metric="cepbench/step")
+            tracked.log({**tracked_values(run), "cepbench/step": run.step})
+            file = Path(tracked.settings.sync_file)
+        # The end of a run does not wait until W&B's own process has written its file; its end does.
+        wandb.teardown()
+    except wandb.Error as error:
+        raise WriteError(f"W&B took no run: {error}") from error
+    return [file.parent]
+
+
+_NOT_IN_MLFLOW = re.compile(r"[^\w\-. :/]")
+"""What MLflow takes in no name of a metric."""
+
+
+def export_mlflow(run: ExportedRun, path: Path) -> list[Path | str]:
+    """Write to mlflow.db below the folder; see `Export`.
+
+    Where MLFLOW_TRACKING_URI is set, the run goes there, and the folder stays as it is.
+    The experiment is that of MLFLOW_EXPERIMENT_NAME, `cepbench` otherwise.
+    """
+    import mlflow
+
+    remote = os.environ.get("MLFLOW_TRACKING_URI")
+    database = path.absolute() / "mlflow.db"
+    if not remote:
+        path.mkdir(parents=True, exist_ok=True)
+    try:
+        client = mlflow.MlflowClient(tracking_uri=remote or f"sqlite:///{database}")
+        _log(client, run, None if remote else (path.absolute() / "artifacts").as_uri())
+    except mlflow.exceptions.MlflowException as error:
+        raise WriteError(f"MLflow took no run: {error}") from error
+    # The address may hold a password.
+    return ["where MLFLOW_TRACKING_URI points"] if remote else [database]
+
+
+def _log(client: Any, run: ExportedRun, artifacts: str | None) -> None:
+    """Log a run. artifacts: address for those of a new experiment; None for the server's own."""
+    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "cepbench")
+    known = client.get_experiment_by_name(name)
+    experiment = known.experiment_id if known else client.create_experiment(name, artifacts)
+    run_id = client.create_run(experiment, run_name=run.name).info.run_id
+    for key, value in tracked_values(run).items():
+        if isinstance(value, str):
+            client.set_tag(run_id, key, value)
+        else:
+            client.log_metric(run_id, _NOT_IN_MLFLOW.sub("_", key), value, step=run.step)
+    client.set_terminated(run_id)
+
+
+def export_tensorboard(run: ExportedRun, path: Path) -> list[Path]:
+    """Write an event file into the folder, without TensorFlow or torch; see `Export`."""
+    from tensorboard.compat.proto.event_pb2 import Event
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.text.metadata import create_summary_metadata
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    path.mkdir(parents=True, exist_ok=True)
+    writer = EventFileWriter(str(path))
+    try:
+        for name, value in tracked_values(run).items():
+            if isinstance(value, str):
+                # As torch's SummaryWriter names and stores a text.
+                entry = Summary.Value(
+                    tag=f"{name}/text_summary",
+                    metadata=create_summary_metadata(display_name="", description=""),
+                    tensor=make_tensor_proto([value.encode("utf-8", "replace")]),
+                )
+            else:
+                entry = Summary.Value(tag=name, simple_value=value)
+            writer.add_event(
+                Event(wall_time=time.time(), step=run.step, summary=Summary(value=[entry]))
+            )
+    finally:
+        writer.close()
+    return [path]
+
+
+Export = Callable[[ExportedRun, Path], Sequence[Path | str]]
+"""Writes a run to a file, or below a folder; returns what was written, or where to, for people.
+
+Raises SpecError for a run that the format cannot hold, MissingDependencyError where a package is
+not installed, and WriteError or OSError for files that cannot be written.
+"""
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A format.
+
+    about: what is written, for the help and the documentation.
+    write: the function that writes it.
+    suffix: of the file that is written by default; empty for a folder.
+    packages: that have to be installed, as pip names them.
+    tables: whether it has rows, which may be those of samples.
+    """
+
+    about: str
+    write: Export
+    suffix: str = ""
+    packages: tuple[str, ...] = ()
+    tables: bool = False
+
+
+EXPORTERS = {
+    "csv": Exporter("a row for each case", export_csv, ".csv", tables=True),
+    "parquet": Exporter(
+        "the same rows with types", export_parquet, ".parquet", ("pyarrow",), tables=True
+    ),
+    "lm-eval": Exporter("the results of lm-evaluation-harness, `results_*.json`", export_lm_eval),
+    "hf-eval-results": Exporter(
+        "evaluation results of a model repository on the Hugging Face Hub, `.eval_results/*.yaml`",
+        export_hf_eval_results,
+    ),
+    "wandb": Exporter("an offline run of Weights & Biases", export_wandb, "", ("wandb",)),
+    "mlflow": Exporter("a run of MLflow", export_mlflow, "", ("mlflow",)),
+    "tensorboard": Exporter(
+        "scalars and texts of TensorBoard", export_tensorboard, "", ("tensorboard",)
+    ),
+}
+"""Name, as users type it -> format."""
