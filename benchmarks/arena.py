@@ -1,173 +1,315 @@
-r"""Figures of the arena: samples needed, error rates of the stopping rules, battles against scores,
-time and memory.
+r"""How often the verdicts of a battle case err: all samples at once, looks, and betting.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.arena --json benchmarks/results/arena.json \
-        --page benchmarks/results/arena.md
+    OMP_NUM_THREADS=1 python -m benchmarks.arena            # 30 minutes of CPU
     OMP_NUM_THREADS=1 python -m benchmarks.arena --quick    # under a minute of CPU
 
 Battles are simulated (judges that agree with people at .62 to .95, order effects of 0 to .9 logits,
-ties of 0 to 60 %), and go through the gate's own bounds, looks and bets; runs of
-`arena-instrument` are whole pytest processes. A promise is broken where a rate exceeds it by more
-than 3 standard errors: it is named, and the exit code is 1.
+ties of 0 to 60 %), and go through the gate's own bounds, looks and bets. A promise is broken where
+a rate exceeds it by more than 3 standard errors: it is named, and the exit code is 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tempfile
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import exp, log, sqrt
+from statistics import fmean
+from typing import Literal
 
-from benchmarks.arena_figures.figures import Figure
-from benchmarks.arena_figures.power import needed, soft_needed
-from benchmarks.arena_figures.rates import QUICK_RATES, RateSettings, rates
-from benchmarks.arena_figures.runs import arena_runs, leaderboard_seconds
-from benchmarks.arena_figures.scores import faults_seen
-from benchmarks.arena_figures.soft_worlds import soft_worlds
-from benchmarks.arena_figures.tables import (
-    fill_page,
-    leaderboard_line,
-    needed_table,
-    rates_by_design,
-    rates_by_judge,
-    rates_by_score,
-    runs_table,
-    seen_table,
-    soft_table,
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.gated import table
+from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate.compare import verdict_of
+from pytest_cepbench.gate.statistics import (
+    Differences,
+    Rounds,
+    look_shares,
+    look_sizes,
+    mean_bounds,
+    stops_of,
 )
-from benchmarks.arena_figures.worlds import worlds
-from benchmarks.whole_runs import machine
 
-_DROP = 0.1
-"""Of people's win rate: either score's tolerance is what it shows of it."""
-
-PARTS = ("runs", "power", "rates", "soft", "scores")
+ERRORS_BEYOND = 3.0
+"""A promise is broken where the measured rate exceeds it by more than so many standard errors."""
 
 
-def measure(parts: Sequence[str], *, quick: bool) -> tuple[dict[str, str], dict[str, object], bool]:
-    """Tables by the name of their place in the page, all figures, and whether promises are kept."""
-    tables: dict[str, str] = {}
-    figures: dict[str, object] = {}
-    kept = True
-    if "runs" in parts:  # first: processes that are started inherit this one's peak of memory
-        with tempfile.TemporaryDirectory() as folder:
-            asked = (4,) if quick else (24, 216)  # the second: 4,320 battles in both orders
-            timed = [arena_runs(Path(folder), size, 1 if quick else 2) for size in asked]
-        seconds = leaderboard_seconds()
-        tables["runs"] = f"{runs_table(timed)}\n{leaderboard_line(seconds)}\n"
-        figures["runs"] = [asdict(run) for run in timed]
-        figures["leaderboard_seconds"] = seconds
-        kept &= all(run.warm_inputs == run.warm_loads == 0 for run in timed)
-    if "power" in parts:
-        accuracies = (0.82, 0.95) if quick else (0.62, 0.71, 0.82, 0.9, 0.95)
-        drops = (0.05, 0.1) if quick else (0.02, 0.05, 0.1)
-        samples = list(needed(accuracies, drops, 60 if quick else 200))
-        tables["samples needed"] = needed_table(samples)
-        figures["needed"] = [asdict(row) for row in samples]
-    if "rates" in parts:
-        settings = QUICK_RATES if quick else RateSettings()
-        measured = [figure for world in worlds(quick=quick) for figure in rates(world, settings)]
-        broken = [figure for figure in measured if figure.broken]
-        promised = sum(figure.promise is not None for figure in measured)
-        tables["rates by design"] = rates_by_design(measured)
-        tables["rates by judge"] = rates_by_judge(measured)
-        tables["promises"] = f"{promised} promises measured, {len(broken)} broken\n"
-        figures["settings"] = asdict(settings)
-        figures["rates"] = [asdict(figure) for figure in measured]
-        _tell_broken(broken)
-        kept &= not broken
-    if "soft" in parts:
-        kept &= _measure_soft(tables, figures, quick=quick)
-    if "scores" in parts:
-        sizes = ((40,), 10, 4) if quick else ((100, 200), 400, 24)
-        seen = list(faults_seen(*sizes))
-        tables["battles and scores"] = seen_table(seen)
-        figures["seen"] = [asdict(row) for row in seen]
-    return tables, figures, kept
+@dataclass(frozen=True)
+class Figure:
+    """One measured number.
+
+    what: such as "false failures". rule: by what gate. world: where the scores came from. n: units
+    of a case. cases: of a run. drift, tolerance: in the unit of the scores. value: a share of the
+    runs, or a mean of them. error: its standard error. runs: simulated. promise: the most that the
+    gate allows, None where it promises nothing.
+    """
+
+    what: str
+    rule: str
+    world: str
+    n: int
+    cases: int
+    drift: float
+    tolerance: float
+    value: float
+    error: float
+    runs: int
+    promise: float | None = None
+
+    @property
+    def broken(self) -> bool:
+        """Whether it is worse than promised by more than chance explains."""
+        return self.promise is not None and (self.value > self.promise + ERRORS_BEYOND * self.error)
+
+    def __str__(self) -> str:
+        promised = "" if self.promise is None else f", promised at most {self.promise:.4f}"
+        return (
+            f"{self.what} by {self.rule}, {self.world}, n = {self.n}, {self.cases} cases, "
+            f"drift {self.drift:g}, tolerance {self.tolerance:g}: "
+            f"{self.value:.4f} +- {self.error:.4f} over {self.runs} runs{promised}"
+        )
 
 
-def _tell_broken(broken: Sequence[Figure]) -> None:
-    for figure in broken:
-        print(f"broken: {figure}", file=sys.stderr)
+@dataclass(frozen=True)
+class Cell:
+    """What figures of one setting have in common; fields as in `Figure`."""
+
+    rule: str
+    world: str
+    n: int
+    cases: int
+    drift: float
+    tolerance: float
+
+    def rate(self, what: str, hits: npt.NDArray[np.bool_], promise: float | None = None) -> Figure:
+        """Share of the runs that were hit. hits: (runs,)."""
+        share = float(hits.mean())
+        error = sqrt(share * (1 - share) / len(hits))
+        return self._figure(what, share, error, len(hits), promise)
+
+    def mean(self, what: str, values: npt.NDArray[np.float64]) -> Figure:
+        """Mean over runs. values: (runs,), at least 2."""
+        error = float(values.std(ddof=1)) / sqrt(len(values))
+        return self._figure(what, float(values.mean()), error, len(values), None)
+
+    def _figure(
+        self, what: str, value: float, error: float, runs: int, promise: float | None
+    ) -> Figure:
+        return Figure(
+            what, self.rule, self.world, self.n, self.cases, self.drift, self.tolerance,
+            value, error, runs, promise,
+        )  # fmt: skip
 
 
-def _measure_soft(tables: dict[str, str], figures: dict[str, object], *, quick: bool) -> bool:
-    """Soft scores beside verdicts. Returns whether all promises are kept."""
-    accuracies, effects = ((0.82,), (0.9,)) if quick else ((0.62, 0.82, 0.95), (0.0, 0.9))
-    confidences = (0.3,) if quick else (0.3, 1.0, 3.0)
-    judges = soft_worlds(accuracies, effects, confidences)
-    samples = list(soft_needed(judges, _DROP, 40 if quick else 200))
-    settings = QUICK_RATES if quick else RateSettings(runs=1000, bounded_runs=200)
-    extremes = soft_worlds(*(sorted({v[0], v[-1]}) for v in (accuracies, effects, confidences)))
-    measured = [
-        figure
-        for world in extremes
-        for figure in rates(world, replace(settings, tolerance=_DROP * world.sees))
-    ]
-    broken = [figure for figure in measured if figure.broken]
-    promised = sum(figure.promise is not None for figure in measured)
-    tables["soft samples"] = soft_table(samples)
-    tables["soft rates"] = rates_by_score(measured)
-    tables["soft promises"] = f"{promised} promises measured, {len(broken)} broken\n"
-    figures["soft_needed"] = [asdict(row) for row in samples]
-    figures["soft_rates"] = [asdict(figure) for figure in measured]
-    _tell_broken(broken)
-    return not broken
+Array = npt.NDArray[np.float64]
+
+Design = Literal["both", "balanced", "adaptive"]
+
+DESIGNS: tuple[Design, ...] = ("both", "balanced", "adaptive")
+
+
+@dataclass(frozen=True)
+class JudgeWorld:
+    """Battles that people would give to one side each, and a judge who errs.
+
+    accuracy: share of decided verdicts that agree with people, of a judge without order effect.
+    order_effect: logits by which the judge favours the first answer.
+    ties: share of verdicts that are ties, whatever people say.
+    design: which orders are asked.
+    """
+
+    accuracy: float
+    order_effect: float
+    ties: float
+    design: Design
+
+    def __str__(self) -> str:
+        return (
+            f"{self.design}, accuracy {self.accuracy:g}, order effect {self.order_effect:g}, "
+            f"ties {self.ties:g}"
+        )
+
+    @property
+    def sees(self) -> float:
+        """Share of a drop of people's win rate that the judged win rate shows."""
+        strength = log(self.accuracy / (1 - self.accuracy))
+        right = [1 / (1 + exp(-strength - side * self.order_effect)) for side in (1, -1)]
+        shown = (1 - self.ties) * (sum(right) - 1)
+        # Half of the mean after a first tie is the second verdict.
+        return shown * (1 + self.ties / 2) if self.design == "adaptive" else shown
+
+    def draw(
+        self, generator: np.random.Generator, shape: tuple[int, int], wins: float, *, equal: bool
+    ) -> Array:
+        """(runs, n) scores of the candidate.
+
+        wins: share of the battles that people would give to it.
+        equal: whether the answers of each sample are exchanged with probability one half, so that
+        candidate and accepted model are the same but for chance.
+        """
+        better = generator.random(shape) < wins
+        if equal:
+            better ^= generator.random(shape) < 0.5
+        candidate_first = generator.random(shape) < 0.5
+        score, tied = self._verdict(generator, better, candidate_first)
+        if self.design == "balanced":
+            return score
+        other, _ = self._verdict(generator, better, ~candidate_first)
+        mean = (score + other) / 2
+        return mean if self.design == "both" else np.where(tied, mean, score)
+
+    def _verdict(
+        self,
+        generator: np.random.Generator,
+        better: npt.NDArray[np.bool_],
+        candidate_first: npt.NDArray[np.bool_],
+    ) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """The candidate's scores in one order, and which of them are ties."""
+        strength = log(self.accuracy / (1 - self.accuracy))
+        logits = np.where(better, strength, -strength)
+        logits += np.where(candidate_first, self.order_effect, -self.order_effect)
+        won = generator.random(better.shape) < 1 / (1 + np.exp(-logits))
+        tied = generator.random(better.shape) < self.ties
+        return np.where(tied, 0.5, won.astype(np.float64)), tied
+
+
+def worlds(*, quick: bool) -> Iterator[JudgeWorld]:
+    """Judges from .62 to .95, order effects from 0 to .9 logits, ties from 0 to 60 %."""
+    for accuracy in (0.62, 0.95) if quick else (0.62, 0.71, 0.82, 0.95):
+        for effect in (0.0, 0.9) if quick else (0.0, 0.45, 0.9):
+            for ties in (0.0, 0.6) if quick else (0.0, 0.3, 0.6):
+                for design in DESIGNS:
+                    yield JudgeWorld(accuracy, effect, ties, design)
+
+
+EVEN = 0.5
+
+RULES = ("once", "looks", "betting", "betting, strict")
+"""All samples at once; bounds at 25, 50, 100, ...; betting, whose strict rule asks for more."""
+
+
+@dataclass(frozen=True)
+class RateSettings:
+    """How much is simulated.
+
+    samples: of a run. runs: by betting. bounded_runs: by bounds, which take longer.
+    alpha: in each direction. tolerance: of the judged win rate, less where a judge cannot show it.
+    """
+
+    samples: int = 600
+    runs: int = 2000
+    bounded_runs: int = 300
+    alpha: float = 0.05
+    tolerance: float = 0.05
+    seed: int = 0
+
+
+QUICK_RATES = RateSettings(samples=300, runs=400, bounded_runs=40)
+
+
+def rates(world: JudgeWorld, settings: RateSettings) -> Iterator[Figure]:
+    """False failures of equal models, false passes at the tolerance, decisions and samples.
+
+    Equal models are drawn with a drop and then exchanged at random. The tolerance is the drop that
+    the judge shows: the setting's, or what is shown where each battle is lost.
+    """
+    tolerance = min(settings.tolerance, world.sees / 2)
+    wins = EVEN - tolerance / world.sees
+    name = [ord(letter) for letter in str(world)]
+    for equal in (True, False):
+        generator = np.random.default_rng([settings.seed, *name, equal])
+        shape = settings.runs, settings.samples
+        scores = world.draw(generator, shape, wins, equal=equal)
+        for rule in RULES:
+            ends = _ends(scores, tolerance, settings, rule)
+            drift = 0.0 if equal else tolerance
+            cell = Cell(rule, str(world), settings.samples, 1, drift, tolerance)
+            proves = equal or rule == "betting, strict"
+            yield cell.rate("regressed", ends.regressed, settings.alpha if proves else None)
+            yield cell.rate("held", ends.held, None if equal else settings.alpha)
+            yield cell.mean("samples", ends.counts.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class _Ends:
+    held: npt.NDArray[np.bool_]
+    regressed: npt.NDArray[np.bool_]
+    counts: npt.NDArray[np.int64]
+
+
+def _ends(scores: Array, tolerance: float, settings: RateSettings, rule: str) -> _Ends:
+    if rule.startswith("betting"):
+        strict = rule != "betting"
+        stops = stops_of(Rounds.single(scores), tolerance, settings.alpha, strict=strict)
+        return _Ends(stops.held, stops.regressed, stops.counts)
+    n = scores.shape[1]
+    sizes = (n,) if rule == "once" else look_sizes(n)
+    looks = list(zip(sizes, look_shares(len(sizes)), strict=True))
+    verdicts, counts = [], []
+    for run in scores[: settings.bounded_runs]:
+        for size, share in looks:
+            verdict = verdict_by_bounds(run[:size], tolerance, settings.alpha * share)
+            if verdict is not Verdict.INCONCLUSIVE:
+                break
+        verdicts.append(verdict)
+        counts.append(size)
+    held = [verdict in (Verdict.HELD, Verdict.IMPROVED) for verdict in verdicts]
+    regressed = [verdict is Verdict.REGRESSED for verdict in verdicts]
+    return _Ends(np.array(held), np.array(regressed), np.array(counts))
+
+
+def verdict_by_bounds(scores: Array, tolerance: float, alpha: float) -> Verdict:
+    """The gate's verdict on the scores of one run's battles. scores: (n,)."""
+    n = len(scores)
+    differences = Differences(scores - EVEN, np.zeros(n, np.int64), np.arange(n))
+    bounds = mean_bounds(differences, alpha, span=EVEN)
+    return verdict_of(bounds, tolerance)
+
+
+COLUMNS = {
+    "false failures": ("regressed", True),
+    "false passes": ("held", False),
+    "held if equal": ("held", True),
+    "samples if equal": ("samples", True),
+    "samples at the tolerance": ("samples", False),
+}
+"""Columns of the table: which figure, and whether of equal models."""
+
+
+def rates_table(figures: Sequence[Figure]) -> str:
+    """A row for each design and rule: means over the worlds, of errors the worst as well."""
+    rows = []
+    for design in DESIGNS:
+        for rule in RULES:
+            own = [f for f in figures if f.rule == rule and f.world.startswith(f"{design},")]
+            cells = []
+            for title, (what, equal) in COLUMNS.items():
+                values = [f.value for f in own if f.what == what and (f.drift == 0) is equal]
+                mean = fmean(values)
+                cells.append(f"{mean:.0f}" if what == "samples" else f"{mean:.1%}")
+                if title.startswith("false"):
+                    cells.append(f"{max(values):.1%}")
+            rows.append([design, rule, *cells])
+    head = ["orders", "rule", "false failures", "worst", "false passes", "worst", *[*COLUMNS][2:]]
+    return table(head, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure and print: 0 if every promise was kept and no warm run asked a model, else 1."""
+    """Measure and print: 0 if every promise was kept, else 1."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="few runs, few worlds")
-    parser.add_argument("--part", choices=PARTS, action="append", help="what is measured; all")
-    parser.add_argument(
-        "--json", type=Path, help="write every figure to this file, whose other parts stay"
-    )
-    parser.add_argument("--page", type=Path, help="fill the tables of this page")
-    options = parser.parse_args(arguments)
-    about = f"{machine()}{'; --quick' if options.quick else ''}"
-    started = time.process_time()
-    tables, figures, kept = measure(options.part or PARTS, quick=options.quick)
-    _print(tables)
-    print(f"{about}; {time.process_time() - started:.0f} CPU seconds without the timed runs")
-    if options.json is not None:
-        known = json.loads(options.json.read_bytes()) if options.json.exists() else {}
-        document = known | {"machine": about, **figures}
-        options.json.write_text(_dump(document), encoding="utf-8")
-    if options.page is not None:
-        fill_page(options.page, tables | {"machine": f"{about}.\n"})
-    return 0 if kept else 1
-
-
-def _dump(document: Mapping[str, Any]) -> str:
-    """JSON; a table has its columns once, and a line for each row, so that changed rows show."""
-    fields = []
-    for name, value in document.items():
-        table = _table(value) if isinstance(value, list) else value
-        text = json.dumps(table)
-        if isinstance(table, dict) and table.keys() == {"columns", "rows"}:
-            rows = ",\n".join(f"   {json.dumps(row)}" for row in table["rows"])
-            text = f'{{"columns": {json.dumps(table["columns"])}, "rows": [\n{rows}\n ]}}'
-        fields.append(f" {json.dumps(name)}: {text}")
-    return "{\n" + ",\n".join(fields) + "\n}\n"
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"columns": [*rows[0]], "rows": [[*map(_short, row.values())] for row in rows]}
-
-
-def _short(value: object) -> object:
-    return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
-def _print(tables: Mapping[str, str]) -> None:
-    for name, text in tables.items():
-        print(f"## {name}\n\n{text}")
+    quick = parser.parse_args(arguments).quick
+    settings = QUICK_RATES if quick else RateSettings()
+    measured = [figure for world in worlds(quick=quick) for figure in rates(world, settings)]
+    broken = [figure for figure in measured if figure.broken]
+    print(rates_table(measured))
+    print(f"{sum(f.promise is not None for f in measured)} promises measured, {len(broken)} broken")
+    for figure in broken:
+        print(f"broken: {figure}", file=sys.stderr)
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ if __package__ in (
 
 import numpy as np
 
-from benchmarks.error_rates import choices, errors, labelled, power, trainings
+from benchmarks.error_rates import errors, labelled, power, trainings
 from benchmarks.error_rates.report import Promises, fill, table
 from benchmarks.error_rates.verdicts import LEVELS, measured
 from benchmarks.error_rates.worlds import SD, one_category
@@ -91,7 +91,6 @@ def _least_seconds(call: Callable[[], object]) -> float:
 
 _KINDS = ("others normal", "others lose")
 _TIES = [f"{what}, {n}, {kind}" for kind in _KINDS for n in (60, 192) for what in ("held", "false")]
-_FOUND = [f"{what}, {way}" for what in ("found", "runs that fail") for way in choices.WAYS]
 
 PARTS = (
     Part("worlds", ("scores", "units", *errors.HEAD), errors.worlds),
@@ -103,13 +102,6 @@ PARTS = (
     Part("power", ("scores", "units", *power.HEAD), power.power, 10),
     Part("embedded", ("layout", "units", *power.HEAD, "at least 0.9 of t"), power.embedded, 10),
     Part("told", power.TOLD_HEAD, power.told, 10),
-    Part(
-        "statistics",
-        ("scores", "units", "rate", *choices.STATISTICS, "t test"),
-        choices.statistics,
-        14,
-    ),
-    Part("many", ("cases", "drop", *_FOUND), choices.many, 14),
     Part("labels", ("judge", "labels", *labelled.HEAD), labelled.rows, 5),
     Part("trainings", ("training", "n", *trainings.HEAD), trainings.good, 20),
     Part("delays", ("training", "n", *trainings.LATE_HEAD), trainings.bad, 20),

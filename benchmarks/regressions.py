@@ -104,7 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     started = time.perf_counter()
     rows: dict[bool, list[tuple[str, ...]]] = {False: [], True: []}
-    errors = []
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), DRIFT, options.samples, options.generator, options.encoder)
         bench.accept(options.of)
@@ -114,8 +113,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             gated = bench.gate(copy)
             cells = row(name, amount, exact_captions(copy, options.samples), gated)
             rows[name in DAMAGES].append(cells)
-            if gated.message:
-                errors.append((f"`{name}`", gated.message))
             print(*cells, sep=" | ", file=sys.stderr, flush=True)
     how = (
         f"`{shlex.join(['python', 'benchmarks/regressions.py', *sys.argv[1:]])}`: "
@@ -125,7 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     figures = {
         "regressions": table(HEAD, rows[False]) + f"\n{how}",
         "faults": table(HEAD, rows[True]),
-        "errors": table(("", "what the run says"), errors),
     }
     for name, text in figures.items():
         print(text)

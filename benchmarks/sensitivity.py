@@ -61,8 +61,8 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 PAGE = _ROOT / "benchmarks" / "results" / "sensitivity.md"
 
-PRINTED_ALONE = ("-samples", "-power")
-"""Ends of the names of tables that stand on no page: they are half of all figures."""
+PRINTED_ALONE = "-calls"
+"""End of the names of tables that are printed and stand on no page."""
 
 RESULTS = _ROOT / "benchmarks" / "results" / "sensitivity.json"
 

@@ -11,7 +11,6 @@ from benchmarks.sensitivity_figures.figures import (
     Damaged,
     Document,
     Metric,
-    Rate,
     Sight,
     WorldFigures,
 )
@@ -69,18 +68,6 @@ def _run(world: WorldFigures) -> str:
     return table(("", ""), rows)
 
 
-def _metrics(world: WorldFigures) -> str:
-    rows = [
-        (
-            _title(world, metric),
-            ", ".join(f"{count:g} {role}" for role, count in metric.calls.items() if count),
-            f"{metric.cost:g}",
-        )
-        for metric in world.metrics
-    ]
-    return table(("metric", "calls of a sample", "in all"), rows)
-
-
 def _first(world: WorldFigures) -> str:
     rows = []
     for damage in world.damages:
@@ -117,8 +104,11 @@ def _named(
         return each[1] if by == 1 else each[2].samples
 
     best = [each for each in ordered if amount(each) <= amount(ordered[0]) * 1.001]
-    names = ", ".join(_title(world, metric) for metric, _, _ in best)
-    return f"{names} ({form(best[0])})"
+    few = ", ".join(_title(world, metric) for metric, _, _ in best)
+    return f"{few if len(best) <= _MOST_NAMED else f'{len(best)} metrics'} ({form(best[0])})"
+
+
+_MOST_NAMED = 3
 
 
 def _blind(world: WorldFigures, damage: Damaged) -> str:
@@ -170,42 +160,9 @@ def _needs(world: WorldFigures) -> str:
     return _matrix(world, cell)
 
 
-def _samples(world: WorldFigures) -> str:
-    """Samples to the target, with the interval."""
-
-    def cell(_: Metric, sight: Sight) -> str:
-        low, high = _need(sight.fewest), _need(sight.most)
-        return f"{_need(sight.need)} [{low}, {high}]"
-
-    return _matrix(world, cell)
-
-
-def _power(world: WorldFigures) -> str:
-    """Power, in percent, with its interval, at a size in the middle."""
-    sizes = [rate.samples for damage in world.damages for rate in _rates(damage)]
-    distinct = sorted(set(sizes))
-    size = distinct[len(distinct) // 2] if distinct else 0
-
-    def cell(_: Metric, sight: Sight) -> str:
-        rate = next(rate for rate in sight.rates if rate.samples == size)
-        return f"{100 * rate.rate:.0f} [{100 * rate.low:.0f}, {100 * rate.high:.0f}]"
-
-    return f"At {size} samples, percent.\n\n{_matrix(world, cell, controls=True)}"
-
-
-def _rates(damage: Damaged) -> tuple[Rate, ...]:
-    return damage.sights[0].rates if damage.sights else ()
-
-
-def _matrix(
-    world: WorldFigures, cell: Callable[[Metric, Sight], str], *, controls: bool = False
-) -> str:
+def _matrix(world: WorldFigures, cell: Callable[[Metric, Sight], str]) -> str:
     """A row for each metric, a column for each damage that could be measured."""
-    shown = [
-        damage
-        for damage in world.damages
-        if damage.sights and (controls or damage.name not in CONTROLS)
-    ]
+    shown = [damage for damage in world.damages if damage.sights and damage.name not in CONTROLS]
     sights: Mapping[str, Mapping[str, Sight]] = {
         damage.name: {sight.metric: sight for sight in damage.sights} for damage in shown
     }
@@ -242,10 +199,7 @@ def _opening(message: str) -> str:
 
 _TABLES: Mapping[str, Callable[[WorldFigures], str]] = {
     "run": _run,
-    "metrics": _metrics,
     "summary": _summary,
     "first": _first,
     "calls": _needs,
-    "samples": _samples,
-    "power": _power,
 }

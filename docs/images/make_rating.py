@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -23,7 +25,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE), str(ROOT)]
 
-from benchmarks.rating_server import served  # noqa: E402
 from pytest_cepbench.artifacts import ImageArtifact  # noqa: E402
 from pytest_cepbench.cli import main as cepbench  # noqa: E402
 from pytest_cepbench.datasets.shapes import load_shapes, sample_scene  # noqa: E402
@@ -68,6 +69,26 @@ STUDY_OF: Mapping[str, str] = {
 _TASKS: tuple[Task, ...] = get_args(Task)
 
 Texts = Mapping[str, str]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[dict[str, str]]:
+    """Addresses of the people of a server process."""
+    command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder), "--port=0"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        addresses = {}
+        for line in process.stderr:
+            if line.startswith("serving "):
+                break
+            if match := re.match(r"(\S+): (http://\S+)$", line):
+                addresses[match[1]] = match[2]
+        try:
+            yield addresses
+        finally:
+            process.terminate()
+            process.communicate()
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import gate_error_rates
-from benchmarks.error_rates import choices, errors, labelled, power, trainings, verdicts
+from benchmarks.error_rates import errors, labelled, power, trainings, verdicts
 from benchmarks.error_rates.report import Promises, fill, table
 from benchmarks.error_rates.worlds import (
     BOUNDED,
@@ -173,26 +173,6 @@ def test_worlds_drift_as_they_say(world: World, seed: int) -> None:
     drops = -world.draw(np.random.default_rng(seed), 400, layout, drift).mean(1)
     chosen = 0.02 if world.turned > 0 else 5 * drops.std() / 20  # the best of 5 is a better one
     assert abs(drops.mean() - drift) < chosen + 1e-12
-
-
-def test_the_statistics_that_were_chosen_among_are_right() -> None:
-    """The last one's p value is the gate's, but for the flips that were drawn; none is blind."""
-    values, layout = verdicts.drawn(NORMAL, 12, 5, 0.03)
-    for row in values:
-        p = choices._p_values(row, layout, choices._signs(12))
-        assert len(p) == len(choices.STATISTICS)
-        assert p[-1] == pytest.approx(flip_p_value(row / 12, 0.05), abs=0.03)
-        assert max(p) - min(p) < 0.15
-
-
-def test_holm_finds_no_less_than_fixed_shares_and_fails_no_other_run() -> None:
-    """What is found at the shares is found by Holm's procedure too."""
-    for many in choices._many():
-        if "all drop" in many.name:
-            fixed, together, joint = choices._found(many, 0.02, 10)
-            assert (together >= fixed).all()
-            assert (together.any(1) == fixed.any(1)).all()
-            assert joint.shape == fixed.shape
 
 
 def test_the_layouts_are_those_of_the_embedded_suites() -> None:

@@ -1,1 +1,0 @@
-"""Parts of `benchmarks/training_curves.py`: line-ups, chains and truth, analysis, tables, plots."""
