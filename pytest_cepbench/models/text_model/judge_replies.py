@@ -71,16 +71,80 @@ _BARE_TIE = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
+_SENTENCE_END = re.compile(r"[.!?\n]")
+
 _CLAUSE_END = re.compile(r"[.,;:!?()\n]|\bbut\b")
 
-_CLAUSE = 200  # characters before a phrase in which it may be denied
+_AROUND = 200  # characters on either side of a verdict in which it may be denied
 
+# What a clause says before a verdict that it does not give.
 _DENIED = re.compile(
-    r"n't\b|\b(?:not|never|neither|nor|cannot|no|whether|if|unless|either)\b", re.IGNORECASE
+    r"n't\b|\b(?:not|never|neither|nor|cannot|no|nothing|nobody|none|few|hardly|barely|scarcely"
+    r"|whether|if|unless|either|until|unable|unclear|unsure|uncertain|doubt\w{0,4}|deny|denies"
+    r"|disagree\w?|dispute\w?|reject\w?|refuse\w?|decline\w?|hesitate\w?|reluctant"
+    r"|fail(?:s|ed)?\s{1,8}to|far\s{1,8}from|instead\s{1,8}of|rather\s{1,8}than|contrary\s{1,8}to"
+    r"|maybe|perhaps|possibly|might|may|could|suppos(?:e|ed|ing)|assum(?:e|es|ed|ing)|imagine"
+    r"|provided|let(?:'s|\s{1,8}us)|pretend\w{0,3}|wish|hope|wonder|initially"
+    r"|at\s{1,8}first|first\s{1,8}(?:glance|sight)|used\s{1,8}to"
+    r"|eg|example|such\s{1,8}as|phrase|wording|words|options?|rubric)\b"
+    # "It is hard to say", "it would be wrong that"; a wrong color is none of these.
+    r"|\b(?:hard|harder|difficult|tough|tricky|impossible|possible|wrong|incorrect|false|untrue"
+    r"|mistaken|mistake|error|misleading|unfair|premature|hasty|early|tempting|easy|debatable"
+    r"|arguable|questionable|conceivable|bold|stretch|odd|strange)"
+    r"(?:\s{1,8}for\s{1,8}\w{1,20})?\s{1,8}(?:to|that)\b"
+    r"|^\s{0,8}to\s{1,8}(?:say|claim|argue|think|assert|state|call|judge|decide)\b"
+    # "You asked me to say"
+    r"|\b(?:ask|asks|asked|told|tells|instruct\w{0,3}|expected|required|allowed|want(?:s|ed)?)\s"
+    r"(?:\w{1,20}\s{1,8}){0,4}to\s{1,8}\w",
+    re.IGNORECASE,
 )
 
+_OPINION = re.compile(
+    r"\b(?:says?|said|thinks?|thought|argues?|argued|claims?|claimed|believes?|believed|feels?|felt"
+    r"|insists?|expects?|finds?|concludes?|prefers?|agrees?)(?:\s{1,8}that)?\s{0,8}$",
+    re.IGNORECASE,
+)
+"""Words behind which an opinion follows: the judge's own one only with "I" or "we" before them."""
+
+_OWN = re.compile(r"\b(?:I|we)\b(?!.*\b(?:thought|believed|felt|argued|claimed)\b)")
+
+_BOTH = re.compile(
+    r"(?<![A-Za-z0-9])[AB]\W{0,3}(?:\s{1,8}(?:and|nor|vs|versus)|\s{0,8}[/&])\W{0,3}\s{0,8}$"
+    r"|\bor\s{1,8}$"
+)
+"""The other letter before a verdict, as in "A and B is better", or another verdict."""
+
+_CONDITION = re.compile(
+    r"^\W{0,8}(?:(?:and|but|so|then|however|yet|only)\W{1,4}){0,2}"
+    r"(?:(?:if|in\s{1,8}case)(?!\s{1,8}(?:anything\b|forced|pressed|pushed"
+    r"|(?:I|we|one|you)\s{1,8}(?:had|have|must|needed|need|am|were|was)\b))"
+    r"|unless|assuming|suppos(?:e|ing)|provided|as\s{1,8}long\s{1,8}as|depending|had|were|should)\b",
+    re.IGNORECASE,
+)
+"""The beginning of a clause on which a later one of its sentence depends; "if I had to choose" is
+the judge's own way of choosing."""
+
+_AFTER = re.compile(
+    r"^(?:"
+    r"[ \t,(\u2014-]{0,4}(?:but\s{1,8})?(?:only\s{1,8}|just\s{1,8})?(?:"
+    r"if(?!\s{1,8}(?:only|you\s{1,8}ask\s{1,8}me)\b)"
+    r"|if\s{1,8}only\s{1,8}(?!slightly|marginally|barely|narrowly|just|by|a\b)"
+    r"|unless|provided|assuming|whenever|where|as\s{1,8}long\s{1,8}as|depending"
+    r"|when(?!\s{1,8}(?:considering|compar|all|both|taking|weighing|looking)))\b"
+    r"|[ \t,)]{0,4}or\b"
+    r"|[ \t]{1,4}(?:only|merely|in\s{1,8}(?:some|certain|a\s{1,8}few|part))\b"
+    r"|[ \t]{1,4}(?:is|was|would|seems|sounds|means|meant|implies|refers|stands|applies|cannot"
+    r"|can't|may|might|could|should)\b(?!\s{1,8}my\b)"
+    r"|\s{1,8}than\b(?![^.!?\n]{0,60}(?:(?<![A-Za-z0-9])[AB](?![A-Za-z0-9])"
+    r"|\b(?:other|first|second|alternative|opponent)\b))"
+    r")",
+    re.IGNORECASE,
+)
+"""What follows on a verdict that is none: a condition, an alternative, a remark on the phrase, and
+a comparison with something else than the other answer."""
+
 _QUOTED = re.compile(
-    r"\"[^\"\n]*\"|\u201c[^\u201c\u201d\n]*\u201d|\u00ab[^\u00ab\u00bb\n]*\u00bb|`[^`\n]*`"
+    r"\"[^\"\n]*\"|[\u201c\u201e][^\u201c\u201d\u201e\n]*[\u201c\u201d]|\u00ab[^\u00ab\u00bb\n]*\u00bb|`[^`\n]*`"
     r"|'(?:[AB]|Tie)\b[^'\n]{0,40}better\)?'|^[ \t]{0,8}>.*$",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -107,15 +171,13 @@ def read_winner(text: str) -> Winner | Failure:
     `[[A>>B]]`, a JSON object with the verdict under a key such as `better_response`, or a text in
     which one phrase occurs. A phrase in quotation marks counts where nothing but a label such as
     "Verdict:" stands before it at the end of the answer: elsewhere a judge quotes what it was
-    asked. A phrase in a clause that denies or doubts it ("not", "whether") does not count.
+    asked. A phrase that is denied or doubted ("not", "hard to say"), depends on a condition, is
+    somebody else's opinion or stands in a question does not count: what is unclear is no verdict.
     """
     answer = _plain(text)
     if answer is None:
         return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
-    quoted = _QUOTED_VERDICT.search(answer)
-    verdicts = _short_verdict(answer) or (quoted and _short_verdict(quoted[1]))
-    if not verdicts:
-        verdicts = set(_verdicts_in(_QUOTED.sub(" ", answer)))
+    verdicts = _named(answer)
     if len(verdicts) == 1 and _NO_SIDE not in verdicts:
         winner: Winner = verdicts.pop()  # type: ignore[assignment] # no side is taken out
         return winner
@@ -134,7 +196,7 @@ def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
     if answer is None:
         return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
     words = _LABEL.sub("", _between_letters(answer))
-    if words in letters:
+    if words in letters and not _ends_asking(answer):
         return letters[words]
     wanted = ", ".join(sorted(letters))
     return Failure("no-verdict", f"is none of the letters {wanted}: {text!r:.400}")
@@ -143,16 +205,31 @@ def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
 def _plain(text: str) -> str | None:
     """The answer behind the reasoning, without emphasis; None where the reasoning never ends."""
     answer = after_reasoning(text)
-    if answer is None:
-        return None
-    plain = unicodedata.normalize("NFKC", answer).translate(_LOOKALIKES)
-    return plain.replace("*", "").replace("\u2019", "'").strip()
+    return None if answer is None else _normal(answer)
+
+
+def _normal(text: str) -> str:
+    plain = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
+    plain = plain.replace("*", "").replace("\u2018", "'").replace("\u2019", "'")
+    return re.sub(r"\be\.\s?g\.", "eg", plain).strip()
+
+
+def _named(answer: str) -> set[str]:
+    """All verdicts that an answer names; what it quotes counts where it is the answer's end."""
+    if answer.startswith(("{", "```")) and (value := _json_verdict(answer)) is not None:
+        return set() if value.startswith(("{", "```")) else _named(value)
+    if verdict := _short_verdict(answer):
+        return verdict
+    quoted = _QUOTED_VERDICT.search(answer)
+    if quoted and _is_asserted(answer, *quoted.span()) and (verdict := _short_verdict(quoted[1])):
+        return verdict
+    return set(_verdicts_in(_QUOTED.sub(" ", answer)))
 
 
 def _short_verdict(answer: str) -> set[str]:
     """The verdict of an answer that is nothing but a verdict; empty for any other answer."""
-    if answer.startswith(("{", "```")):
-        return _json_verdict(answer)
+    if _ends_asking(answer):
+        return set()
     words = _between_letters(answer)
     if match := _LETTER.fullmatch(words):
         return {match[1].upper()}
@@ -168,18 +245,24 @@ def _between_letters(text: str) -> str:
     return text[places[0] : places[-1] + 1] if places else ""
 
 
-def _json_verdict(answer: str) -> set[str]:
+def _ends_asking(text: str) -> bool:
+    """Whether a text ends with a question mark, brackets and quotation marks aside."""
+    return text.rstrip(" \t\n)]}\"'`\u201d\u00bb").endswith("?")
+
+
+def _json_verdict(answer: str) -> str | None:
+    """The value of the one key of a JSON object that holds a verdict; None where there is none."""
     body = re.sub(r"^```(?:json)?\s*|\s*```$", "", answer)
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        return set()
+        return None
     if not isinstance(document, dict):
-        return set()
+        return None
     values = [value for key, value in document.items() if key.casefold() in _VERDICT_KEYS]
-    if len(values) != 1 or not isinstance(values[0], str) or values[0].startswith("{"):
-        return set()
-    return _short_verdict(values[0].strip()) or set(_verdicts_in(values[0]))
+    if len(values) != 1 or not isinstance(values[0], str):
+        return None
+    return _normal(values[0])
 
 
 def _verdicts_in(text: str) -> Iterator[str]:
@@ -188,14 +271,29 @@ def _verdicts_in(text: str) -> Iterator[str]:
         yield match[1] or match[2] or _NO_SIDE
     for match in _TIE.finditer(text):
         letter = match["inside"] or match["better"] or match["alone"]
-        yield f"Tie({letter.upper()})"
+        if _is_asserted(text, *match.span()):
+            yield f"Tie({letter.upper()})"
     rest = _TIE.sub(" ", _BRACKETS.sub(" ", text))
     for match in _BETTER.finditer(rest):
-        clause = _CLAUSE_END.split(rest[max(0, match.start() - _CLAUSE) : match.start()])[-1]
-        if not _DENIED.search(clause):
+        if _is_asserted(rest, *match.span()):
             yield match[1]
     if _BARE_TIE.search(rest):
         yield _NO_SIDE
+
+
+def _is_asserted(text: str, start: int, end: int) -> bool:
+    """Whether a judge says of its own what stands at a place of its answer, without conditions."""
+    sentence = _SENTENCE_END.split(text[max(0, start - _AROUND) : start])[-1]
+    *clauses, clause = _CLAUSE_END.split(sentence)
+    after = text[end : end + _AROUND]
+    stop = _SENTENCE_END.search(after)
+    if stop and stop[0] == "?":
+        return False
+    if _DENIED.search(clause) or _BOTH.search(sentence) or _AFTER.match(after):
+        return False
+    if _OPINION.search(clause) and not _OWN.search(clause):
+        return False
+    return not any(_CONDITION.match(before) for before in clauses)
 
 
 # -- scores ----------------------------------------------------------------------------------------

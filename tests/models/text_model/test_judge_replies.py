@@ -108,7 +108,98 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "winner"), VERDICTS)
+UNCLEAR = [
+    # denied
+    "It is hard to say A is better",
+    "It's hard for me to say that B is better.",
+    "It would be wrong to say A is better",
+    "It is false that B is better",
+    "It is a mistake to claim A is better",
+    "To say A is better would be unfair",
+    "I doubt A is better",
+    "I am not sure B is better",
+    "I am unable to say A is better",
+    "I fail to see that B is better",
+    "I disagree that A is better",
+    "I hesitate to say B is better",
+    "Nothing suggests that A is better",
+    "Few would agree that B is better",
+    "It is far from clear that A is better",
+    "Rather than saying A is better I abstain",
+    "I would not call this a Tie (A is better)",
+    "Not a tie (B is better)",
+    'I cannot give the verdict "A is better"',
+    "A is better is false",
+    "B is better would be an exaggeration",
+    # doubted
+    "Maybe A is better",
+    "Perhaps B is better.",
+    "It may be that A is better",
+    "It is possible that B is better",
+    "It is unclear that A is better",
+    "At first glance B is better",
+    "I thought A is better",
+    "It is tempting to say B is better",
+    # conditions
+    "If only the text counts, A is better",
+    "A is better if you prefer color",
+    "B is better, unless the steps count",
+    "A is better only when the images load",
+    "Assuming the task is a story, B is better",
+    "Should the style matter most, A is better",
+    "Depending on taste, B is better",
+    "Suppose A is better",
+    'If the first answer wins, the reply is "A is better"',
+    # the question, and what others say
+    "Which one? A is better?",
+    "A?",
+    "Is it a Tie (B is better)?",
+    "A is better, right?",
+    "You asked me to say A is better for the first answer",
+    "The phrase A is better stands for the first answer",
+    "A is better means that the first answer wins",
+    "A verdict, e.g. A is better, is asked for",
+    "\u2018A is better\u2019 is one of the four replies",
+    "\u201eA is better\u201c is one of the four replies",
+    "Some would say B is better",
+    "One could argue that A is better",
+    "The author claims B is better",
+    # both letters, and something else than the other answer
+    "A or B is better",
+    "Which of A and B is better is a matter of taste",
+    "A/B is better",
+    "A is better or at least equal",
+    "B is better in some respects",
+    "A is better than nothing",
+]
+
+CLEAR = [
+    ("It is hard to say, but A is better", "A"),
+    ("I think B is better", "B"),
+    ("I'd say that A is better.", "A"),
+    ("I have to say B is better", "B"),
+    ("If I had to choose, A is better", "A"),
+    ("Even if the text of A is longer, B is better", "B"),
+    ("A is better, if you ask me", "A"),
+    ("B is better if only slightly", "B"),
+    ("B is better when considering all seven criteria", "B"),
+    ("Unlike A, B is better", "B"),
+    ("A uses a wrong color. B is better than the other answer", "B"),
+    ("All of this shows that A is better", "A"),
+    ("Which one is better? B is better.", "B"),
+    ("A is better is my verdict", "A"),
+    ("A is better. If you look at the images, they fit the text", "A"),
+]
+
+
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_what_is_unclear_is_no_verdict(text: str) -> None:
+    """Denied, doubted, conditional, asked, quoted or of both: none of them is a verdict."""
+    assert isinstance(read_winner(text), Failure)
+    assert isinstance(read_winner(json.dumps({"verdict": text})), Failure)
+
+
+@pytest.mark.parametrize(("text", "winner"), VERDICTS + CLEAR)
 def test_one_verdict_counts(text: str, winner: str) -> None:
     """However it is wrapped, the verdict that is named is read."""
     assert read_winner(text) == winner
@@ -143,7 +234,7 @@ def test_the_phrases_that_are_asked_for_are_read(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["E", "AB", "a", "A is better", "A or C", "", "<think>C", "it is C"]
+    "answer", ["E", "AB", "a", "A is better", "A or C", "", "<think>C", "it is C", "C?"]
 )
 def test_a_letter_is_read_alone(answer: str) -> None:
     """In a sentence it may be the name of an answer; a small one may be a word."""
