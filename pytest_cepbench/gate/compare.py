@@ -43,6 +43,9 @@ _NO_LABELS = (
     "people's labels are not used: they were drawn from all samples, and some were left out"
 )
 
+OVERTURNED = "people's labels made {verdict} of what the judge alone finds regressed"
+"""The warning of a case that passes by people's labels alone."""
+
 _LABELS_NEEDED = (
     "labels: this suite needs people's labels, which were drawn from all samples, and some were "
     "left out of the comparison: gate on the samples of the baseline, without --cep-pairing=common"
@@ -317,6 +320,19 @@ def _compare(
     judgement = _decide(
         judgement, both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
     )
+    if measurement.labels is not None and judgement.verdict is not Verdict.REGRESSED:
+        alone = _decide(
+            Judgement(Verdict.INCONCLUSIVE, both.baseline_value),
+            both,
+            replace(measurement, labels=None),
+            baseline,
+            policy,
+            upper_alpha=upper_alpha,
+            partial=partial,
+        )
+        if alone.verdict is Verdict.REGRESSED:
+            warning = OVERTURNED.format(verdict=judgement.verdict.value)
+            judgement = replace(judgement, warnings=(*judgement.warnings, warning))
     judgement = _told_from_libraries(judgement, both, measurement, baseline, policy)
     return _limited_by_sight(judgement, measurement, policy)
 

@@ -10,11 +10,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.report.number_format import bounds_of, counted, number, printable
 from pytest_cepbench.report.result import CaseResult
 
 _LONGEST_REASON = 120
+
+_OVERTURNED = OVERTURNED.rpartition("}")[2]
 
 _UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 
@@ -177,6 +180,9 @@ def _release(cases: Sequence[CaseResult]) -> str:
     clauses = [f"May ship: {_all_of(len(cases))} held{how}"]
     if improved:
         clauses.append(f"{improved} of them improved")
+    overturned = sum(_OVERTURNED in " ".join(result.warnings) for result in cases)
+    if overturned:
+        clauses.append(f"people's labels overturn the judge in {overturned}")
     warned = sum(bool(result.warnings) for result in cases)
     if warned:
         clauses.append(f"read the warnings of {warned}")

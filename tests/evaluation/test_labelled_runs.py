@@ -10,9 +10,11 @@ import pytest
 
 from pytest_cepbench import CaseResult, gate_checkpoint
 from pytest_cepbench.cli import main
+from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
 from pytest_cepbench.ratings.folder import VoteFile, read_ratings
 from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.report.headline import headline
 
 SUITE = Path(__file__).parents[2] / "suites" / "arena" / "instrument.toml"
 
@@ -70,9 +72,12 @@ def test_people_decide_against_the_judge(labelled: Path) -> None:
     assert case.measured is not None
     judged = [x for part in case.measured.scores.values() for x in part.values()]
     assert set(judged) == {0.5}
-    (note,) = [note for note in case.notes if note.startswith("people labelled 34 of 240")]
-    assert "86 drawn ones are decided without them: their win rate" in note
-    assert "the judge alone says 0.3" in note
+    (note,) = [note for note in case.notes if note.startswith("people's labels decide")]
+    assert f"win rate {case.value:.3f} with them, 0.3" in note
+    assert "by the judge alone; people labelled 34 of 240 battles" in note
+    assert "86 drawn ones are decided without them" in note
+    assert OVERTURNED.format(verdict=case.verdict) in case.warnings
+    assert "people's labels overturn the judge in 1" in headline([case])
 
 
 def test_a_labelled_case_is_judged_whole(labelled: Path) -> None:

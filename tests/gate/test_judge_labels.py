@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import SeriesShares
@@ -59,17 +60,23 @@ def test_people_overrule_a_judge_that_is_too_kind() -> None:
     assert (labelled.verdict, labelled.method) == (Verdict.REGRESSED, PREDICTION_POWERED)
     assert labelled.units == 100
     assert labelled.difference == pytest.approx(-0.25, abs=0.12)
+    assert not labelled.warnings
     statement = labelled.statements[0]
-    assert statement.startswith("people labelled 100 of 600 battles: their win rate is 0.")
-    assert "lam" in statement
+    assert statement.startswith("people's labels decide: win rate 0.")
+    assert (
+        " by the judge alone; people labelled 100 of 600 battles; the judge has weight" in statement
+    )
     assert "whatever the judge gets wrong" in statement
 
 
 def test_people_overrule_a_judge_that_is_too_strict() -> None:
-    """A candidate that the judge finds worse passes where people find it as good."""
+    """It passes where people find it as good, with a warning that the judge alone would fail it."""
     candidate = battled(judge_says=0.3, people_say=0.5, labels=400)
     assert judged(replace(candidate, labels=None)).verdict is Verdict.REGRESSED
-    assert judged(candidate).verdict is Verdict.HELD
+    judgement = judged(candidate)
+    assert judgement.verdict is Verdict.HELD
+    assert judgement.warnings == (OVERTURNED.format(verdict="held"),)
+    assert not judged(battled(judge_says=0.5, people_say=0.5, labels=400)).warnings
 
 
 def test_labels_that_nearly_all_tie_show_nothing() -> None:

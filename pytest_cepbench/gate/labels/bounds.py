@@ -22,6 +22,8 @@ from pytest_cepbench.gate.statistics.prediction_powered import (
     labelled_bounds,
 )
 
+_FEW = "the labels are few, or most of them alike"
+
 
 def bounds_by_labels(
     scores: Mapping[str, Mapping[str, float]],
@@ -71,17 +73,15 @@ def _statement(
     samples = len({sample for part in scores.values() for sample in part})
     judged = sum(sum(part.values()) / len(part) for part in scores.values()) / len(scores)
     start = (
-        f"people labelled {people.rated} of {samples} battles{_beside(people)}: their win rate is "
-        f"{bounds.mean + EVEN:.3f} (the judge alone says {judged:.3f})"
+        f"people's labels decide: win rate {bounds.mean + EVEN:.3f} with them, {judged:.3f} by the "
+        f"judge alone; people labelled {people.rated} of {samples} battles{_beside(people)}"
     )
     if bounds.method != PREDICTION_POWERED:
-        why = f"; people count alone: {bounds.statement}" if bounds.statement else ""
-        few = "" if why else "; people count alone, the labels are few or most of them alike"
-        return f"{start}{why}{few}"
+        return f"{start}; people count alone: {bounds.statement or _FEW}"
     return (
-        f"{start}; the judge is followed by {mean.lam:.2f} (lam), and a label counts as "
-        f"{mean.worth:.2f}: the bounds hold for what people would say, whatever the judge gets "
-        "wrong"
+        f"{start}; the judge has weight {mean.lam:.2f} where no label is, which makes a label "
+        f"worth {mean.worth:.2f}; the bounds hold for what people would say, whatever the judge "
+        "gets wrong"
     )
 
 
