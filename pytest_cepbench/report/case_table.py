@@ -9,6 +9,7 @@ from pytest_cepbench.gate.policy import BETTING
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report.number_format import (
     bounds_of,
+    bounds_used,
     counted,
     is_same,
     name_of,
@@ -44,7 +45,7 @@ def cells_of(result: CaseResult) -> tuple[str, ...]:
         number(result.value, decimals=decimals),
         number(result.baseline, decimals=decimals),
         number(result.difference, signed=True, decimals=decimals),
-        bounds_of(result, decimals=decimals),
+        bounds_used(result, decimals=decimals),
         p_value(result.p),
         number(result.tolerance),
         str(result.n) if result.n else "-",

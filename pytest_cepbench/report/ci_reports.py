@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from math import inf
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import shortage_advice
-from pytest_cepbench.report.headline import undecided
+from pytest_cepbench.report.headline import undecided, worst_first
 from pytest_cepbench.report.number_format import counted, name_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import one_line
@@ -41,18 +40,6 @@ _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 
 _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
 """The same of a property, such as the title."""
-
-
-def worst_first(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """The cases that fail the run: regressed ones by the tolerances they lost, then the others."""
-
-    def order(result: CaseResult) -> tuple[bool, float]:
-        if result.verdict != "regressed" or result.difference is None:
-            return True, 0.0
-        tolerance = result.tolerance
-        return False, result.difference / tolerance if tolerance else -inf
-
-    return sorted((result for result in results if not result.passes), key=order)
 
 
 def annotation_lines(

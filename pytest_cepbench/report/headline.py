@@ -6,14 +6,15 @@ not. Only gating cases are counted in it; informational ones have a line of thei
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.report.number_format import bounds_of, counted, number, printable
-from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.number_format import bounds_used, counted, printable, short, sight_of
+from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
 
 _LONGEST_REASON = 120
 
@@ -61,8 +62,11 @@ def headline(
 
 
 def gating(results: Sequence[CaseResult]) -> list[CaseResult]:
-    """The cases that the headline counts: those that could have failed the run."""
-    return [result for result in results if result.gates]
+    """The cases that the headline counts: those that could have failed the run.
+
+    Without the verdicts of whole suites, which sum them up.
+    """
+    return without_pooled([result for result in results if result.gates])
 
 
 def undecided(results: Sequence[CaseResult]) -> list[CaseResult]:
@@ -74,7 +78,7 @@ def _outcome(
     results: Sequence[CaseResult], problems: list[str], skipped: Mapping[str, str], other_code: int
 ) -> str:
     cases = gating(results)
-    failing = [result for result in results if not result.passes]
+    failing = without_pooled([result for result in results if not result.passes])
     accepted = [result for result in results if result.accepted]
     if not results:
         reasons = problems or list(dict.fromkeys(skipped.values()))
@@ -141,14 +145,6 @@ def _gravest(
     return f"{start}: {of} ended in an error; {_case(group[0])}: {_reason(group[0])}{rest}"
 
 
-def in_tolerances(difference: float | None, tolerance: float) -> float:
-    """A difference in tolerances, by which cases of metrics in different units are ordered.
-
-    0 where there is none; a tolerance of 0 counts as the default one.
-    """
-    return (difference or 0.0) / (tolerance or Policy.tolerance)
-
-
 def _worst(regressed: Sequence[CaseResult]) -> str:
     """The case that lost most, counted in tolerances.
 
@@ -157,7 +153,7 @@ def _worst(regressed: Sequence[CaseResult]) -> str:
     compared = [result for result in regressed if result.difference is not None]
     if not compared:
         return ""
-    worst = min(compared, key=lambda case: in_tolerances(case.difference, case.tolerance))
+    worst = worst_first(compared)[0]
     return f"; worst {_case(worst)} {_change(worst)}"
 
 
@@ -207,19 +203,118 @@ def _acceptance(accepted: Sequence[CaseResult]) -> str:
 
 
 def _shortage(cases: Sequence[CaseResult]) -> str:
-    """The undecided cases, and the samples that would decide them."""
+    """The undecided cases, and what the samples of the one that needs most of them can tell."""
     open_cases = undecided(cases)
-    alone = [result for result in open_cases if result.visible is not None or result.needed]
-    known = [result for result in alone if result.needed is not None and result.n]
     clauses = [f"{len(open_cases)} of {counted(len(cases), 'gating case')}"]
     unseen = [result for result in open_cases if result.unseen]
     if unseen:
         clauses.append(f"{_case(unseen[0])}: {_reason(unseen[0])}")
+    known = [result for result in open_cases if result.needed is not None and result.n]
     if known:
-        most = max(known, key=lambda result: (result.needed or 0) / result.n)
-        which = "" if len(known) == len(alone) else f" {len(known)} of them"
-        clauses.append(f"about {most.needed} samples would decide{which} (now {most.n})")
+        clauses.append(sight_of(max(known, key=lambda result: (result.needed or 0) / result.n)))
     return "; ".join(clauses)
+
+
+# -- the worst, by one rank ------------------------------------------------------------------------
+
+MOST_SAMPLES = 5
+"""Samples that a page shows before everything else."""
+
+
+def in_tolerances(difference: float | None, tolerance: float) -> float:
+    """A difference in tolerances, by which cases of metrics in different units are ordered.
+
+    0 where there is none; a tolerance of 0 counts as the default one.
+    """
+    return (difference or 0.0) / (tolerance or Policy.tolerance)
+
+
+def is_pooled(result: CaseResult) -> bool:
+    """Whether it is the verdict of a whole suite, which sums up cases that are listed anyway."""
+    # Pages of other things than runs, such as that of the history, do without the suites.
+    from pytest_cepbench.measures.cases import POOLED
+
+    return (result.part, result.metric) == POOLED
+
+
+def without_pooled(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """The cases alone; all of them where there is nothing but the verdict of a suite."""
+    return [result for result in results if not is_pooled(result)] or list(results)
+
+
+def worst_first(results: Iterable[CaseResult]) -> list[CaseResult]:
+    """The cases that fail the run, in the one order of every report.
+
+    Refused ones, then by verdict, the gravest first; of a verdict those first that lost most
+    tolerances. Verdicts of whole suites come last.
+    """
+    places = {verdict: place for place, (group, _) in enumerate(_GROUPS) for verdict in group}
+
+    def order(result: CaseResult) -> tuple[bool, bool, int, float]:
+        lost = in_tolerances(result.difference, result.tolerance)
+        return is_pooled(result), not result.refused, places.get(result.verdict, len(places)), lost
+
+    return sorted((result for result in results if not result.passes), key=order)
+
+
+def worst_case(results: Iterable[CaseResult]) -> CaseResult | None:
+    """The first of `worst_first`; None where no case fails."""
+    return next(iter(worst_first(results)), None)
+
+
+@dataclass(frozen=True)
+class WorstSample:
+    """One of the samples of the run that lost most.
+
+    result: the case that shows it.
+    shown: its chain or answer there.
+    loss: how much worse it is than the baseline's, in the metric's unit.
+    """
+
+    result: CaseResult
+    shown: ChainShown | AnswerShown
+    loss: float
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its artifacts are shown, and not only its scores."""
+        shown = self.shown
+        return bool(shown.links if isinstance(shown, ChainShown) else shown.question)
+
+    @property
+    def weight(self) -> float:
+        """Its loss in tolerances of its case."""
+        return in_tolerances(self.loss, self.result.tolerance)
+
+
+def worst_samples(results: Sequence[CaseResult], most: int = MOST_SAMPLES) -> list[WorstSample]:
+    """The samples that lost most in tolerances of their cases, each once.
+
+    Of the cases that regressed; where none did, of those that can fail the run and are not settled.
+    A sample that several cases show is taken from one that shows it whole.
+    """
+    regressed = [r for r in worst_first(results) if r.verdict == Verdict.REGRESSED]
+    open_cases = [result for result in results if result.primary and not result.settled]
+    by_sample: dict[tuple[str, str], list[WorstSample]] = {}
+    for result in regressed or open_cases:
+        for sample in _losses(result):
+            by_sample.setdefault((result.suite, sample.shown.sample), []).append(sample)
+    clearest = [
+        max(places, key=lambda sample: (sample.is_whole, sample.weight))
+        for places in by_sample.values()
+    ]
+    clearest.sort(key=lambda sample: (sample.weight, sample.is_whole), reverse=True)
+    return clearest[:most]
+
+
+def _losses(result: CaseResult) -> Iterator[WorstSample]:
+    sign = 1.0 if result.higher_is_better else -1.0
+    samples: list[ChainShown | AnswerShown] = [*result.chains, *result.answers]
+    for shown in samples:
+        if shown.baseline is not None:
+            loss = sign * (shown.baseline - shown.score)
+            if loss > 0:
+                yield WorstSample(result, shown, loss)
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -236,11 +331,9 @@ def _case(result: CaseResult) -> str:
 
 
 def _change(result: CaseResult) -> str:
-    """Difference and bounds with as many decimals as tell something."""
-    size = abs(result.difference or 0.0)
-    decimals = 2 if size >= 0.1 else 3
-    bounds = bounds_of(result, decimals=decimals)
-    shown = number(result.difference, signed=True, decimals=decimals + 1)
+    """The difference, and the bounds where the verdict rests on them."""
+    bounds = bounds_used(result, decimals=3)
+    shown = short(result.difference or 0.0, signed=True)
     return shown if bounds == "-" else f"{shown} {bounds}"
 
 

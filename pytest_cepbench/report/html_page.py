@@ -44,6 +44,7 @@ from pytest_cepbench.report.fact_table import (
     step_heads,
     step_rows,
 )
+from pytest_cepbench.report.headline import in_tolerances, worst_case, worst_samples
 from pytest_cepbench.report.number_format import (
     bounds_of,
     counted,
@@ -64,7 +65,7 @@ from pytest_cepbench.report.plots import (
     strip_plot,
 )
 from pytest_cepbench.report.provenance import comparisons, moment
-from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, chains_shown
+from pytest_cepbench.report.result import CaseResult, chains_shown
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
@@ -75,32 +76,9 @@ from pytest_cepbench.report.totals import (
 )
 from pytest_cepbench.report.writers import RunFacts
 
-MOST_SAMPLES = 5
-"""Samples that are shown before everything else."""
-
 _UNJUDGED = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.INCOMPARABLE, Verdict.NO_BASELINE)
 
 _NUMBERS = re.compile(r"\d+")
-
-
-@dataclass(frozen=True)
-class WorstSample:
-    """One of the samples of the run that lost most.
-
-    result: the case that shows it.
-    shown: its chain or answer there.
-    loss: how much worse it is than the baseline's, in the metric's unit.
-    """
-
-    result: CaseResult
-    shown: ChainShown | AnswerShown
-    loss: float
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether its artifacts are shown, and not only its scores."""
-        shown = self.shown
-        return bool(shown.links if isinstance(shown, ChainShown) else shown.question)
 
 
 @dataclass
@@ -119,21 +97,6 @@ class Cause:
         return counted(len(self.results), "case")
 
 
-def worst_samples(results: Sequence[CaseResult]) -> list[WorstSample]:
-    """The samples that lost most in tolerances of their cases, each once, at most five.
-
-    Of cases that can fail the run and are not settled, those that fail it first. A sample that
-    several cases show is taken from one that shows it whole.
-    """
-    by_sample: dict[tuple[str, str], list[WorstSample]] = {}
-    for result in results:
-        if result.primary and not result.settled:
-            for sample in _losses(result):
-                by_sample.setdefault((result.suite, sample.shown.sample), []).append(sample)
-    clearest = [max(places, key=_clarity) for places in by_sample.values()]
-    return sorted(clearest, key=_rank, reverse=True)[:MOST_SAMPLES]
-
-
 def pictured_cases(results: Sequence[CaseResult]) -> frozenset[str]:
     """Names of the cases whose chains are shown, as `case_anchor` has them.
 
@@ -146,15 +109,6 @@ def pictured_cases(results: Sequence[CaseResult]) -> frozenset[str]:
             held.setdefault(result.suite, []).append(result)
     names |= {case_anchor(max(cases, key=_most_lost)) for cases in held.values()}
     return frozenset(names)
-
-
-def worst_case(results: Sequence[CaseResult]) -> CaseResult | None:
-    """The case whose details are open: of those that fail, the one that lost most tolerances.
-
-    None where no case fails.
-    """
-    failing = [result for result in results if not result.passes]
-    return max(failing, key=lambda result: (result.primary, _drop(result)), default=None)
 
 
 def causes(results: Sequence[CaseResult]) -> list[Cause]:
@@ -170,32 +124,10 @@ def causes(results: Sequence[CaseResult]) -> list[Cause]:
     return sorted(by_text.values(), key=lambda cause: -len(cause.results))
 
 
-def _losses(result: CaseResult) -> Iterator[WorstSample]:
-    sign = 1.0 if result.higher_is_better else -1.0
-    samples: list[ChainShown | AnswerShown] = [*result.chains, *result.answers]
-    for shown in samples:
-        if shown.baseline is not None:
-            loss = sign * (shown.baseline - shown.score)
-            if loss > 0:
-                yield WorstSample(result, shown, loss)
-
-
-def _weight(sample: WorstSample) -> float:
-    return sample.loss / (sample.result.tolerance or 1.0)
-
-
-def _clarity(sample: WorstSample) -> tuple[bool, bool, float]:
-    return not sample.result.passes, sample.is_whole, _weight(sample)
-
-
-def _rank(sample: WorstSample) -> tuple[bool, float, bool]:
-    return not sample.result.passes, _weight(sample), sample.is_whole
-
-
 def _drop(result: CaseResult) -> float:
     if result.difference is None:
         return -1.0
-    return max(0.0, -result.difference) / (result.tolerance or 1.0)
+    return max(0.0, -in_tolerances(result.difference, result.tolerance))
 
 
 def _has_pictures(result: CaseResult) -> bool:

@@ -6,11 +6,13 @@ from math import inf
 from typing import Protocol
 
 from pytest_cepbench.escapes import one_line as printable
+from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import SAME_ANSWERS, SAME_MODEL
 from pytest_cepbench.report.result import CaseResult
 
 __all__ = [
     "bounds_of",
+    "bounds_used",
     "change_of",
     "counted",
     "duration",
@@ -22,6 +24,8 @@ __all__ = [
     "percent",
     "printable",
     "rate",
+    "short",
+    "sight_of",
     "word_of",
 ]
 
@@ -31,6 +35,12 @@ def number(value: float | None, *, signed: bool = False, decimals: int = 4) -> s
     if value is None:
         return "-"
     return f"{value:{'+' if signed else ''}.{decimals}f}"
+
+
+def short(value: float, *, signed: bool = False) -> str:
+    """A number in a sentence: three significant digits."""
+    shown = f"{value:{'+' if signed else ''}#.3g}".removesuffix(".")
+    return shown if "e" not in shown else f"{value:{'+' if signed else ''}.2g}"
 
 
 class Compared(Protocol):
@@ -61,6 +71,46 @@ def bounds_of(compared: Compared, *, decimals: int = 4) -> str:
     least = "below any" if low is None else number(low, signed=True, decimals=decimals)
     most = "above any" if high is None else number(high, signed=True, decimals=decimals)
     return f"[{least}, {most}]"
+
+
+def bounds_used(result: CaseResult, *, decimals: int = 4) -> str:
+    """The bounds that a verdict rests on; `same model`; or a dash.
+
+    A regression that its p tells from noise does not rest on them. A bound at the end of what the
+    score can be excludes nothing and is left out: a rate of 0 cannot get better.
+    """
+    if is_same(result):
+        return result.method
+    if result.verdict == Verdict.REGRESSED and result.p is not None:
+        return "-"
+    low, high, baseline = result.low, result.high, result.baseline
+    if baseline is not None and 0 <= baseline <= 1:
+        higher = result.higher_is_better
+        low = None if low is None or (higher and low <= -baseline) else low
+        high = None if high is None or high >= (1 - baseline if higher else baseline) else high
+    shown = [number(end, signed=True, decimals=decimals) for end in (low, high)]
+    if low is not None and high is not None:
+        return f"[{', '.join(shown)}]"
+    if low is None:
+        return "-" if high is None else f"<= {shown[1]}"
+    return f">= {shown[0]}"
+
+
+def sight_of(result: CaseResult) -> str:
+    """What an undecided case can tell with its samples, and how many would tell more; or nothing.
+
+    The drop that more samples would see is the tolerated one, or the observed one where that is
+    larger.
+    """
+    clauses = []
+    if result.visible is not None:
+        clauses.append(f"{counted(result.n, 'sample')} see drops from {short(result.visible)}")
+    elif result.needed is not None:
+        clauses.append(f"{counted(result.n, 'sample')} are too few")
+    if result.needed is not None:
+        size = max(result.tolerance, -(result.difference or 0.0))
+        clauses.append(f"{result.needed:,} would see {size:.3g}")
+    return "; ".join(clauses)
 
 
 def ends_of(compared: Compared) -> tuple[float, float] | None:

@@ -16,9 +16,8 @@ from pytest_cepbench.report.ci_reports import (
     annotation_lines,
     append_step_summary,
     shorten,
-    worst_first,
 )
-from pytest_cepbench.report.headline import gating
+from pytest_cepbench.report.headline import gating, worst_first
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts

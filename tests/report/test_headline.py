@@ -23,7 +23,14 @@ INCOMPARABLE = replace(NEW, verdict="incomparable", reasons=["encoder: baseline 
 REFUSED = replace(NEW, refused="0.2 is what chance gives")
 INFORMATIONAL = replace(REGRESSED, primary=False)
 POOLED = replace(
-    UNDECIDED, part="suite", label="pooled verdict", difference=None, visible=None, needed=None, n=0
+    UNDECIDED,
+    part="suite",
+    metric="verdict",
+    label="pooled verdict",
+    difference=None,
+    visible=None,
+    needed=None,
+    n=0,
 )
 
 _DIED = "1 tests did not report: a"
@@ -44,22 +51,23 @@ _DIED = "1 tests did not report: a"
         ),
         (
             [REGRESSED, HELD, UNDECIDED, INFORMATIONAL],
-            (
-                "Do not ship: 1 of 3 gating cases regressed; worst toy/color GC@2 "
-                "-0.250 [-0.31, -0.19]"
-            ),
+            ("Do not ship: 1 of 3 gating cases regressed; worst toy/color GC@2 -0.250"),
         ),
         (
             [UNDECIDED, HELD],
-            "Undecided: 1 of 2 gating cases; about 420 samples would decide (now 50)",
+            "Undecided: 1 of 2 gating cases; 50 samples see drops from 0.0300; 420 would see 0.01",
+        ),
+        (
+            [REGRESSED, HELD, replace(REGRESSED, part="suite", metric="verdict", difference=None)],
+            "Do not ship: 1 of 2 gating cases regressed; worst toy/color GC@2 -0.250",
         ),
         (
             [UNDECIDED, replace(UNDECIDED, n=60, needed=900), POOLED],
-            "Undecided: 3 of 3 gating cases; about 900 samples would decide (now 60)",
+            "Undecided: 2 of 2 gating cases; 60 samples see drops from 0.0300; 900 would see 0.01",
         ),
         (
             [UNDECIDED, replace(UNDECIDED, needed=None), HELD],
-            "Undecided: 2 of 3 gating cases; about 420 samples would decide 1 of them (now 50)",
+            "Undecided: 2 of 3 gating cases; 50 samples see drops from 0.0300; 420 would see 0.01",
         ),
         ([replace(UNDECIDED, needed=None)], "Undecided: 1 of 1 gating case"),
         (
@@ -69,8 +77,8 @@ _DIED = "1 tests did not report: a"
         (
             [replace(UNDECIDED, strict=True), HELD],
             (
-                "Undecided, which fails this run: 1 of 2 gating cases; about 420 samples would "
-                "decide (now 50)"
+                "Undecided, which fails this run: 1 of 2 gating cases; 50 samples see drops from "
+                "0.0300; 420 would see 0.01"
             ),
         ),
         ([NEW, NEW, HELD], "No baseline: 2 of 3 gating cases have none to compare with"),
@@ -92,7 +100,7 @@ _DIED = "1 tests did not report: a"
             [UNMEASURED, REGRESSED],
             (
                 "Do not ship: 1 of 2 gating cases regressed; worst toy/color GC@2 "
-                "-0.250 [-0.31, -0.19]; 1 not measured"
+                "-0.250; 1 not measured"
             ),
         ),
         (
@@ -175,7 +183,11 @@ def test_the_worst_case_is_found_in_tolerances() -> None:
     rate = replace(REGRESSED, part="rate", difference=-0.1, tolerance=0.0)
     assert "; worst toy/color " in headline([distance, REGRESSED, rate])
     small = replace(REGRESSED, difference=-0.0138, low=-0.0255, high=-0.0058)
-    assert headline([small]).endswith(" -0.0138 [-0.025, -0.006]")
+    assert headline([small]).endswith(" -0.0138")
+    unsure = replace(small, p=None)
+    assert headline([unsure]).endswith(" -0.0138 [-0.025, -0.006]")
+    unbound = replace(unsure, low=-0.9)
+    assert headline([unbound]).endswith(" -0.0138 <= -0.006")
 
 
 @given(st.lists(RESULTS, max_size=6), st.lists(st.just(_DIED), max_size=1), st.booleans())

@@ -8,13 +8,8 @@ from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult, ChainShown, LinkShown
 from pytest_cepbench.report.chain_pairs import case_anchor, sample_anchor
-from pytest_cepbench.report.html_page import (
-    MOST_SAMPLES,
-    causes,
-    html_page,
-    worst_case,
-    worst_samples,
-)
+from pytest_cepbench.report.headline import MOST_SAMPLES, worst_case, worst_samples
+from pytest_cepbench.report.html_page import causes, html_page
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import read_page
 from tests.report.results import FULL, REGRESSED, RESULTS
@@ -42,14 +37,16 @@ def test_samples_that_lost_most_come_first_and_once() -> None:
     ]  # fmt: skip
 
 
-def test_cases_that_fail_come_before_those_that_are_undecided() -> None:
+def test_cases_that_regressed_come_in_the_place_of_those_that_are_undecided() -> None:
     """And those that hold, or cannot fail the run, show none there."""
     undecided = _case("color", _chain("a", 0.0), verdict="inconclusive")
     failing = _case("overall", _chain("b", 0.9))
     held = _case("held", _chain("c", 0.0), verdict="held")
     informational = _case("told", _chain("d", 0.0), primary=False)
     samples = worst_samples([undecided, held, informational, failing])
-    assert [sample.shown.sample for sample in samples] == ["b", "a"]
+    assert [sample.shown.sample for sample in samples] == ["b"]
+    samples = worst_samples([undecided, held, informational])
+    assert [sample.shown.sample for sample in samples] == ["a"]
 
 
 def test_samples_without_pictures_are_named_in_a_line() -> None:

@@ -203,6 +203,7 @@ def test_the_summary_has_a_line_for_every_case_in_columns() -> None:
     """As a whole: decimal points below one another, the suite above its cases."""
     results = [
         FULL,
+        msgspec.structs.replace(FULL, p=None),
         msgspec.structs.replace(
             FULL, verdict="held", part="a much longer category", p=0.5, low=None,
             high=0.0001,
@@ -220,14 +221,15 @@ def test_the_summary_has_a_line_for_every_case_in_columns() -> None:
     assert (
         "\n".join(_table(results, 98, glyphs=UNICODE))
         == """\
-verdict      case                             now baseline    change               bounds       p
-──────────── ─────────────────────────── ──────── ──────── ───────── ──────────────────── ───────
+verdict      case                             now baseline    change             bounds       p
+──────────── ─────────────────────────── ──────── ──────── ───────── ────────────────── ───────
 toy
-REGRESSED    color GC@2                    0.5000   0.7500   -0.2500   [-0.3125, -0.1875] 0.00042
-HELD         a much longer category GC@2   0.5000   0.7500   -0.2500 [below any, +0.0001] 0.5
-INCONCLUSIVE color GC@2                    0.5000   0.7500   -0.2500                    - 0.00042
-HELD         color GC@2                    0.5000   0.5000   +0.0000           same model       -
-HELD         overall GC_FID@2            123.46    23.46   -100.00                      -  < 1e-5"""
+REGRESSED    color GC@2                    0.5000   0.7500   -0.2500                  - 0.00042
+REGRESSED    color GC@2                    0.5000   0.7500   -0.2500 [-0.3125, -0.1875]       -
+HELD         a much longer category GC@2   0.5000   0.7500   -0.2500         <= +0.0001 0.5
+INCONCLUSIVE color GC@2                    0.5000   0.7500   -0.2500                  - 0.00042
+HELD         color GC@2                    0.5000   0.5000   +0.0000         same model       -
+HELD         overall GC_FID@2            123.46    23.46   -100.00                    -  < 1e-5"""
     )
 
 
@@ -280,7 +282,8 @@ def test_usual_names_fit_into_120_columns() -> None:
         verdict="incomparable", value=123.4567, baseline=117.1234, difference=-6.3333,
         low=-12.3456, high=0.1234, tolerance=1.0, n=1284,
     )  # fmt: skip
-    table = [line for line in _table([longest, FULL], 120) if "GC" in line]
+    plain = msgspec.structs.replace(FULL, p=None)
+    table = [line for line in _table([longest, plain], 120) if "GC" in line]
     assert max(map(len, table)) <= 120
     assert " 123.46   117.12   -6.33      [-12.35, +0.12] 0.00042    1.0000 1284" in table[0]
     assert " [-0.3125, -0.1875] " in table[1]
@@ -303,8 +306,9 @@ def test_usual_names_fit_into_120_columns() -> None:
 def test_a_narrow_table_goes_without_columns(columns: int, heads: str) -> None:
     """No line is wider than the terminal; verdict and case stay to the last, and stay whole."""
     named = msgspec.structs.replace(FULL, suite="instrument", part="text-to-image")
+    bounded = msgspec.structs.replace(named, part="a", verdict="held")
     wide = msgspec.structs.replace(named, part="\u5f62\u72b6" * 4)
-    table = _table([named, wide], columns)
+    table = _table([named, wide, bounded], columns)
     assert table[0].split() == heads.split()
     assert max(map(width_of, table)) <= columns
     assert sum(line.startswith("REGRESSED ") for line in table) == 2
@@ -319,6 +323,7 @@ def test_a_narrow_table_goes_without_columns(columns: int, heads: str) -> None:
         "REGRESSED \u5f62\u72b6\u5f62\u72b6\u5f62",
         "          \u72b6\u5f62\u72b6",
         "          GC@2",
+        "HELD      a GC@2",
     ]
 
 
