@@ -248,7 +248,7 @@ def worst_first(results: Iterable[CaseResult]) -> list[CaseResult]:
     Refused ones, then by verdict, the gravest first; of a verdict those first that lost most
     tolerances. Verdicts of whole suites come last.
     """
-    places = {verdict: place for place, (group, _) in enumerate(_GROUPS) for verdict in group}
+    places = {str(v): place for place, (group, _) in enumerate(_GROUPS) for v in group}
 
     def order(result: CaseResult) -> tuple[bool, bool, int, float]:
         lost = in_tolerances(result.difference, result.tolerance)

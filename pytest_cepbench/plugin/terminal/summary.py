@@ -95,7 +95,7 @@ def _reports(controller: Controller, *, brief: bool) -> Iterator[Sentence]:
 def _worst_sample(controller: Controller, page: Path) -> Iterator[str]:
     """The address of the pictures of the sample that lost most, which terminals open by a click."""
     from pytest_cepbench.report.chain_pairs import sample_anchor
-    from pytest_cepbench.report.html_page import worst_samples
+    from pytest_cepbench.report.headline import worst_samples
 
     pictured = (sample for sample in worst_samples(controller.ledger.results) if sample.is_whole)
     worst = next(pictured, None)
