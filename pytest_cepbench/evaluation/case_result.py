@@ -10,16 +10,22 @@ from msgspec.structs import replace
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
-from pytest_cepbench.evaluation.shown_samples import shown_answers, shown_facts
+from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import Baseline, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, record_of
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.measurement import rounded
 from pytest_cepbench.gate.sensitivity import design_of, power_remark, remarks_on_accepting
-from pytest_cepbench.report import AnchorShown, BaselineModel, CaseResult, ModelShown, SeriesShown
+from pytest_cepbench.report import (
+    AnchorShown,
+    AnswerShown,
+    BaselineModel,
+    CaseResult,
+    ModelShown,
+    SeriesShown,
+)
 from pytest_cepbench.suites import SuiteRun
-from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.model_pool import describe_role
 
@@ -52,6 +58,13 @@ def measured_case(
         if isinstance(run, ChainRun)
         else ShownChains()
     )
+    answers: list[AnswerShown] = []
+    if not isinstance(run, ChainRun):
+        from pytest_cepbench.evaluation.shown_answers import shown_answers
+
+        answers = shown_answers(
+            run, evaluated, store, accepted=accepted, requested=evaluator.settings.show
+        )
     judged = replace(
         unmeasured,
         verdict=judgement.verdict.value,
@@ -77,13 +90,7 @@ def measured_case(
         curve_reference=shown.curve_reference,
         differences=evaluated.differences,
         opponents=_opponents(evaluated),
-        answers=(
-            shown_answers(
-                run, evaluated, store, accepted=accepted, requested=evaluator.settings.show
-            )
-            if isinstance(run, AnswerRun)
-            else []
-        ),
+        answers=answers,
         looks=list(evaluated.looks),
         partial=evaluated.partial,
         accepted=accepted,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -28,9 +28,6 @@ from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.report import CaseResult, HopShown, SeriesShown
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.attribution import attribute, attribute_parts
-from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
 
 
@@ -414,30 +411,11 @@ class CaseRunner:
         case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
         step = reference.model.get("step", "")
         lost = list(dict.fromkeys(loser.sample for loser in judgement.losers))
-        if isinstance(run, AnswerRun):
-            return _attribute_parts(result, run, case, step, lost[:most])
-        assert isinstance(run, ChainRun)
         whole = run.samples(case)
         if not run.per_sample(case) and whole > most:
             text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
             return replace_fields(result, attribution=text)
         samples = lost[:most] if run.per_sample(case) else []
-        try:
-            attribution = attribute(run, case, step, samples)
-        except CepError as error:  # the verdict stands without it
-            text = f"could not be followed through the chain: {error}"
-            return replace_fields(result, attribution=text)
+        attribution = run.attribute(case, step, samples)
         hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
         return replace_fields(result, attribution=attribution.said, hops=hops)
-
-
-def _attribute_parts(
-    result: CaseResult, run: AnswerRun, case: Case, step: str, samples: Sequence[str]
-) -> CaseResult:
-    """The result with the parts of a pipeline by which a regressed case lost."""
-    try:
-        attribution = attribute_parts(run, case, step, samples)
-    except CepError as error:  # the verdict stands without it
-        return replace_fields(result, attribution=f"could not be divided among its parts: {error}")
-    hops = [HopShown("question", role, 0, cost) for role, cost in attribution.costs.items()]
-    return replace_fields(result, attribution=attribution.said, hops=hops)

@@ -28,7 +28,6 @@ from pytest_cepbench.models.devices import free_memory, usable_cores
 from pytest_cepbench.models.torch_runtime import set_threads, threads_set_by_user
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
-from pytest_cepbench.suites.estimate import forecast
 from pytest_cepbench.suites.shards import ShardQueue
 
 MOST_PROCESSES = 4
@@ -104,7 +103,7 @@ def count_helpers(
         inputs = sum(
             need.inputs
             for path, needed in cases.items()
-            for need in forecast(suite_run(path), needed).needs
+            for need in suite_run(path).forecast(needed).needs
         )
     except CepError:  # the case that meets it reports it
         return 0

@@ -20,10 +20,10 @@ from pytest_cepbench.evaluation.shown_samples import (
 )
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.measures import ChainExcerpt
+from pytest_cepbench.measures.chain_data import first_difference
 from pytest_cepbench.report import ChainShown, CurveShown, LinkShown
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.attribution import first_difference
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.stored_chains import (
     SimilarityCurve,

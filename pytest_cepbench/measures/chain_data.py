@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cepbench.artifacts import Failure
@@ -310,3 +311,11 @@ def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, s
         f"{len(cut)} of {len(every)} {what} were longer than the {most} tokens that "
         f"{runner.bound.spec} reads, and were {so}"
     )
+
+
+def first_difference(chain: Chain, other: Chain) -> int | None:
+    """The first generation whose artifacts differ, or that one of two chains of a sample lacks."""
+    for generation, (mine, theirs) in enumerate(zip_longest(chain.links, other.links)):
+        if mine is None or theirs is None or mine.digest != theirs.digest:
+            return generation
+    return None

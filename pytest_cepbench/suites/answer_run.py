@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
@@ -31,8 +32,10 @@ from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.measures.sample_data import Cell
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
+from pytest_cepbench.suites.answer_estimate import CountedCase, count_answer_steps
 from pytest_cepbench.suites.battle_labels import BOUNDS_IDENTITY, BattleLabels
 from pytest_cepbench.suites.definition import ANSWERING, Suite
+from pytest_cepbench.suites.estimate import ModelSteps
 from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
@@ -42,6 +45,9 @@ from pytest_cepbench.suites.suite_run import (
     sample_digest,
     short_prompt,
 )
+
+if TYPE_CHECKING:
+    from pytest_cepbench.suites.attribution import Attribution
 
 _JUDGES_ITSELF = (
     "the judge has the weights of the model under test: judges prefer answers of their own kind"
@@ -57,6 +63,7 @@ class AnswerRun(SuiteRun):
 
     growers = ANSWERING
     unit = "answer"
+    attributed = "divided among its parts"
     measures: Mapping[str, AnswerMeasure]
 
     def __init__(
@@ -275,6 +282,26 @@ class AnswerRun(SuiteRun):
         tested = [role for role in self.assignments.gated if role in self.assignments.roles]
         prints = {self.runner(role).bound.fingerprint for role in tested}
         return self.runner(JUDGE).bound.fingerprint in prints
+
+    def _count_steps(
+        self, cases: Sequence[tuple[Case, Sequence[Sample]]]
+    ) -> tuple[int, Sequence[ModelSteps]]:
+        gold = self.suite.table.arena.against == "gold"
+        counted = [
+            CountedCase(
+                measure, samples, self.opponents_of(case) if measure.judged and not gold else None
+            )
+            for case, samples in cases
+            for measure in [self.measures[case.key.metric]]
+        ]
+        samples = {sample.id for _, own in cases for sample in own}
+        return len(samples), count_answer_steps(self.data, self.assignments.roles, counted)
+
+    def _attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
+        from pytest_cepbench.suites.attribution import attribute_parts
+
+        measure, roles = self.measures[case.key.metric], list(self.assignments.roles)
+        return attribute_parts(case, measure, self.data, roles, step, sample_ids)
 
     def opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers that a case's answers battle; none from a file that is unusable."""

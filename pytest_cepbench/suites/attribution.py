@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import zip_longest
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, RoleRunner
-from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
@@ -19,10 +17,8 @@ from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponent
 from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.base import grower
 from pytest_cepbench.measures.cases import Case
-from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.chain_data import ChainData, first_difference
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.suites.answer_run import AnswerRun
-from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.definition import ANSWERING, GROWERS
 
 _NOTHING = 5e-7
@@ -48,12 +44,12 @@ class HopLocation(NamedTuple):
 class Hop:
     """One hop of a role that differs from the baseline's.
 
-    start, role, generation: as in `HopLocation`.
+    start, role, generation: as in `HopLocation`; of a part of a pipeline "question" and 0.
     cost: what was lost there, in the metric's own unit; above 0 for a loss, whichever direction of
     the metric is better.
     """
 
-    start: Modality
+    start: Modality | Literal["question"]
     role: str
     generation: int
     cost: float
@@ -61,24 +57,31 @@ class Hop:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The hops at which a case lost its score.
+    """The hops, or the parts of a pipeline, at which a case lost its score.
 
+    said: in words, or why nothing can be said; empty where one model makes the answers alone.
     samples: how many were looked at.
     drop: what was lost over them, above 0 for a loss; None where nothing can be said.
     hops: of the roles that differ, chain by chain; their costs add up to the drop.
     first_difference: the earliest generation at which an artifact differs from the baseline's, and
-    how many chains differ from there on; None where none does.
-    said: the same in words, or why nothing can be said.
+    how many chains differ from there on; None where none does, and of answers.
     """
 
-    samples: int
-    drop: float | None
-    hops: tuple[Hop, ...]
-    first_difference: tuple[int, int] | None
     said: str
+    samples: int = 0
+    drop: float | None = None
+    hops: tuple[Hop, ...] = ()
+    first_difference: tuple[int, int] | None = None
 
 
-def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
+def attribute(
+    case: Case,
+    measure: Measure,
+    chain_data: ChainData,
+    roles: Sequence[str],
+    step: str,
+    sample_ids: Sequence[str],
+) -> Attribution:
     """Say at which hops a case lost its score, by chains that begin as the baseline's.
 
     Hybrid k has the baseline's first k hops of the roles that differ and is hybrids on by the
@@ -86,25 +89,26 @@ def attribute(run: ChainRun, case: Case, step: str, sample_ids: Sequence[str]) -
     hybrid k scores better than hybrid k - 1. The baseline's hops come from the store, its model is
     never loaded; the candidate's are computed where they are not stored.
 
+    roles: those that have a model in this run.
     step: the baseline's model, by `remember`; empty where it has none.
     sample_ids: of the case; all when empty, which is what distances between sets need. Over given
     samples each counts once, in however many categories it is.
     Raises ValueError for an id that is not the case's; DatasetError, CheckpointError, ModelError
     and StoreError as they come. What cannot be found out is said, not raised.
     """
-    samples = _choose_samples(run, case, sample_ids)
+    samples = _choose_samples(chain_data, case, sample_ids)
     try:
-        baseline_models = _baseline_models(run, step)
+        baseline_models = _baseline_models(chain_data, step)
         if isinstance(baseline_models, str):
-            return _without_result(baseline_models)
-        hybrids = make_hybrids(case, run.measures[case.key.metric], run.chain_data, baseline_models)
-        return _attribute(run, hybrids, samples, whole=not sample_ids)
+            return Attribution(baseline_models)
+        hybrids = make_hybrids(case, measure, chain_data, baseline_models)
+        return _attribute(hybrids, samples, roles, whole=not sample_ids)
     except (BaselineError, MeasurementError, NotInStoreError) as error:
-        return _without_result(f"Where the score was lost cannot be said: {error}.")
+        return Attribution(f"Where the score was lost cannot be said: {error}.")
 
 
-def _choose_samples(run: ChainRun, case: Case, sample_ids: Sequence[str]) -> list[Sample]:
-    dataset = run.chain_data.dataset
+def _choose_samples(data: ChainData, case: Case, sample_ids: Sequence[str]) -> list[Sample]:
+    dataset = data.dataset
     own = {s.id: s for category in case.categories for s in dataset.in_category(category)}
     foreign = [name for name in sample_ids if name not in own]
     if foreign:
@@ -114,9 +118,9 @@ def _choose_samples(run: ChainRun, case: Case, sample_ids: Sequence[str]) -> lis
     return [own[name] for name in sorted(set(sample_ids) or own)]
 
 
-def _baseline_models(run: ChainRun, step: str) -> dict[str, RoleRunner] | str:
+def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] | str:
     """The baseline's models unlike the candidate's, by role; or why none can be put back."""
-    if run.assignments.replay is not None:
+    if chain_data.replay is not None:
         return "The chains were made elsewhere: there is no model to play them on from a hop."
     if not step:
         return (
@@ -131,9 +135,9 @@ def _baseline_models(run: ChainRun, step: str) -> dict[str, RoleRunner] | str:
             "own, and what was lost was lost in reading them."
         )
     differing: dict[str, RoleRunner] = {
-        role: RoleRunner(bound, run.chain_data.store)
+        role: RoleRunner(bound, chain_data.store)
         for role, bound in remembered.items()
-        if remember(run.chain_data.runner(role).bound) != remember(bound)
+        if remember(chain_data.runner(role).bound) != remember(bound)
     }
     return (
         differing
@@ -142,11 +146,11 @@ def _baseline_models(run: ChainRun, step: str) -> dict[str, RoleRunner] | str:
 
 
 def _attribute(
-    run: ChainRun, hybrids: HybridChains, samples: Sequence[Sample], *, whole: bool
+    hybrids: HybridChains, samples: Sequence[Sample], roles: Sequence[str], *, whole: bool
 ) -> Attribution:
     known = hybrids.in_store(samples)
     if not known:
-        return _without_result(
+        return Attribution(
             "The baseline's chains are not in this run's store, so where the score was lost cannot "
             "be said: use the store of the run that measured the baseline (--cep-store), or "
             "measure its model once with this one."
@@ -163,26 +167,35 @@ def _attribute(
     differing = sorted(at for at in differences if at is not None)
     sentences = (
         _describe_hops(hops, drop, len(known), both=len(hybrids.plans) > 1),
-        _describe_roles(run, hybrids, hops),
+        _describe_roles(roles, hybrids, hops),
         _describe_differences(differences),
         _describe_left_out(len(samples) - len(known)),
     )
     return Attribution(
-        samples=len(known),
-        drop=drop,
-        hops=hops,
-        first_difference=(differing[0], differences[differing[0]]) if differing else None,
-        said=" ".join(filter(None, sentences)),
+        " ".join(filter(None, sentences)),
+        len(known),
+        drop,
+        hops,
+        (differing[0], differences[differing[0]]) if differing else None,
     )
+
+
+def _in_store(
+    samples: Sequence[Sample], look: Callable[[Sequence[Sample]], object]
+) -> list[Sample]:
+    """The samples at which looking raises no NotInStoreError: all at once, else one by one."""
+    try:
+        look(samples)
+    except NotInStoreError:
+        if len(samples) == 1:
+            return []
+        return [sample for sample in samples if _in_store([sample], look)]
+    return list(samples)
 
 
 def tidy(cost: float) -> float:
     """Without the last bits of sums over equal scores, and without -0.0."""
     return 0.0 if abs(cost) < _NOTHING else cost
-
-
-def _without_result(why: str) -> Attribution:
-    return Attribution(0, None, (), None, why)
 
 
 def _describe_hops(hops: Sequence[Hop], drop: float, samples: int, *, both: bool) -> str:
@@ -206,13 +219,13 @@ def _where(hop: Hop, *, both: bool) -> str:
     return f"generation {hop.generation}{f' of the {hop.start}-first chains' if both else ''}"
 
 
-def _describe_roles(run: ChainRun, hybrids: HybridChains, hops: Sequence[Hop]) -> str:
+def _describe_roles(roles: Iterable[str], hybrids: HybridChains, hops: Sequence[Hop]) -> str:
     """The cost of each role where several differ, and the roles with the baseline's own model."""
     costs = {
         role: sum(hop.cost for hop in hops if hop.role == role) for role in hybrids.baseline_models
     }
     by_role = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
-    same = ", ".join(role for role in run.assignments.roles if role not in hybrids.baseline_models)
+    same = ", ".join(role for role in roles if role not in hybrids.baseline_models)
     sentences = [f"By role: {by_role}."] if len(costs) > 1 else []
     return " ".join([*sentences, f"The baseline's own: {same}."] if same else sentences)
 
@@ -272,13 +285,7 @@ class HybridChains:
 
     def in_store(self, samples: Sequence[Sample]) -> list[Sample]:
         """The samples whose chains by the baseline's model are in the store."""
-        try:
-            self.chains(len(self.hops), samples)
-        except NotInStoreError:
-            if len(samples) == 1:
-                return []
-            return [sample for sample in samples if self.in_store([sample])]
-        return list(samples)
+        return _in_store(samples, lambda own: self.chains(len(self.hops), own))
 
     def values(self, samples: Sequence[Sample], *, whole: bool) -> list[float]:
         """The case's value over the samples by every hybrid, from the candidate's own on.
@@ -326,30 +333,17 @@ def make_hybrids(
     return HybridChains(case, measure, chain_data, plans, hops, baseline_models)
 
 
-def first_difference(chain: Chain, other: Chain) -> int | None:
-    """The first generation whose artifacts differ, or that one of two chains of a sample lacks."""
-    for generation, (mine, theirs) in enumerate(zip_longest(chain.links, other.links)):
-        if mine is None or theirs is None or mine.digest != theirs.digest:
-            return generation
-    return None
-
-
-@dataclass(frozen=True)
-class PartAttribution:
-    """The parts of a pipeline by which a case lost its score.
-
-    said: in words; empty where one model makes the answers alone.
-    costs: role -> what was lost by it, in the metric's own unit, above 0 for a loss; they add up to
-        the drop. Empty where nothing was measured.
-    """
-
-    said: str
-    costs: Mapping[str, float] = field(default_factory=dict)
+# -- pipelines that write, draw and edit interleaved answers ---------------------------------------
 
 
 def attribute_parts(
-    run: AnswerRun, case: Case, step: str, sample_ids: Sequence[str]
-) -> PartAttribution:
+    case: Case,
+    measure: AnswerMeasure,
+    data: AnswerData,
+    roles: Sequence[str],
+    step: str,
+    sample_ids: Sequence[str],
+) -> Attribution:
     """Say which of writer, generator and editor lost a case's score.
 
     Where several differ from the baseline's, they are put back in this order: each costs what the
@@ -357,34 +351,34 @@ def attribute_parts(
     loaded; the candidate's are computed where they are not stored. A judge is not asked again, so
     win rates and its scores are not divided.
 
+    roles: those that have a model in this run.
     step: the baseline's models under test, by `remember`; empty where it has none.
     sample_ids: of the case, each counted once, in however many categories it is.
     Raises DatasetError, CheckpointError, ModelError and StoreError as they come. What cannot be
     found out is said, not raised.
     """
-    roles = [role for role in ANSWERING if role in run.assignments.roles]
-    if not step or "interleaver" in roles:
-        return PartAttribution("")
+    answering = [role for role in ANSWERING if role in roles]
+    if not step or "interleaver" in answering:
+        return Attribution("")
     try:
         recorded = {bound.role: bound for bound in recall(step)}
         differing: dict[str, BoundRole] = {
             role: recorded[role]
-            for role in roles
-            if role in recorded and remember(recorded[role]) != remember(run.runner(role).bound)
+            for role in answering
+            if role in recorded and remember(recorded[role]) != remember(data.runner(role).bound)
         }
-        own = [role for role in roles if role not in differing]
+        own = [role for role in answering if role not in differing]
         if not differing:
-            return PartAttribution(f"All parts that answer are the baseline's own: {_list(own)}.")
+            return Attribution(f"All parts that answer are the baseline's own: {_list(own)}.")
         if len(differing) == 1:
             rest = f"; {_list(own)} {'is' if len(own) == 1 else 'are'} the baseline's own"
-            return PartAttribution(f"Lost by {_list(differing)}{rest if own else ''}.")
-        measure = run.measures[case.key.metric]
+            return Attribution(f"Lost by {_list(differing)}{rest if own else ''}.")
         if measure.judged or measure.scored:
-            return PartAttribution(_untold(list(differing), measure))
-        samples = [s for name in sorted(set(sample_ids)) for s in run.data.named(name)]
-        return _divide(run, case, differing, samples)
+            return Attribution(_untold(list(differing), measure))
+        samples = [s for name in sorted(set(sample_ids)) for s in data.named(name)]
+        return _divide(case, measure, data, differing, samples)
     except (BaselineError, MeasurementError, NotInStoreError) as error:
-        return PartAttribution(f"Which part lost cannot be said: {error}.")
+        return Attribution(f"Which part lost cannot be said: {error}.")
 
 
 def _list(roles: Iterable[str]) -> str:
@@ -401,60 +395,52 @@ def _untold(differing: Sequence[str], measure: AnswerMeasure) -> str:
 
 
 def _divide(
-    run: AnswerRun, case: Case, differing: Mapping[str, BoundRole], samples: Sequence[Sample]
-) -> PartAttribution:
+    case: Case,
+    measure: AnswerMeasure,
+    data: AnswerData,
+    differing: Mapping[str, BoundRole],
+    samples: Sequence[Sample],
+) -> Attribution:
     """What each of several parts costs."""
-    models = run.data.models
+    models = data.models
     hybrids = [models]
     for role, bound in differing.items():
         baseline_part: dict[str, Any] = {role: RoleRunner(bound, models.store)}
         hybrids.append(replace(hybrids[-1], **baseline_part))
-    known = _in_store(run, hybrids[-1], samples)
+    known = _in_store(samples, lambda own: data.recast(own, hybrids[-1]).answers(own))
     if not known:
-        return PartAttribution(
+        return Attribution(
             "The baseline's answers are not in this run's store, so which part lost cannot be "
             "said: use the store of the run that measured the baseline (--cep-store), or measure "
             "its models once with this one."
         )
-    sign = 1.0 if run.measures[case.key.metric].higher_is_better else -1.0
-    values = [sign * _value(run, case, run.data.recast(known, hybrid)) for hybrid in hybrids]
-    costs = {
-        role: tidy(after - before)
+    sign = 1.0 if measure.higher_is_better else -1.0
+    values = [sign * _value(case, measure, data.recast(known, hybrid)) for hybrid in hybrids]
+    parts = tuple(
+        Hop("question", role, 0, tidy(after - before))
         for role, before, after in zip(differing, values, values[1:], strict=False)
-    }
-    said, left_out = _describe(costs, len(known)), len(samples) - len(known)
+    )
+    said, left_out = _describe_parts(parts, len(known)), len(samples) - len(known)
     if left_out:
         said += f" Left out: {left_out} whose answers by the baseline are not in the store."
-    return PartAttribution(said, costs)
+    return Attribution(said, len(known), tidy(values[-1] - values[0]), parts)
 
 
-def _in_store(run: AnswerRun, models: AnswerModels, samples: Sequence[Sample]) -> list[Sample]:
-    """The samples whose answers by the baseline's models are in the store."""
-    try:
-        run.data.recast(samples, models).answers(samples)
-    except NotInStoreError:
-        if len(samples) == 1:
-            return []
-        return [sample for sample in samples if _in_store(run, models, [sample])]
-    return list(samples)
-
-
-def _value(run: AnswerRun, case: Case, data: AnswerData) -> float:
+def _value(case: Case, measure: AnswerMeasure, data: AnswerData) -> float:
     """The mean score of a case's samples, as other models answer."""
     present = tuple(c for c in case.categories if data.dataset.in_category(c))
-    measure = run.measures[case.key.metric]
     measured = measure.measure(replace(case, categories=present), data, CaseOpponents())
     scores = {s: score for part in measured.scores.values() for s, score in part.items()}
     return mean_of_scores({"": scores})
 
 
-def _describe(costs: Mapping[str, float], samples: int) -> str:
+def _describe_parts(parts: Sequence[Hop], samples: int) -> str:
     over = f"over {samples} sample{'s' if samples > 1 else ''}"
-    drop = sum(costs.values())
+    drop = sum(part.cost for part in parts)
     if drop <= 0:
         return f"Nothing was lost {over}."
-    parts = ", ".join(
-        f"{cost:.4f} ({cost / drop:.0%}) by the {role}"
-        for role, cost in sorted(costs.items(), key=lambda part: -part[1])
+    shares = ", ".join(
+        f"{part.cost:.4f} ({part.cost / drop:.0%}) by the {part.role}"
+        for part in sorted(parts, key=lambda part: -part.cost)
     )
-    return f"Lost {drop:.4f} {over}: {parts}."
+    return f"Lost {drop:.4f} {over}: {shares}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
@@ -18,12 +19,16 @@ from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.sample_data import Cell
 from pytest_cepbench.measures.sanity_checks import same_answers
 from pytest_cepbench.suites.definition import GROWERS, Suite
+from pytest_cepbench.suites.estimate import ModelSteps, count_chain_steps
 from pytest_cepbench.suites.suite_run import (
     IDENTITY_VERSION,
     SuiteRun,
     sample_digest,
     short_prompt,
 )
+
+if TYPE_CHECKING:
+    from pytest_cepbench.suites.attribution import Attribution
 
 
 class ChainRun(SuiteRun):
@@ -111,6 +116,22 @@ class ChainRun(SuiteRun):
         if not self.chain_data.named(sample_id):
             return None
         return self.measures[case.key.metric].show(case, sample_id, self.chain_data)
+
+    def _count_steps(
+        self, cases: Sequence[tuple[Case, Sequence[Sample]]]
+    ) -> tuple[int, Sequence[ModelSteps]]:
+        readings = [
+            (required, samples)
+            for case, samples in cases
+            for required in self.measures[case.key.metric].required_features(case)
+        ]
+        return count_chain_steps(self.chain_data, readings)
+
+    def _attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
+        from pytest_cepbench.suites.attribution import attribute
+
+        measure, roles = self.measures[case.key.metric], list(self.assignments.roles)
+        return attribute(case, measure, self.chain_data, roles, step, sample_ids)
 
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]

@@ -17,7 +17,6 @@ from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.measures import Measure, list_cases
 from pytest_cepbench.measures.answer_contents import AnswerMeasure
 from pytest_cepbench.measures.cases import Case, PooledCase
-from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, SuiteNumber, amended, load_suite
@@ -62,6 +61,8 @@ class PreparedSuite:
         parts = (self.suite, self.dataset, self.assignments)
         if self.suite.answer_plan is None:
             return ChainRun(*parts, self.chain_measures, model_pool)
+        from pytest_cepbench.suites.answer_run import AnswerRun
+
         answers = cast("Mapping[str, AnswerMeasure]", self.measures)
         return AnswerRun(*parts, answers, model_pool, baselines)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.errors import MeasurementError, UnscoredError
+from pytest_cepbench.errors import CepError, MeasurementError, UnscoredError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
 from pytest_cepbench.measures.base import (
@@ -28,14 +29,17 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.sample_data import Cell, SampleData
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import HUMAN
-from pytest_cepbench.suites.battle_labels import check_people
 from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.estimate import Forecast, ModelSteps
 from pytest_cepbench.suites.model_pool import (
     ModelPool,
     describe_fixed_role,
     describe_role,
 )
 from pytest_cepbench.suites.role_assignment import Assignments
+
+if TYPE_CHECKING:
+    from pytest_cepbench.suites.attribution import Attribution
 
 _LONGEST_PROMPT_SHOWN = 60
 
@@ -57,6 +61,9 @@ class SuiteRun(ABC):
 
     unit = "chain"
     """What is made of one sample, for people."""
+
+    attributed = "followed through the chain"
+    """What is done to a loss to say where it came from, for people."""
 
     def __init__(
         self,
@@ -102,6 +109,16 @@ class SuiteRun(ABC):
         """The name of the lock on a shard, the same in all processes of the run."""
 
     @abstractmethod
+    def _count_steps(
+        self, cases: Sequence[tuple[Case, Sequence[Sample]]]
+    ) -> tuple[int, Sequence[ModelSteps]]:
+        """How many chains or answers are read of samples, and the steps of each model for that."""
+
+    @abstractmethod
+    def _attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
+        """The same as `attribute`, but for what models and the store raise."""
+
+    @abstractmethod
     def _measured(self, case: Case, most: int | None) -> Measured:
         """The scores of a case, with the notes and warnings of measure and suite."""
 
@@ -116,6 +133,31 @@ class SuiteRun(ABC):
         # Models that are not bound yet are not bound here: that would raise their errors too early.
         known = (self._model_pool.runners.get((own.role, own.spec)) for own in assigned)
         return any(runner is not None and runner.loaded for runner in known)
+
+    def forecast(self, cases: Iterable[tuple[Case, int | None]]) -> Forecast:
+        """Estimate the measurement of cases, each over so many samples of each category; None: all.
+
+        Raises what binding models and looking at samples raise.
+        """
+        looked_at = [(case, self.looked_at(case, most)) for case, most in cases]
+        units, steps = self._count_steps(looked_at)
+        samples = {sample.id for _, own in looked_at for sample in own}
+        return Forecast(len(samples), units, tuple(own.estimate() for own in steps))
+
+    def attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
+        """Say where a case lost its score since its baseline: at hops of chains, or by models.
+
+        step: the baseline's model, by `remember`; empty where it has none.
+        sample_ids: of the case, each counted once; of chains all when empty.
+        What cannot be found out is said, not raised. Raises ValueError for an id that is not the
+        case's.
+        """
+        from pytest_cepbench.suites.attribution import Attribution
+
+        try:
+            return self._attribute(case, step, sample_ids)
+        except CepError as error:  # the verdict stands without it
+            return Attribution(said=f"could not be {self.attributed}: {error}")
 
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
         """The samples of a case, no more than so many of each of its categories."""
@@ -228,7 +270,9 @@ class SuiteRun(ABC):
         fit it fail its own cases, and not those of the other suites of a run.
         """
         assignment = self.assignments.roles[role]
-        if role not in self._checked:
+        if assignment.spec.scheme == HUMAN and role not in self._checked:
+            from pytest_cepbench.suites.battle_labels import check_people
+
             check_people(self.suite, assignment)
             self._checked.add(role)
         return self._model_pool.runner(assignment)

@@ -14,7 +14,6 @@ from pytest_cepbench.errors import MeasurementError, RoleError, SuiteError, Unsc
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import load_suite
-from pytest_cepbench.suites.attribution import attribute_parts
 from tests.suites.answers import DISLIKED, HEAD, WORSE, MeasuredSuite, prepare
 
 SCORES = HEAD.replace("samples_per_category = 2", "samples_per_category = 4") + (
@@ -188,7 +187,7 @@ def test_which_part_lost_is_not_asked_of_the_judge(tmp_path: Path, store: Store)
         roles={"writer": "shapes:?miss=0.3", "generator": "shapes:?recolor=0.3"},
     )
     step, case = accepted.run.model_record()["step"], worse.cases["overall-quality"]
-    attribution = attribute_parts(worse.run, case, step, [worse.run.dataset.samples[0].id])
+    attribution = worse.run.attribute(case, step, [worse.run.dataset.samples[0].id])
     assert "What each of them costs in scores takes new scores of the judge" in attribution.said
     assert worse.inputs("judge") == 0
 

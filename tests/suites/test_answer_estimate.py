@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.estimate import Forecast, forecast
+from pytest_cepbench.suites.estimate import Forecast
 from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 
 PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
@@ -22,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def _foresee(suite: MeasuredSuite) -> Forecast:
-    return forecast(suite.run, [(case, None) for case in suite.cases.values()])
+    return suite.run.forecast([(case, None) for case in suite.cases.values()])
 
 
 def _inputs(work: Forecast) -> dict[str, int]:

@@ -12,7 +12,7 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.attribution import Attribution, Hop, _describe_hops, attribute
+from pytest_cepbench.suites.attribution import Attribution, Hop, _describe_hops
 from tests.suites.spoiling import ASKED
 from tests.suites.world import SUITE, TASKS, Staged, stage
 
@@ -51,7 +51,7 @@ def _step(staged: Staged) -> str:
 def _attribute(
     candidate: Staged, baseline: Staged, case: str, ids: Sequence[str] = ()
 ) -> Attribution:
-    return attribute(candidate.run, candidate.cases[case], _step(baseline), ids)
+    return candidate.run.attribute(candidate.cases[case], _step(baseline), ids)
 
 
 @pytest.mark.slow
@@ -276,7 +276,7 @@ def test_two_roles_that_differ_are_told_apart(stage_model: Setter) -> None:
     candidate = stage_model(text, "describer", "3", generator=f"{factory}6")
     runner = baseline.run.chain_data.runner
     steps = [json.loads(remember(runner(role).bound)) for role in ("describer", "generator")]
-    attribution = attribute(candidate.run, candidate.cases["overall-gc"], json.dumps(steps), ())
+    attribution = candidate.run.attribute(candidate.cases["overall-gc"], json.dumps(steps), ())
     assert [(hop.role[0], hop.generation, hop.cost > 0) for hop in attribution.hops] == [
         ("d", 1, False), ("g", 2, False), ("d", 3, True),
         ("g", 4, False), ("d", 5, False), ("g", 6, True),

@@ -11,7 +11,7 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from pytest_cepbench.suites.attribution import Attribution, attribute
+from pytest_cepbench.suites.attribution import Attribution
 from tests.datasets.replay.files import put_table
 from tests.suites.spoiling import ASKED
 from tests.suites.world import SUITE, Staged, stage
@@ -61,7 +61,7 @@ def test_chains_of_another_store(tmp_path: Path, store: Store, candidate: Staged
     with Store(tmp_path / "elsewhere") as elsewhere:
         step = _measured(tmp_path, elsewhere, BASELINE, "describer", None)
     calls = ASKED.copy()
-    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
+    sentence = _silent(candidate.run.attribute(candidate.cases["overall-gc"], step, ()))
     assert sentence.startswith("The baseline's chains are not in this run's store, so")
     assert "--cep-store" in sentence
     assert calls == ASKED
@@ -72,7 +72,7 @@ def test_samples_that_the_store_lacks_are_left_out(
 ) -> None:
     """The others are looked at, and how many are missing is said."""
     step = _measured(tmp_path, store, BASELINE, "describer", 2)
-    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
+    attribution = candidate.run.attribute(candidate.cases["overall-gc"], step, ())
     assert 0 < attribution.samples < 5
     assert attribution.said.endswith(
         f"Left out: {12 - attribution.samples} whose chains by the baseline are not in the store."
@@ -91,7 +91,7 @@ def test_an_image_that_the_store_lost(tmp_path: Path, store: Store) -> None:
     chains = baseline.run.chain_data.chains("image", baseline.run.dataset.samples)
     store.image_path(next(iter(chains.values())).links[4].digest).unlink()
     step = remember(baseline.run.chain_data.runner("generator").bound)
-    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
     assert "a step of the baseline's generator is not in the store" in sentence
 
 
@@ -100,14 +100,14 @@ def test_a_reader_under_test(tmp_path: Path, store: Store) -> None:
     step = _measured(tmp_path, store, "python:tests.suites.world:namer", "encoder", None)
     staged = stage(tmp_path / "suite", GC, store, RoleChoices(model="shapes:", role="encoder"))
     staged.measure("overall-gc")
-    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
     assert sentence.startswith("The encoder under test only reads")
 
 
 def test_the_baseline_s_own_model(tmp_path: Path, store: Store, candidate: Staged) -> None:
     """What differs is not the model: no model can be put back."""
     step = _measured(tmp_path, store, CANDIDATE, "describer", None)
-    sentence = _silent(attribute(candidate.run, candidate.cases["overall-gc"], step, ()))
+    sentence = _silent(candidate.run.attribute(candidate.cases["overall-gc"], step, ()))
     assert sentence == "The describer is the baseline's own: there is no model to exchange."
 
 
@@ -120,7 +120,7 @@ def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) 
     choices = RoleChoices(model=f"replay:{tmp_path / 'made'}?layout=sdp")
     staged = stage(tmp_path / "suite", GC, store, choices)
     step = _measured(tmp_path, store, BASELINE, "describer", None)
-    sentence = _silent(attribute(staged.run, staged.cases["overall-gc"], step, ()))
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
     assert sentence.startswith("The chains were made elsewhere")
 
 
@@ -134,7 +134,7 @@ def test_chains_made_elsewhere(tmp_path: Path, store: Store, candidate: Staged) 
 )
 def test_a_baseline_that_does_not_tell(candidate: Staged, step: str, says: str) -> None:
     """An older or an edited baseline is named as the reason."""
-    attribution = attribute(candidate.run, candidate.cases["overall-gc"], step, ())
+    attribution = candidate.run.attribute(candidate.cases["overall-gc"], step, ())
     assert _silent(attribution).startswith(says)
 
 
@@ -142,7 +142,7 @@ def test_a_sample_of_another_case(candidate: Staged) -> None:
     """The caller's mistake is an error that names the sample."""
     only_a = next(s.id for s in candidate.run.dataset.samples if s.categories == ("a",))
     with pytest.raises(ValueError, match=f"world/b/gc has no sample '{only_a}'"):
-        attribute(candidate.run, candidate.cases["b-gc"], "{}", [only_a])
+        candidate.run.attribute(candidate.cases["b-gc"], "{}", [only_a])
 
 
 def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> None:
@@ -154,7 +154,7 @@ def test_sets_of_other_sizes_are_not_compared(tmp_path: Path, store: Store) -> N
     blank = RoleChoices(model="shapes:?blank=0.2", role="describer")
     staged = stage(tmp_path / "suite", text, store, blank)
     assert staged.measure("overall-gc_fid").failures["empty-text"] > 0
-    sentence = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ()))
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc_fid"], step, ()))
     assert "sets of other sizes are not compared" in sentence
 
 
@@ -166,6 +166,6 @@ def test_a_hybrid_that_cannot_be_measured(tmp_path: Path, store: Store) -> None:
     step = remember(baseline.run.chain_data.runner("describer").bound)
     staged = stage(tmp_path / "suite", text, store, RoleChoices(model=CANDIDATE))
     ids = [staged.run.dataset.samples[0].id]
-    sentence = _silent(attribute(staged.run, staged.cases["overall-gc_fid"], step, ids))
+    sentence = _silent(staged.run.attribute(staged.cases["overall-gc_fid"], step, ids))
     assert sentence.startswith("Where the score was lost cannot be said: GC_FID@2 [")
     assert "needs at least 2 images" in sentence

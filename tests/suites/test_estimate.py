@@ -13,7 +13,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains.batching import Throughput, save_throughput
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites.estimate import Forecast, forecast
+from pytest_cepbench.suites.estimate import Forecast
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, stage
 
 LOSSLESS = SUITE.replace(LOSSY, "shapes:")
@@ -71,7 +71,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def _foreseen(staged: Staged, *names: str, most: int | None = None) -> Forecast:
     """Of the cases of these names, all where none is given."""
-    return forecast(staged.run, [(staged.cases[n], most) for n in names or staged.cases])
+    return staged.run.forecast([(staged.cases[n], most) for n in names or staged.cases])
 
 
 def _by_role(estimate: Forecast) -> dict[str, int]:

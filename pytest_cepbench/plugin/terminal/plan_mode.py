@@ -19,7 +19,7 @@ from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted, duration
 from pytest_cepbench.report.tables import Group, Layout, Line, Span, table_lines
 from pytest_cepbench.report.text import number, printable
-from pytest_cepbench.suites.estimate import Forecast, ModelEstimate, forecast
+from pytest_cepbench.suites.estimate import Forecast, ModelEstimate
 
 _UNKNOWN = "-"
 
@@ -187,7 +187,7 @@ def _suite_lines(
             (assigned.case, run.depth(assigned.case, sizes[0]))
             for assigned, sizes in zip(own, looks, strict=True)
         ]
-        work = forecast(run, first)
+        work = run.forecast(first)
     except CepError as error:
         yield f"{name}: what it takes cannot be told: {printable(str(error), 500)}"
         return

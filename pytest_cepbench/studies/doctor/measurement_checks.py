@@ -30,7 +30,6 @@ from pytest_cepbench.studies.doctor.diagnosis import (
     Vector,
     check_of,
 )
-from pytest_cepbench.suites.estimate import forecast
 
 CONSTANT_OUTPUTS, DUPLICATES, COST = (
     "constant outputs",
@@ -327,7 +326,7 @@ def constant_outputs(suite: MeasuredSuite) -> Check:
 
 def cost_of_a_run(suite: MeasuredSuite) -> Check:
     """Inputs, seconds and, if a server counts them, tokens and cost of a run on an empty store."""
-    needs = forecast(suite.run, [(case, None) for case in suite.cases]).needs
+    needs = suite.run.forecast((case, None) for case in suite.cases).needs
     runners = {id(runner.bound): runner for runner in suite.model_pool.runners.values()}
     rows: list[tuple[Cell, ...]] = []
     seconds: list[float] = []

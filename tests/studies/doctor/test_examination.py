@@ -22,8 +22,8 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Trial, prepare_calibration
 from pytest_cepbench.studies.doctor import Check, Diagnosis, examine
 from pytest_cepbench.studies.doctor.encoder_checks import IMAGE_DISTORTIONS, TEXT_DISTORTIONS
-from pytest_cepbench.suites import ModelPool, RoleChoices, load_data, load_suite
-from pytest_cepbench.suites.estimate import Forecast, forecast
+from pytest_cepbench.suites import ChainRun, ModelPool, RoleChoices, load_data, load_suite
+from pytest_cepbench.suites.estimate import Forecast
 from tests.studies.doctor.test_measurement_checks import only
 from tests.studies.toy import write_suite
 
@@ -416,12 +416,13 @@ def test_the_time_of_stored_results_is_not_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the pace of earlier calls, a model that was given nothing in this run has none."""
+    real = ChainRun.forecast
 
     def unpaced(*arguments: Any) -> Forecast:
-        whole = forecast(*arguments)
+        whole = real(*arguments)
         return replace(whole, needs=tuple(replace(need, throughput=None) for need in whole.needs))
 
-    monkeypatch.setattr("pytest_cepbench.studies.doctor.measurement_checks.forecast", unpaced)
+    monkeypatch.setattr(ChainRun, "forecast", unpaced)
     first, second = (checks(diagnose(tmp_path))["cost of a run"] for _ in range(2))
     assert all(isinstance(row[3], float) for row in first.figures[0].rows)
     assert len(first.said) == 1
