@@ -273,8 +273,9 @@ REMOVED: Mapping[str, str] = {
     "max_text_tokens=": "max_new_tokens, the most tokens of the text of a step",
     "two_stage=": "the spec without it: Emu3 writes and draws in turns, as Janus does",
     "--family": "the bias of each model, which every card has",
-    "store export": "--cep-publish or cepbench answers export",
-    "store import": "cepbench store pull or cepbench answers import",
+    "--limit": "--samples",
+    "--pilot": "--samples",
+    "--from": "--report",
     "store push": "--cep-publish",
 }
 """What a user typed that is gone -> what takes its place. An option's flag stands for its twins

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from argparse import Namespace
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
@@ -29,9 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return leaving.code if isinstance(leaving.code, int) else 2
     arguments.command_line = shlex.join(["cepbench", *words])
     try:
-        # Each command is a module of its name, imported when it is called for.
-        command = f"{__name__}.{arguments.command.replace('-', '_')}"
-        return int(import_module(command).run(arguments)) if _is_whole(arguments) else 1
+        if arguments.recovers and not _is_whole(arguments.baselines):
+            return 1
+        module, _, function = arguments.run.partition(":")
+        run = getattr(import_module(f"{__name__}.{module}"), function or "run")
+        return int(run(arguments))
     except KeyboardInterrupt:
         from pytest_cepbench.cli.output import INTERRUPTED, complain
 
@@ -44,16 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
-def _is_whole(arguments: Namespace) -> bool:
-    """Recover half-written baselines of the command; True where all are whole."""
-    rejudged = arguments.command == "arena" and arguments.action == "rejudge"
-    if arguments.command not in ("accept", "prune", "calibrate") and not rejudged:
-        return True
+def _is_whole(baselines: Path) -> bool:
+    """Recover half-written baselines; True where all are whole."""
     from pytest_cepbench.cli.output import NOT_DONE, complain, tell
     from pytest_cepbench.replacement import recover
 
     try:
-        recovered = recover(arguments.baselines)
+        recovered = recover(baselines)
     except WriteError as error:
         complain(str(error), NOT_DONE)
         return False

@@ -116,18 +116,15 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
         results_of.setdefault(key_of(case), []).append(case)
     if not names:
         return results_of
-    chosen = {}
+    chosen: dict[CaseKey, list[CaseResult]] = {}
     for name in names:
-        keys = [key for key in results_of if name in (str(key), key.within)]
-        if len(keys) != 1:
-            known = [str(key) for key in results_of]
-            problem = (
-                f"that is in several suites: say which of {', '.join(map(str, keys))}"
-                if keys
-                else unknown_name("case", name, known)
-            )
-            raise SpecError(f"--case {name!r}: {problem}")
-        chosen[keys[0]] = results_of[keys[0]]
+        keys = [key for key in results_of if key.matches(name)]
+        if not keys:
+            raise SpecError(f"--case {name!r}: {unknown_name('case', name, map(str, results_of))}")
+        if len(keys) > 1 and all(key.within == name for key in keys):
+            suites = ", ".join(map(str, keys))
+            raise SpecError(f"--case {name!r}: that is in several suites: say which of {suites}")
+        chosen |= {key: results_of[key] for key in keys}
     return chosen
 
 
@@ -403,12 +400,12 @@ def _answers_place(suite: str, digests: set[str], arguments: Namespace) -> str:
     if here < len(digests):
         return (
             f"{len(digests) - here} of {len(digests)} accepted answers of {suite} are not in the "
-            f"store {folder}: name the store of the run with --store DIR in cepbench answers "
-            "export SUITE, which keeps them beside the baselines"
+            f"store {folder}: name the store of the run with --store DIR in cepbench store "
+            "export --answers SUITE, which keeps them beside the baselines"
         )
     return (
         f"the {counted(here, 'accepted answer')} of {suite} lie in the store {folder} alone: "
-        f"cepbench answers export SUITE --store {folder} keeps them beside the baselines"
+        f"cepbench store export --answers SUITE --store {folder} keeps them beside the baselines"
     )
 
 

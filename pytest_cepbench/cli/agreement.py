@@ -1,4 +1,4 @@
-"""`cepbench agreement`: how far the annotators of a ratings folder agree."""
+"""`cepbench agree people`: how far the annotators of a ratings folder agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cepbench alignment`: people's view of each model, and how the metrics of runs agree with it."""
+"""`cepbench agree models`: people's view of each model, and how metrics agree with it."""
 
 from __future__ import annotations
 

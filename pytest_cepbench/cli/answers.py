@@ -1,4 +1,4 @@
-"""`cepbench answers`: accepted answers of a suite in files, for other stores and other tools."""
+"""`cepbench store export` and `import`: accepted answers of a suite in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cepbench arena`: leaderboards of models, and the agreement of judges, from files of verdicts."""
+"""`cepbench arena leaderboard`: models ranked, and judges compared, by files of verdicts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from pytest_cepbench.cli.agreement import (
     number,
     percent,
 )
-from pytest_cepbench.cli.arena_rejudge import rejudge
-from pytest_cepbench.cli.arena_training import export_training
 from pytest_cepbench.cli.output import (
     Section,
     Table,
@@ -41,27 +39,24 @@ _POLICIES: dict[TiePolicy, str] = {
 
 def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
-    if arguments.action == "rejudge":
-        return rejudge(arguments)
-    if arguments.action == "export-training":
-        return export_training(arguments)
     command: str = arguments.command_line
-    content: dict[str, object]
-    drawing = ""
-    if arguments.action == "agreement":
-        comparison = _compared(arguments)
-        page = _agreement_page(comparison, command)
-        content = {"comparison": comparison}
-        name = f"agreement-{comparison.first}-{comparison.second}"
-    else:
-        boards = _leaderboards(arguments)
-        page = [section for board in boards for section in _board_page(board)]
-        page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
-        content = {"leaderboards": boards}
-        drawing = draw_arena_leaderboards(boards)
-        name = f"leaderboard-{'-'.join(board.name for board in boards)}"
-    out = arguments.out
-    return write_and_show(content, page, command, out, name[:120], arguments.action, drawing)
+    boards = _leaderboards(arguments)
+    page = [section for board in boards for section in _board_page(board)]
+    page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
+    content = {"leaderboards": boards}
+    drawing = draw_arena_leaderboards(boards)
+    name = f"leaderboard-{'-'.join(board.name for board in boards)}"[:120]
+    return write_and_show(content, page, command, arguments.out, name, "leaderboard", drawing)
+
+
+def compare_two_judges(arguments: Namespace) -> int:
+    """Print and write how far two judges agree; exit codes as in `main`."""
+    command: str = arguments.command_line
+    comparison = _compared(arguments)
+    page = _agreement_page(comparison, command)
+    name = f"agreement-{comparison.first}-{comparison.second}"[:120]
+    content = {"comparison": comparison}
+    return write_and_show(content, page, command, arguments.out, name, "agreement")
 
 
 def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
@@ -87,11 +82,11 @@ def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
 
 def _compared(arguments: Namespace) -> JudgeComparison:
     names = ModelNames()
-    first, second = _titles([arguments.first, arguments.second]).values()
+    first, second = _titles(arguments.verdicts).values()
     return compare_judges(
         (first, second),
-        read_verdicts(arguments.first, names),
-        read_verdicts(arguments.second, names),
+        read_verdicts(arguments.verdicts[0], names),
+        read_verdicts(arguments.verdicts[1], names),
         [names(name) for name in arguments.unseen],
     )
 

@@ -81,8 +81,9 @@ def _require_verdicts(judge: BoundRole, store: Store, suite: Path) -> None:
         given = judge.short_fingerprint in models_in(store.index.read, WINNERS)
     if given:
         return
+    study = judge.spec.partition(":")[2].partition("?")[0]
     first = (
-        f"let people judge, with `cepbench rate {judge.spec.partition(':')[2].partition('?')[0]}`"
+        f"let people judge, with `cepbench rate ask {study}`"
         if people is not None
         else f"let it judge, with `pytest {suite} --model=CANDIDATE --judge={judge.spec}` (which "
         "ends as incomparable and keeps the verdicts; the accepted model's own answers need none)"

@@ -1,4 +1,4 @@
-"""`cepbench arena export-training`: battles with verdicts as files that trainers of judges read."""
+"""`cepbench arena training`: battles with verdicts as files that trainers of judges read."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LOADER = "judged-battles"
 
 def export_training(arguments: Namespace) -> int:
     """Write the files and say what they hold; exit codes as in `main`."""
-    limit = read_count("--limit", arguments.limit)
+    limit = read_count("--samples", arguments.samples)
     seed = arguments.seed
     if not (seed.isascii() and seed.isdecimal()):
         raise SpecError(f"--seed {seed!r}: a whole number from 0 on is expected")
@@ -92,7 +92,7 @@ def _open(
         raise SpecError(
             f"suite {suite.name!r} has no battles with stored verdicts: its loader is "
             f"{suite.table.data.loader!r}, and {_LOADER!r} is expected. Have people judge its "
-            f"answers (`cepbench rate {source} --kind pair`) and give the folder of their votes"
+            f"answers (`cepbench rate ask {source} --kind pair`) and give the folder of their votes"
         )
     return stored_battles(suite.folder / (suite.table.data.path or "."))
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -43,6 +45,9 @@ class Command:
     exit_codes: the sentence below its options in its help.
     choice: what its own commands are called, in usage lines and in the parsed arguments.
     description: the sentence above its options in its help; what it does where empty.
+    run: the module in this package that does it, and its function, as `store:verify`.
+    recovers: whether half-written baselines are made whole before it runs.
+    groups: its own commands under headings, in the place of one list.
     """
 
     name: str
@@ -52,6 +57,35 @@ class Command:
     commands: Sequence[Command] = ()
     choice: str = "action"
     description: str = ""
+    run: str = ""
+    recovers: bool = False
+    groups: Mapping[str, Sequence[Command]] = field(default_factory=dict)
+
+
+RENAMED: Mapping[str, str] = {
+    "leaderboard": "`cepbench compare`",
+    "judge-card": "`cepbench agree judges`",
+    "agreement": "`cepbench agree people`",
+    "alignment": "`cepbench agree models`",
+    "arena agreement": "`cepbench agree judges`",
+    "arena export-training": "`cepbench arena training`",
+    "answers": "`cepbench store export --answers` and `cepbench store import`",
+    "answers export": "`cepbench store export --answers`",
+    "answers import": "`cepbench store import`",
+    "series": "`cepbench history --series`",
+    "rate ...": "`cepbench rate ask`",
+    "ratings": "`cepbench rate export` and `cepbench rate import`",
+    "ratings export": "`cepbench rate export`",
+    "ratings import": "`cepbench rate import`",
+    "labels": "`cepbench rate draw` and `cepbench rate labels`",
+    "labels draw": "`cepbench rate draw`",
+    "labels import": "`cepbench rate labels`",
+    **{
+        f"study {name}": f"`cepbench study --vary={name}`"
+        for name in ("seeds", "generators", "encoders", "lengths", "weighting")
+    },
+}
+"""The beginning of a command line as it was written once -> the command that does it now."""
 
 
 def option(*flags: str, **settings: Any) -> Option:
@@ -88,8 +122,11 @@ class _Parser(argparse.ArgumentParser):
         """
         hint = ""
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
-            if gone := removed(f"{self.prog.partition(' ')[2]} {match[1]}".lstrip()):
+            command = self.prog.partition(" ")[2]
+            if gone := removed(f"{command} {match[1]}".lstrip()):
                 super().error(gone)
+            if now := RENAMED.get(f"{command} ..."):
+                super().error(f"`{self.prog} {match[1]}` is now {now}")
             hint = did_you_mean(match[1], re.findall(r"[^',\s]+", match[2]))
         elif match := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
             if gone := removed(match[1]):
@@ -112,14 +149,15 @@ def parse(command: Command, argv: Sequence[str]) -> argparse.Namespace:
 
     Raises SystemExit for what argparse refuses, and after help, version and completions.
     """
-    parser = _Parser(
-        prog=command.name, description=_description(command), epilog=command.exit_codes
-    )
+    parser = _Parser(**_texts(command), prog=command.name)
     version = f"{command.name} {__version__}"
     parser.add_argument("--version", action="version", version=version, help="print it, and exit")
     _fill(parser, command)
     if _COMPLETING in os.environ:
         _complete(parser)
+    for words in (2, 1):
+        if now := RENAMED.get(" ".join(argv[:words])):
+            parser.error(f"`{command.name} {' '.join(argv[:words])}` is now {now}")
     return parser.parse_args(argv)
 
 
@@ -134,20 +172,40 @@ def _complete(parser: argparse.ArgumentParser) -> None:
 def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
     """Give a parser the options of its command, and a parser for each command of its own."""
     _add(parser, command.options)
-    if not command.commands:
+    if command.run:
+        parser.set_defaults(run=command.run, recovers=command.recovers)
+    grouped = [own for group in command.groups.values() for own in group]
+    if not (command.commands or grouped):
         return
     parsers = parser.add_subparsers(
         dest=command.choice, metavar=command.choice.upper(), required=True
     )
     for own in command.commands:
-        own_parser = parsers.add_parser(
-            own.name, help=own.about, description=_description(own), epilog=own.exit_codes
-        )
-        _fill(own_parser, own)
+        _fill(parsers.add_parser(own.name, help=own.about, **_texts(own)), own)
+    for own in grouped:  # shown by the epilog, under their headings
+        _fill(parsers.add_parser(own.name, **_texts(own)), own)
 
 
-def _description(command: Command) -> str:
-    return command.description or f"{command.about}."
+def _texts(command: Command) -> dict[str, Any]:
+    """What stands above and below the options of a command's help."""
+    description = command.description or f"{command.about}."
+    if not command.groups:
+        return {"description": description, "epilog": command.exit_codes}
+    width = shutil.get_terminal_size().columns - 2
+    column = 2 + max(len(own.name) for group in command.groups.values() for own in group) + 2
+    lines: list[str] = []
+    for heading, group in command.groups.items():
+        lines += ["", f"{heading}:"] if lines else [f"{heading}:"]
+        for own in group:
+            first = f"  {own.name}".ljust(column)
+            lines += textwrap.wrap(
+                own.about, max(width, 40), initial_indent=first, subsequent_indent=" " * column
+            )
+    return {
+        "description": textwrap.fill(description, max(width, 40)),
+        "epilog": "\n".join([*lines, "", *textwrap.wrap(command.exit_codes or "", max(width, 40))]),
+        "formatter_class": argparse.RawDescriptionHelpFormatter,
+    }
 
 
 def _add(parser: argparse._ActionsContainer, options: Iterable[Option | OptionGroup]) -> None:
@@ -202,8 +260,10 @@ REFUSED = EXIT_CODES.format("the results were refused or a file could not be cha
 
 DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")
 
-RESULTS = option(
-    "results", metavar="RESULTS.json", type=Path, help="what pytest --cep-report wrote"
+RESULTS = option("results", metavar="REPORT", type=Path, help="what pytest --cep-report wrote")
+
+DATA = shared(
+    "data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"
 )
 
 SUITE = option("suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file")
@@ -214,6 +274,12 @@ BASELINES = shared(
     type=Path,
     default=Path("baselines"),
     help=f"folder of accepted baselines; {DEFAULT}",
+)
+
+CASES = several(
+    "--case",
+    metavar="[SUITE/]PART/METRIC",
+    help="these cases only, with the wildcards *, ? and [...] (several allowed); default: all",
 )
 
 DRY_RUN = flag("--dry-run", "write no baseline")
@@ -237,3 +303,9 @@ MODELS = {
     for role in ROLES
 }
 """Role -> its option, where its model is the same for all."""
+
+ROLE_AND_DATA = [
+    *shared("role", choices=(*ROLES, "unified"), help="what the models under test play"),
+    *DATA,
+    *shared("samples", metavar="N", help="most samples of each category"),
+]

@@ -130,7 +130,7 @@ def _read(arguments: Namespace) -> _Request:
         suite=Path(arguments.on),
         order=arguments.order or "both",
         seed=read_seed(arguments.seed or "0"),
-        limit=read_count("--limit", arguments.limit),
+        limit=read_count("--samples", arguments.samples),
         repeats=read_count("--repeat", next(iter(arguments.repeat), None)) or 0,
     )
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 
-from pytest_cepbench.cli.leaderboard import leaderboard_section
-from pytest_cepbench.cli.output import Section, Table, show
+from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import (
     HistoryError,
@@ -17,7 +15,7 @@ from pytest_cepbench.errors import (
     few_of,
 )
 from pytest_cepbench.evaluation.run_result import shown_path
-from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report import CaseResult
@@ -25,6 +23,7 @@ from pytest_cepbench.report.chain_pairs import battle_scores
 from pytest_cepbench.report.comparison_page import comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
 from pytest_cepbench.report.history.timeline import when
+from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.studies.comparison import (
     ComparedCase,
@@ -45,17 +44,30 @@ def run(arguments: Namespace) -> int:
     runs = [_measured_run(name, report, arguments) for name, report in reports.items()]
     alpha = _alpha(arguments.alpha)
     comparisons = [compare_runs(runs[0], other, alpha) for other in runs[1:]]
-    boards = list(rank_common_cases(runs)) if len(runs) > 2 else []
+    ranked = len(runs) > 2 or arguments.out is not None
+    boards = list(rank_common_cases(runs)) if ranked else []
+    pages: list[str] = []
     if arguments.html is not None:
         from pytest_cepbench.report.writers import write_reports
 
         path: Path = arguments.html
         page = _html(comparisons, boards, reports, arguments)
-        (written,) = write_reports(path, {path.suffix or ".html": page})
-        show(_page(comparisons, boards), f"written: {written}")
-    else:
-        show(_page(comparisons, boards))
-    return 0
+        pages = [f"written: {p}" for p in write_reports(path, {path.suffix or ".html": page})]
+    shown = _page(comparisons, boards)
+    if arguments.out is None:
+        show(shown, *pages)
+        return 0
+    if not boards:
+        raise SpecError("--out: the runs have no case in common by which they could be ranked")
+    command = arguments.command_line
+    shown[0] = Section(shown[0].title, (f"command: {command}", *shown[0].blocks))
+    drawing = draw_case_leaderboards(_suites(boards), boards)
+    content = {"cases": boards}
+    code = write_and_show(
+        content, shown, command, arguments.out, "leaderboard", "leaderboard", drawing
+    )
+    show([], *pages)
+    return code
 
 
 def _alpha(text: str) -> float:
@@ -145,7 +157,7 @@ def _wanted(case: CaseResult, arguments: Namespace) -> bool:
     suites, patterns = arguments.suite, arguments.case
     if suites and case.suite not in suites:
         return False
-    return not patterns or any(fnmatchcase(str(key_of(case)), pattern) for pattern in patterns)
+    return not patterns or any(key_of(case).matches(pattern) for pattern in patterns)
 
 
 def _run_case(case: CaseResult) -> RunCase:
@@ -165,8 +177,50 @@ def _run_case(case: CaseResult) -> RunCase:
 
 
 def _page(comparisons: Sequence[Comparison], boards: Sequence[CaseLeaderboard]) -> list[Section]:
-    sections = [_section(comparison) for comparison in comparisons]
-    return [*sections, *map(leaderboard_section, boards)]
+    sections = [_overview(boards)] if boards else []
+    sections += [_section(comparison) for comparison in comparisons]
+    return [*sections, *map(_board_section, boards)]
+
+
+def _suites(boards: Sequence[CaseLeaderboard]) -> str:
+    return ", ".join(dict.fromkeys(CaseKey.parse(board.case).suite for board in boards))
+
+
+def _overview(boards: Sequence[CaseLeaderboard]) -> Section:
+    """The ranks of all models in all cases."""
+    models = [model.model for model in boards[0].models]
+    ranks = {
+        (board.case, model.model): rank_range(model.rank_low, model.rank_high)
+        for board in boards
+        for model in board.models
+    }
+    rows = tuple((model, *(ranks[board.case, model] for board in boards)) for model in models)
+    note = "ranks: those that a model may have, all right at once with 95 % confidence in each case"
+    table = Table(("model", *(board.label for board in boards)), rows)
+    return Section(f"leaderboard of {_suites(boards)}: {len(models)} models", (note, table))
+
+
+def _board_section(board: CaseLeaderboard) -> Section:
+    """The models of a case, the best first, with the ranks that each may have."""
+    better = "higher" if board.higher_is_better else "lower"
+    units = "blocks of samples" if board.blocks else "independent samples"
+    if board.units:
+        line = f"{better} is better; {board.units} {units}"
+    else:
+        line = f"{better} is better; too few {units} for intervals: nothing is told apart"
+    rows = tuple(
+        (
+            model.model,
+            rank_range(model.rank_low, model.rank_high),
+            number(model.value),
+            number(model.difference, signed=True),
+            number(model.low, signed=True),
+            number(model.high, signed=True),
+        )
+        for model in board.models
+    )
+    head = ("model", "rank", "value", "to the best", "low", "high")
+    return Section(f"{board.case}: {board.label}", (line, Table(head, rows)))
 
 
 def _html(

@@ -30,6 +30,10 @@ _MOST_CHANGES = 20
 
 def run(arguments: Namespace) -> int:
     """Show the history, or write its page; exit codes as in `main`."""
+    if arguments.series is not None:
+        from pytest_cepbench.cli.series import show_series
+
+        return show_series(arguments)
     with many_objects():
         return _run(arguments)
 

@@ -138,7 +138,7 @@ def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Prop
                 suite=file,
                 choices=RoleChoices(arguments.model, arguments.role),
                 seeds=read_count("--seeds", arguments.seeds) or 0,
-                samples=read_count("--pilot", arguments.pilot),
+                samples=read_count("--samples", arguments.samples),
             )
 
         def play(prepared: PreparedCalibration, pool: ModelPool) -> Sequence[Calibrated]:

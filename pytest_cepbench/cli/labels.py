@@ -1,4 +1,4 @@
-"""`cepbench labels`: draw the battles that people label, and take over what they said."""
+"""`cepbench rate draw` and `labels`: battles that people label, and what they said."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
     more = f"; {known} are decided without people: answers are equal or missing" if known else ""
     tell(f"{len(drawn) - known} to be rated by people{more}")
     if question.ratings is not None:
-        tell(f"their page: cepbench rate {question.ratings}")
+        tell(f"their page: cepbench rate ask {question.ratings}")
     return 0
 
 
@@ -268,7 +268,7 @@ def _unseen_battles(run: AnswerRun, opponents: Opponents) -> list[Contestant]:
     if missing:
         raise SpecError(
             f"{len(missing)} of {len(samples)} accepted answers are not in the store: use the "
-            "store of the run that accepted them, or `cepbench answers import`"
+            "store of the run that accepted them, or `cepbench store import`"
         )
     judged = len(run.data.first_verdicts(samples, opponents))
     if why := judged_first(judged, len(samples)):
@@ -327,7 +327,7 @@ def import_ratings(arguments: Namespace) -> int:
     if not known:
         return complain(
             f"not one of {len(labels)} rated battles was drawn for {folder}: labels are of battles "
-            "that `cepbench labels draw` chose before the judge was asked",
+            "that `cepbench rate draw` chose before the judge was asked",
             NOT_DONE,
         )
     for path in contents:

@@ -1,4 +1,4 @@
-"""`cepbench rate`: asks people, on pages of a server of this machine."""
+"""`cepbench rate ask`: asks people, on pages of a server of this machine."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _SETTINGS = (
 )  # fmt: skip
 """Options that are fields of a study."""
 
-_SOURCES = {"sample": "--sample", "reports": "--from", "data": "--data", "store": "--store"}
+_SOURCES = {"samples": "--samples", "reports": "--report", "data": "--data", "store": "--store"}
 """Options that say what is asked, and how they are written."""
 
 
@@ -165,17 +165,17 @@ def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
 
 
 def _other_draw(arguments: Namespace, written: Study) -> list[str]:
-    """The option --sample, where a study has another number of items."""
-    wanted = read_count("--sample", arguments.sample)
+    """The option --samples, where a study has another number of items."""
+    wanted = read_count("--samples", arguments.samples)
     if wanted is None:
         return []
     every = written.population if isinstance(written.population, int) else 0
     drawn = round(written.probability * every)
-    return [] if every and min(wanted, every) == drawn else [f"--sample (it has {drawn or 'all'})"]
+    return [] if every and min(wanted, every) == drawn else [f"--samples (it has {drawn or 'all'})"]
 
 
 def _other_runs(arguments: Namespace, ratings: Ratings) -> list[str]:
-    """The options --from, where a study is not of these runs."""
+    """The options --report, where a study is not of these runs."""
     if not arguments.reports:
         return []
     rated = {(source.model, source.fingerprint) for source in ratings.sources}
@@ -188,7 +188,7 @@ def _other_runs(arguments: Namespace, ratings: Ratings) -> list[str]:
     if named and rated.issuperset((run.name, run.fingerprint) for run in named):
         return []
     models = sorted({model for model, _ in rated} - {""})
-    return [f"--from (it has {', '.join(models) or 'no runs'})"]
+    return [f"--report (it has {', '.join(models) or 'no runs'})"]
 
 
 def _shown(value: object) -> str:
@@ -223,7 +223,7 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
         from pytest_cepbench.cli.rated_runs import RatedSource, rated_items
         from pytest_cepbench.studies.rated_items import Draw
 
-        draw = Draw(read_count("--sample", arguments.sample), study.seed)
+        draw = Draw(read_count("--samples", arguments.samples), study.seed)
         source = RatedSource(
             arguments.reports, arguments.store or [".cepbench/store"], arguments.baselines,
             read_data(arguments.data), draw=draw,
@@ -236,8 +236,10 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
             study, probability=rated.probability, population=rated.population
         )
     else:
-        if arguments.sample is not None or arguments.reports:
-            raise SpecError("--sample and --from are of suites: a file of items is asked as it is")
+        if arguments.samples is not None or arguments.reports:
+            raise SpecError(
+                "--samples and --report are of suites: a file of items is asked as it is"
+            )
         own = read_items(arguments.target, task)
         items, images, sources = own.items, own.images, own.sources
     known, known_images = known_items(study, items, images)

@@ -136,7 +136,7 @@ def _runs(kind: Task, suite: Suite, source: RatedSource) -> Iterator[RatedRun]:
     named = [split_name(text) for text in source.reports]
     if not named:
         raise SpecError(
-            f"items of the kind {kind} are made of runs: give --from REPORT for each of them"
+            f"items of the kind {kind} are made of runs: give --report REPORT for each of them"
         )
     measured = [_measured(Path(path), suite) for _, path in named]
     common = set.intersection(*map(set, measured))
@@ -163,8 +163,8 @@ def _accepted(baselines: Path, key: CaseKey) -> Baseline:
     baseline = read_baseline(baseline_path(baselines, key), key)
     if baseline is None or not baseline.answers:
         raise SpecError(
-            f"{str(baselines)!r} has no accepted answers of {key}: give a second run with --from, "
-            "or the folder with --baselines"
+            f"{str(baselines)!r} has no accepted answers of {key}: give a second run with "
+            "--report, or the folder with --baselines"
         )
     return baseline
 

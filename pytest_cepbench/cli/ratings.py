@@ -1,4 +1,4 @@
-"""`cepbench ratings`: exchange of a ratings folder with other tools."""
+"""`cepbench rate export` and `import`: exchange of a ratings folder with other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cepbench series`: the checkpoints that a series looked at, and how soon it finds a drop."""
+"""`cepbench history --series`: what a series looked at, and how soon it finds a drop."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from pytest_cepbench.report.number_format import number
 _OVER = "over 20"
 
 
-def run(arguments: Namespace) -> int:
+def show_series(arguments: Namespace) -> int:
     """Show a series; exit codes as in `main`."""
     root: Path = arguments.baselines
-    file = SeriesFile(root, arguments.name)
+    file = SeriesFile(root, arguments.series)
     record = file.read()
     if record is None:
         known = recorded_names(root)
-        reason = unknown_name("series", arguments.name, known)
+        reason = unknown_name("series", arguments.series, known)
         return complain(f"no record below {root / SERIES}: {reason}", MISTAKE)
-    show([_looks(record, arguments.name), *_delays(record, arguments.name)])
+    show([_looks(record, arguments.series), *_delays(record, arguments.series)])
     return 0
 
 

@@ -106,13 +106,19 @@ def spent_line(spent: StudyUsage) -> str:
 
 def read_question(arguments: Namespace) -> StudySpec:
     """The question. Raises SpecError and SuiteError naming the option that is wrong."""
-    roles, encoders = fixed_roles(arguments, arguments.study.removesuffix("s"))
+    study = arguments.vary
+    for option, own in (("seeds", "seeds"), ("seat", "encoders")):
+        if getattr(arguments, option) is not None and study != own:
+            raise SpecError(f"--{option} is of --vary={own}: drop it")
+    if study != "generators" and len(arguments.generator) > 1:
+        raise SpecError("--generator is given several times: that is of --vary=generators")
+    roles, encoders = fixed_roles(arguments, study.removesuffix("s"))
     return StudySpec(
-        study=arguments.study,
+        study=study,
         suite=suite_file(arguments.suite),
         models=_named(arguments.model),
         variants=_variants(arguments),
-        seat=arguments.seat if arguments.study == "encoders" else "encoder",
+        seat=arguments.seat or "encoder",
         role=arguments.role,
         roles=roles,
         encoders=encoders,
@@ -162,10 +168,10 @@ def _named(texts: Sequence[str]) -> tuple[Named, ...]:
 
 
 def _variants(arguments: Namespace) -> tuple[Named, ...]:
-    if arguments.study == "seeds":
-        return tuple(_seed(text) for text in _split("--seeds", arguments.seeds))
-    if arguments.study in ("generators", "encoders"):
-        return _named(getattr(arguments, arguments.study.removesuffix("s")))
+    if arguments.vary == "seeds":
+        return tuple(_seed(text) for text in _split("--seeds", arguments.seeds or "0,1,2,3,4"))
+    if arguments.vary in ("generators", "encoders"):
+        return _named(getattr(arguments, arguments.vary.removesuffix("s")))
     return ()
 
 
@@ -187,6 +193,8 @@ def fixed_roles(
         for r in ROLE_NAMES
         if r in arguments and r not in (exchanged, "encoder")
     }
+    if isinstance(roles.get("generator"), list):  # of a study, which may compare several
+        roles["generator"] = next(iter(arguments.generator), None)
     encoders: dict[str, str] = {}
     if exchanged != "encoder":
         roles["encoder"], encoders = named_specs(arguments.encoder)

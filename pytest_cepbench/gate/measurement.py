@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
 
@@ -62,6 +63,11 @@ class CaseKey:
     def within(self) -> str:
         """PART/METRIC: its name in its suite."""
         return f"{self.part}/{self.metric}"
+
+    def matches(self, pattern: str) -> bool:
+        """Whether `[SUITE/]PART/METRIC`, with the wildcards *, ? and [...], means this case."""
+        names = (str(self), self.within)
+        return pattern in names or any(fnmatchcase(name, pattern) for name in names)
 
     @cached_property
     def file_stem(self) -> str:

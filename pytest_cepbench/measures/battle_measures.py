@@ -235,7 +235,7 @@ def _fight(
         obstacle = (
             f"answers: {len(missing)} of {len(samples)} answers of the {name} are not in the "
             f"store ({shown}): use the store of the run that accepted them (--cep-store, "
-            "--cep-shared), or bring them with `cepbench answers import`"
+            "--cep-shared), or bring them with `cepbench store import`"
         )
         return {}, (obstacle,)
     return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
@@ -273,7 +273,7 @@ def _missing_votes(fought: Mapping[str, PairOutcome], data: AnswerData) -> tuple
     named = ", ".join(missing[:_NAMED])
     obstacle = (
         f"votes: {len(missing)} of {len(fought)} battles have no vote of people ({named}): let "
-        "people judge them (`cepbench rate`), or name another judge"
+        "people judge them (`cepbench rate ask`), or name another judge"
     )
     return (obstacle,)
 

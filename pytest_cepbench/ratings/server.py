@@ -23,7 +23,7 @@ def require_server() -> None:
         import pytest_cepbench.ratings.app  # noqa: F401 - which imports the other packages
     except ImportError as error:
         raise MissingDependencyError(
-            'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
+            'cepbench rate ask needs packages: pip install "pytest-cepbench[pages]"'
         ) from error
 
 

@@ -15,7 +15,7 @@ from pytest_cepbench.ratings.items import is_right
 from pytest_cepbench.ratings.records import GRADES, Item, Task, Vote
 
 # -- how annotators did on the hidden items: attention items, and items that came a second time ----
-# The operator's page and `cepbench agreement` both count with these functions.
+# The operator's page and `cepbench agree people` both count with these functions.
 
 
 def attention_results(ratings: Ratings, votes: Votes) -> Iterator[tuple[Vote, bool]]:

@@ -233,12 +233,12 @@ def require_runs(runs: Sequence[RatedRun], least: int, most: int | None = None) 
     if len(runs) < least or (most is not None and len(runs) > most):
         wanted = f"{least} runs" if most == least else f"at least {least} runs"
         raise DatasetError(
-            f"{wanted} are compared here, got {len(runs)}: give --from REPORT for each"
+            f"{wanted} are compared here, got {len(runs)}: give --report REPORT for each"
         )
     names = [run.name for run in runs]
     for name in names:
         if names.count(name) > 1:
-            raise DatasetError(f"two runs are of {name!r}: name them, --from NAME=REPORT")
+            raise DatasetError(f"two runs are of {name!r}: name them, --report NAME=REPORT")
 
 
 def _check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: RatedRun) -> None:
@@ -277,7 +277,7 @@ def _add_answers(
         raise StoreError(
             f"{len(missing)} of {len(wanted)} answers of the runs are not in the store "
             f"{store.root}: use the store of the runs (--store), or bring them with "
-            "`cepbench answers import`"
+            "`cepbench store import`"
         )
     for name in chosen:
         outputs = [

@@ -104,7 +104,7 @@ class BattleLabels:
         warn: whether that is a warning.
         """
         if self.rule == "needed":
-            none = "there are none: draw them with `cepbench labels draw` before the judge is asked"
+            none = "there are none: draw them with `cepbench rate draw` before the judge is asked"
             obstacle = (
                 f"labels: this suite needs people's labels of these very battles, and {why or none}"
             )

@@ -25,7 +25,7 @@ JUDGE_CARDS = "judges"
 
 _DIGITS = 10
 
-_UNKNOWN = "how well it agrees with people is not known here: `cepbench judge-card` measures it"
+_UNKNOWN = "how well it agrees with people is not known here: `cepbench agree judges` measures it"
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,9 @@ class Home:
         printed = self.capture.readouterr()
         return Ended(code, printed.out, printed.err)
 
-    def study(self, *argv: str, models: Sequence[str] = MODELS) -> Ended:
+    def study(self, vary: str, *argv: str, models: Sequence[str] = MODELS) -> Ended:
         """`cepbench study` with these arguments."""
-        return self.command("study", *argv, *models)
+        return self.command("study", f"--vary={vary}", *argv, *models)
 
     def document(self, name: str) -> dict[str, Any]:
         """The JSON file of a study."""

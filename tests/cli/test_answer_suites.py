@@ -16,8 +16,8 @@ REFUSED = "cepbench: suite 'arena' asks for interleaved answers: "
 @pytest.mark.parametrize(
     ("argv", "who"),
     [
-        (["study", "seeds", "."], "a study"),
-        (["study", "lengths", "."], "a study"),
+        (["study", "--vary=seeds", "."], "a study"),
+        (["study", "--vary=lengths", "."], "a study"),
         (["calibrate", "."], "calibrate and doctor"),
         (["doctor", "."], "calibrate and doctor"),
     ],

@@ -1,4 +1,4 @@
-"""`cepbench answers` and `cepbench arena rejudge`: answers for other stores, and another judge."""
+"""`cepbench store export`, `import` and `cepbench arena rejudge`: accepted answers."""
 
 from __future__ import annotations
 
@@ -87,12 +87,12 @@ def test_exported_answers_are_battled_elsewhere(accepted: Home) -> None:
     """The file lies beside the baselines, and a machine with another store reads it by itself."""
     with Store(accepted.path / "other") as store:
         before = prepare(accepted.path, store, model=WORSE).judge()
-    ended = accepted.command("answers", "export", ".")
+    ended = accepted.command("store", "export", "--answers=.")
     with Store(accepted.path / "another") as store:
         after = prepare(accepted.path, store, model=WORSE).judge()
 
     assert before.verdict is Verdict.INCOMPARABLE
-    assert "cepbench answers import" in before.reasons[0]
+    assert "cepbench store import" in before.reasons[0]
     assert (ended.code, ended.out) == (0, "")
     assert "20 answers in" in ended.err
     assert after.verdict is Verdict.REGRESSED
@@ -100,12 +100,12 @@ def test_exported_answers_are_battled_elsewhere(accepted: Home) -> None:
 
 def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
     """Also from a store that got them from such a file."""
-    assert accepted.command("answers", "export", ".").code == 0
+    assert accepted.command("store", "export", "--answers=.").code == 0
     first = (accepted.path / BUNDLE).read_bytes()
-    assert accepted.command("answers", "import", BUNDLE, "--store=copy").err.startswith(
-        "20 answers"
+    assert accepted.command("store", "import", BUNDLE, "--store=copy").err.startswith("20 answers")
+    assert (
+        accepted.command("store", "export", "--answers=.", "--store=copy", "--out=b.zip").code == 0
     )
-    assert accepted.command("answers", "export", ".", "--store=copy", "--out=b.zip").code == 0
 
     assert (accepted.path / "b.zip").read_bytes() == first
 
@@ -119,7 +119,7 @@ def test_the_same_answers_give_the_same_file(accepted: Home) -> None:
 )  # fmt: skip
 def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
     """One line that names the file, whatever is wrong in it."""
-    accepted.command("answers", "export", ".")
+    accepted.command("store", "export", "--answers=.")
     bundle = accepted.path / BUNDLE
     with zipfile.ZipFile(bundle) as whole:
         entries = {name: whole.read(name) for name in whole.namelist()}
@@ -138,7 +138,7 @@ def test_damaged_bundles_add_nothing(accepted: Home, damage: str) -> None:
         for name, data in entries.items():
             changed.writestr(name, data)
     spoil(bundle, damage)
-    ended = accepted.command("answers", "import", BUNDLE, "--store=fresh")
+    ended = accepted.command("store", "import", BUNDLE, "--store=fresh")
 
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith(f"cepbench: '{BUNDLE}' is no bundle of answers, or a damaged one: ")
@@ -158,8 +158,8 @@ def test_accepting_says_where_the_answers_lie(home: Home) -> None:
 
     assert (ended.code, elsewhere.code) == (0, 0)
     assert (
-        "the 20 accepted answers of arena lie in the store .cepbench/store alone: cepbench answers "
-        "export SUITE --store .cepbench/store keeps them beside the baselines"
+        "the 20 accepted answers of arena lie in the store .cepbench/store alone: cepbench store "
+        "export --answers SUITE --store .cepbench/store keeps them beside the baselines"
     ) in ended.out
     assert "20 of 20 accepted answers of arena are not in the store nowhere" in elsewhere.out
     assert not Path("nowhere").exists()
@@ -168,8 +168,8 @@ def test_accepting_says_where_the_answers_lie(home: Home) -> None:
 @pytest.mark.parametrize("where", ["here", "ini", "toml", "variable", "above", "option"])
 def test_accepted_answers_stay(accepted: Home, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is deleted, also those that came from a file: the project's baselines are found."""
-    accepted.command("answers", "export", ".")
-    accepted.command("answers", "import", BUNDLE, "--store=.cepbench/copy")
+    accepted.command("store", "export", "--answers=.")
+    accepted.command("store", "import", BUNDLE, "--store=.cepbench/copy")
     store, argv = accepted.path / ".cepbench/copy", []
     if where != "above":
         (accepted.path / "baselines").rename("accepted ones" if where == "ini" else "accepted")
@@ -260,7 +260,7 @@ def spoil(bundle: Path, damage: str) -> None:
 
 def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
     """How many, and whose store would have them; no file is written."""
-    ended = accepted.command("answers", "export", ".", "--store=empty")
+    ended = accepted.command("store", "export", "--answers=.", "--store=empty")
 
     assert ended.code == 1
     assert "20 of 20 accepted answers are not in the store 'empty'" in ended.err
@@ -270,7 +270,7 @@ def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
 def test_a_suite_without_accepted_answers(home: Home) -> None:
     """A mistake in what was asked."""
     write_suite(home.path, ANSWERS)
-    ended = home.command("answers", "export", ".")
+    ended = home.command("store", "export", "--answers=.")
 
     assert ended.code == 2
     assert "holds no baseline of battles" in ended.err
@@ -282,7 +282,9 @@ def test_answers_of_opening_in_its_own_layout(home: Home) -> None:
     write_suite(home.path, OPENING)
     with Store(home.path / ".cepbench/store") as store:
         prepare(home.path, store, OPENING).accept()
-    ended = home.command("answers", "export", ".", "--layout=opening", "--name=echo", "--out=out")
+    ended = home.command(
+        "store", "export", "--answers=.", "--layout=opening", "--name=echo", "--out=out"
+    )
     assert ended.code == 0, ended.err
     recorded = read_answers(home.path / "out/echo_output")
     with Store(home.path / "fresh") as store:
@@ -299,7 +301,7 @@ def test_answers_of_opening_in_its_own_layout(home: Home) -> None:
 
 def test_other_questions_have_no_place_in_openings_layout(accepted: Home) -> None:
     """One line."""
-    ended = accepted.command("answers", "export", ".", "--layout=opening", "--out=out")
+    ended = accepted.command("store", "export", "--answers=.", "--layout=opening", "--out=out")
 
     assert ended.code == 1
     assert "is no question of OpenING" in ended.err
@@ -345,7 +347,7 @@ def test_people_without_a_vote_are_not_written(accepted: Home) -> None:
     vote_all(ratings, lambda _: "B")
     ended = accepted.command("arena", "rejudge", ".", judge)
     assert early.code == 2
-    assert f"let people judge, with `cepbench rate {ratings.path}`" in early.err
+    assert f"let people judge, with `cepbench rate ask {ratings.path}`" in early.err
     assert ended.code == 0
 
 

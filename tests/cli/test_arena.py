@@ -100,9 +100,9 @@ def test_forfeits_and_groups(panels: Home) -> None:
 
 def test_agreement(panels: Home) -> None:
     """Shares of both judges, and the table of their verdicts."""
-    ended = panels.command("arena", "agreement", "people.json", "judge.json", "--unseen=m02")
+    ended = panels.command("agree", "judges", "people.json", "judge.json", "--unseen=m02")
     document = json.loads(
-        (panels.path / ".cepbench" / "arena" / "agreement-people-judge.json").read_text("utf-8")
+        (panels.path / ".cepbench" / "agreement" / "agreement-people-judge.json").read_text("utf-8")
     )
 
     assert (ended.code, ended.err) == (0, "")
@@ -135,15 +135,15 @@ def test_agreement(panels: Home) -> None:
             "'m09' is not among the arranged battles: m00, m01, m02 are",
         ),
         (
-            ["agreement", "people.json", "careless.json"],
+            ["judges", "people.json", "careless.json"],
             "people and careless judged no battle both",
         ),
-        (["agreement", "people.json", "judge.json", "--unseen=x"], "no battle has the model 'x'"),
+        (["judges", "people.json", "judge.json", "--unseen=x"], "no battle has the model 'x'"),
     ],
 )
 def test_refused(panels: Home, argv: list[str], message: str) -> None:
     """One line, exit code 2, no files."""
-    ended = panels.command("arena", *argv)
+    ended = panels.command("agree" if argv[0] == "judges" else "arena", *argv)
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err

@@ -1,4 +1,4 @@
-"""`cepbench arena export-training`: files for trainers of judges, and what it refuses."""
+"""`cepbench arena training`: files for trainers of judges, and what it refuses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def said(row: dict[str, Any]) -> str:
 
 def test_chats_are_battles_in_both_orders(suite: Home) -> None:
     """What the judge is asked, the images in their order, and the verdict as it is worded."""
-    ended = suite.command("arena", "export-training", "judge", "--out=chats")
+    ended = suite.command("arena", "training", "judge", "--out=chats")
 
     assert ended.code == 0, ended.err
     assert "battles: 8 train" in ended.out
@@ -87,7 +87,7 @@ def test_chats_are_battles_in_both_orders(suite: Home) -> None:
 
 def test_the_other_layout_marks_images_in_the_text(suite: Home) -> None:
     """As many marks as images, whatever answers say; its description names files and columns."""
-    suite.command("arena", "export-training", "judge", "--out=chats", "--unseen=swap")
+    suite.command("arena", "training", "judge", "--out=chats", "--unseen=swap")
 
     for split, number in (("train", 8), ("unseen", 8)):
         chats = rows(suite.path / "chats" / f"{split}.llamafactory.jsonl")
@@ -106,7 +106,7 @@ def test_the_other_layout_marks_images_in_the_text(suite: Home) -> None:
 
 def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
     """The same questions, answers and verdicts, its images in files."""
-    ended = suite.command("arena", "export-training", "judge", "--format=battles", "--out=table")
+    ended = suite.command("arena", "training", "judge", "--format=battles", "--out=table")
 
     assert ended.code == 0, ended.err
     before = load_judged_battles(suite.path / "judge").samples
@@ -123,7 +123,7 @@ def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
 def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
     """Those of a model that is named go into the split of the unseen."""
     ended = home.command(
-        *("arena", "export-training", "shapes-arena", "--limit=24", "--unseen=blind"),
+        *("arena", "training", "shapes-arena", "--samples=24", "--unseen=blind"),
         "--out=chats",
     )
 
@@ -136,7 +136,7 @@ def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
 
 def test_battles_of_the_embedded_world_have_categories(home: Home) -> None:
     """Those of a category that is named go into the split of the unseen."""
-    first = home.command("arena", "export-training", "shapes-arena", "--limit=24", "--out=all")
+    first = home.command("arena", "training", "shapes-arena", "--samples=24", "--out=all")
     assert first.code == 0, first.err
     categories = [
         row["battle"].partition("/")[0] for row in rows(home.path / "all" / "train.jsonl")
@@ -144,7 +144,7 @@ def test_battles_of_the_embedded_world_have_categories(home: Home) -> None:
     held_out = categories[0]
 
     ended = home.command(
-        *("arena", "export-training", "shapes-arena", "--limit=24", f"--unseen={held_out}"),
+        *("arena", "training", "shapes-arena", "--samples=24", f"--unseen={held_out}"),
         "--out=chats",
     )
 
@@ -159,7 +159,7 @@ def test_battles_of_the_embedded_world_have_categories(home: Home) -> None:
     [
         (["judge", "--unseen=move"], "--unseen move: no battle has that model or category"),
         (["judge", "--seed=-1"], "--seed '-1': a whole number from 0 on is expected"),
-        (["judge", "--limit=none"], "--limit"),
+        (["judge", "--samples=none"], "--samples"),
         (["elsewhere"], "no suite at 'elsewhere'"),
         (["elsewhere.json"], "file 'elsewhere.json' cannot be read"),
         (["toy"], "has no battles with stored verdicts: its loader is 'shapes'"),
@@ -170,12 +170,12 @@ def test_a_mistake_is_one_line(suite: Home, argv: list[str], message: str) -> No
     (suite.path / "toy").mkdir()
     shutil.copy(SUITE.parent / "instrument" / "suite.toml", suite.path / "toy")
     before = {path.name for path in suite.path.iterdir()} | {".cepbench"}
-    ended = suite.command("arena", "export-training", *argv, "--out=out/chats")
+    ended = suite.command("arena", "training", *argv, "--out=out/chats")
     assert ended.code != 0
     assert message in ended.err
     assert len(ended.err.strip().splitlines()) == 1
     assert {path.name for path in suite.path.iterdir()} <= before
-    again = suite.command("arena", "export-training", "judge", "--out=out/chats")
+    again = suite.command("arena", "training", "judge", "--out=out/chats")
     assert again.code == 0, again.err
 
 
@@ -183,7 +183,7 @@ def test_a_folder_with_files_is_left_alone(suite: Home) -> None:
     """What lies there is neither mixed with new rows nor overwritten."""
     (suite.path / "chats").mkdir()
     (suite.path / "chats" / "mine.txt").write_text("x")
-    ended = suite.command("arena", "export-training", "judge", "--out=chats")
+    ended = suite.command("arena", "training", "judge", "--out=chats")
     assert ended.code != 0
     assert "is there already" in ended.err
     assert [path.name for path in (suite.path / "chats").iterdir()] == ["mine.txt"]
@@ -209,7 +209,7 @@ def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
     """The majority of the votes; who made an answer names the split and is in no row."""
     ratings = judged_study(home.path / "ratings", votes=3)
 
-    ended = home.command("arena", "export-training", "ratings", "--out=chats")
+    ended = home.command("arena", "training", "ratings", "--out=chats")
 
     assert ended.code == 0, ended.err
     chats = rows(home.path / "chats" / "train.jsonl")
@@ -219,7 +219,7 @@ def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
     assert RED not in everything
     assert BLUE not in everything
     assert {row["battle"] for row in chats} <= ratings.items.keys()
-    ended = home.command("arena", "export-training", "ratings", f"--unseen={BLUE}", "--out=others")
+    ended = home.command("arena", "training", "ratings", f"--unseen={BLUE}", "--out=others")
     assert ended.code == 0, ended.err
     assert not (home.path / "others" / "train.jsonl").exists()
 
@@ -227,7 +227,7 @@ def test_people_are_the_teachers_where_they_have_judged(home: Home) -> None:
 def test_a_study_that_nobody_judged_is_refused(home: Home) -> None:
     """In one line that says so."""
     judged_study(home.path / "ratings", votes=0)
-    ended = home.command("arena", "export-training", "ratings", "--out=chats")
+    ended = home.command("arena", "training", "ratings", "--out=chats")
     assert ended.code != 0
     assert "nobody has judged a battle" in ended.err
     assert len(ended.err.strip().splitlines()) == 1
@@ -250,7 +250,7 @@ def verdicts(home: Home) -> Home:
 def test_verdicts_in_the_released_format_are_a_source(verdicts: Home, name: str) -> None:
     """A list or one verdict a line; the battles are those of the questions and answers named."""
     files = ("--data=opening=questions", "--answers", "Wordy_output")
-    command = ("arena", "export-training", name, *files, "--out=chats")
+    command = ("arena", "training", name, *files, "--out=chats")
 
     refused = verdicts.command(*command)
     assert refused.code != 0
@@ -273,7 +273,7 @@ def test_verdicts_in_the_released_format_are_a_source(verdicts: Home, name: str)
 
 def test_verdicts_without_questions_are_refused(verdicts: Home) -> None:
     """The line names the option that says where they lie."""
-    ended = verdicts.command("arena", "export-training", "people.json", "--out=chats")
+    ended = verdicts.command("arena", "training", "people.json", "--out=chats")
     assert ended.code != 0
     assert "--data opening=FOLDER" in ended.err
     assert len(ended.err.strip().splitlines()) == 1

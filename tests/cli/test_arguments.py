@@ -19,7 +19,7 @@ from pytest_cepbench.cli.commands import CEPBENCH
     ("line", "meant"),
     [
         ("acept results.json", "accept"),
-        ("study sedes suites/shapes", "seeds"),
+        ("study suites/shapes --model=x --vary=sedes", "seeds"),
         ("store stast", "stats"),
         ("doctor suites/shapes --role=descriver", "describer"),
         ("doctor suites/shapes --modle=x", "--model"),
@@ -40,17 +40,16 @@ def test_a_typo_answers_with_the_nearest_name(
     ("line", "expected"),
     [
         (
-            "judge-card verdicts.json --people=people.json --family=own",
+            "agree judges verdicts.json --people=people.json --family=own",
             "--family was removed in 0.1.0: use the bias of each model, which every card has",
         ),
-        (
-            "store export a.tar",
-            "store export was removed in 0.1.0: use --cep-publish or cepbench answers export",
-        ),
-        (
-            "store import a.tar",
-            "store import was removed in 0.1.0: use cepbench store pull or cepbench answers import",
-        ),
+        ("init --images=a --model=b --pilot=3", "--pilot was removed in 0.1.0: use --samples"),
+        ("series run-1", "`cepbench series` is now `cepbench history --series`"),
+        ("judge-card a.json", "`cepbench judge-card` is now `cepbench agree judges`"),
+        ("arena agreement a b", "`cepbench arena agreement` is now `cepbench agree judges`"),
+        ("study seeds .", "`cepbench study seeds` is now `cepbench study --vary=seeds`"),
+        ("rate suites/arena", "`cepbench rate suites/arena` is now `cepbench rate ask`"),
+        ("answers export .", "`cepbench answers export` is now `cepbench store export --answers`"),
         ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`cepbench judge-card --judge`: a judge is asked, its card kept, and reports show it."""
+"""`cepbench agree judges --judge`: a judge is asked, its card kept, and reports show it."""
 
 from __future__ import annotations
 
@@ -127,12 +127,12 @@ ON = ("--on=people.json", "--data=opening=questions", "--answers", "Wordy_output
 
 def ask(home: Home, *argv: str, judge: str = LONGER) -> Ended:
     """The command about people's battles."""
-    return home.command("judge-card", f"--judge={judge}", *ON, *argv)
+    return home.command("agree", "judges", f"--judge={judge}", *ON, *argv)
 
 
 def card_of(home: Home, pattern: str = "judge-card-*.json") -> dict[str, Any]:
     """The only card of the folder."""
-    (path,) = (home.path / ".cepbench/judge-cards").glob(pattern)
+    (path,) = (home.path / ".cepbench/agreement").glob(pattern)
     card: dict[str, Any] = json.loads(path.read_text("utf-8"))["card"]
     return card
 
@@ -151,7 +151,7 @@ def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
     assert card["asked"]["judge"]["spec"] == LONGER
     assert card["card"]["battles"] == 24
     assert card["card"]["both_orders"]["pairs"] == 24
-    (file,) = (panel.path / ".cepbench/judge-cards").glob("*-verdicts.json")
+    (file,) = (panel.path / ".cepbench/agreement").glob("*-verdicts.json")
     verdicts = read_verdicts(file)
     assert len(verdicts) == 48
     wordy = [b.winner for b in verdicts if b.first == "Wordy" and not b.winner.startswith("Tie")]
@@ -163,11 +163,11 @@ def test_the_file_form_reads_what_was_asked(panel: Home) -> None:
     """The verdicts as files give the same figures."""
     assert ask(panel, "--repeat=2").code == 0
     asked = card_of(panel)
-    folder = panel.path / ".cepbench/judge-cards"
+    folder = panel.path / ".cepbench/agreement"
     (file,) = folder.glob("*-verdicts.json")
     again = sorted(folder.glob("*-again-*.json"))
     ended = panel.command(
-        *("judge-card", str(file), "--people=people.json", "--out=files"),
+        *("agree", "judges", str(file), "--people=people.json", "--out=files"),
         *(f"--repeat={path}" for path in again),
     )
     (path,) = (panel.path / "files").glob("*.json")
@@ -208,7 +208,7 @@ def test_a_killed_command_goes_on(panel: Home) -> None:
     """Verdicts are stored batch by batch: a process that dies at once loses one batch at most."""
     spec = f"{MODULE}:Killed"
     killed = subprocess.run(
-        [sys.executable, "-m", "pytest_cepbench.cli", "judge-card", f"--judge={spec}", *ON],
+        [sys.executable, "-m", "pytest_cepbench.cli", "agree", "judges", f"--judge={spec}", *ON],
         cwd=panel.path,
         env=os.environ | {"CEPBENCH_TEST_KILL": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
@@ -233,10 +233,10 @@ def test_balanced_orders(panel: Home) -> None:
 
 
 def test_fewer_battles_are_among_more(panel: Home) -> None:
-    """--limit chooses by the seed; another seed chooses others."""
+    """--samples chooses by the seed; another seed chooses others."""
 
     def pairs(limit: str, *argv: str) -> set[tuple[str, frozenset[str]]]:
-        assert ask(panel, f"--limit={limit}", "--out=out", *argv).code == 0
+        assert ask(panel, f"--samples={limit}", "--out=out", *argv).code == 0
         (file,) = (panel.path / "out").glob("*-verdicts.json")
         return {(b.question, frozenset((b.first, b.second))) for b in read_verdicts(file)}
 
@@ -250,7 +250,7 @@ def test_the_card_is_kept_beside_the_baselines(panel: Home) -> None:
     """Not in a dry run; a later card takes its place, and it says so."""
     ask(panel, "--dry-run")
     assert not (panel.path / "baselines").exists()
-    first = ask(panel, "--limit=6")
+    first = ask(panel, "--samples=6")
     (path,) = (panel.path / "baselines/judges").iterdir()
     ended = ask(panel)
 
@@ -264,7 +264,7 @@ def test_the_card_is_kept_beside_the_baselines(panel: Home) -> None:
 def test_a_judge_that_does_not_use_its_seed_is_asked_once(home: Home) -> None:
     """Its repetitions would be the same verdicts."""
     ended = home.command(
-        *("judge-card", "--judge=shapes:", "--on=shapes-arena", "--limit=8", "--repeat=3")
+        *("agree", "judges", "--judge=shapes:", "--on=shapes-arena", "--samples=8", "--repeat=3")
     )
     assert ended.code == 0
     assert "--repeat is passed over" in ended.err
@@ -313,7 +313,7 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
         ([*ON, "Worthy=Wordy_output"], "unknown model 'Worthy'"),
         ([*ON, "terse=Wordy_output"], "are both of 'Terse'"),
         ([*ON, "--seen=GPT"], "no battle has the model 'GPT': Human, Terse, Wordy do"),
-        ([*ON, "--limit=0"], "--limit '0': a number of at least 1 is expected"),
+        ([*ON, "--samples=0"], "--samples '0': a number of at least 1 is expected"),
         ([*ON, "--seed=-1"], "--seed '-1': a whole number from 0 on is expected"),
         ([*ON, "--repeat=often"], "--repeat 'often': a number of at least 1 is expected"),
         ([*ON, "--repeat=1", "--repeat=2"], "--repeat is given several times"),
@@ -330,13 +330,13 @@ def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) ->
 )
 def test_refused(panel: Home, argv: list[str], message: str) -> None:
     """One line and exit code 2, before the judge is asked; no card."""
-    ended = panel.command("judge-card", f"--judge={LONGER}", *argv)
+    ended = panel.command("agree", "judges", f"--judge={LONGER}", *argv)
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
     assert Longer.shown == 0
     assert not (panel.path / "baselines").exists()
-    assert not (panel.path / ".cepbench/judge-cards").exists()
+    assert not (panel.path / ".cepbench/agreement").exists()
 
 
 @pytest.mark.parametrize(
@@ -346,19 +346,19 @@ def test_refused(panel: Home, argv: list[str], message: str) -> None:
         (["--judge=none/at-all", *ON], "none/at-all"),
         ([f"--judge={MODULE}:Silent", *ON], "gave no verdict on 24 battles: no-verdict: hm"),
         (
-            ["people.json", "--people=people.json", "--limit=3"],
-            "--limit is of a judge that is asked",
+            ["people.json", "--people=people.json", "--samples=3"],
+            "--samples is of a judge that is asked",
         ),
         (
             ["people.json", "--people=people.json", "--answers", "Wordy_output"],
             "--answers is of a judge that is asked",
         ),
-        (["--on=people.json"], "or the judge itself with --judge=SPEC --on FILE"),
+        (["--on=people.json"], "the judge itself with --judge=SPEC --on FILE"),
     ],
 )
 def test_judges_that_cannot_be_asked(panel: Home, argv: list[str], message: str) -> None:
     """One line, no card."""
-    ended = panel.command("judge-card", *argv)
+    ended = panel.command("agree", "judges", *argv)
 
     assert (ended.code in (1, 2), ended.out) == (True, "")
     assert message in ended.err
@@ -386,7 +386,9 @@ def test_a_local_checkpoint_has_a_card_for_each_prompt(home: Home) -> None:
     build_qwen2_vl(home.path / "tiny", words=JUDGE_WORDS)
     for prompt in ("criteria", "opening-intjudge"):
         spec = f"tiny?device=cpu&dtype=float32&max_pixels=4096&prompt={prompt}"
-        ended = home.command("judge-card", f"--judge={spec}", "--on=shapes-arena", "--limit=12")
+        ended = home.command(
+            "agree", "judges", f"--judge={spec}", "--on=shapes-arena", "--samples=12"
+        )
         assert ended.code == 0, ended.err
     cards = [
         json.loads(path.read_text("utf-8"))["card"]["asked"]["judge"]

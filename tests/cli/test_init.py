@@ -68,7 +68,7 @@ def test_tolerances_come_from_the_noise(project: Home) -> None:
 
 def test_nothing_is_lost_of_the_pilot(project: Home) -> None:
     """The models are asked for the samples of the pilot once: their results are in the store."""
-    assert init(project, "--pilot=18", "--seeds=2").code == 0
+    assert init(project, "--samples=18", "--seeds=2").code == 0
     ended = project.command("calibrate", "suites/photos", MODEL, "--seeds=2", "--baselines=none")
     assert "0 model inputs" in ended.out
 
@@ -159,7 +159,7 @@ def test_a_link_that_leads_nowhere_is_not_written_through(project: Home, tmp_pat
         (["--name=My Own"], "--name 'My Own': lower-case letters"),
         (["--generator=preset:sanna-sprint"], "Did you mean 'sana-sprint'?"),
         (["--seeds=1"], "noise shows between at least 2 seeds"),
-        (["--pilot=none"], "--pilot 'none': a number of at least 1"),
+        (["--samples=none"], "--samples 'none': a number of at least 1"),
         (["--model=python:color_models:discriber"], "Did you mean 'describer'?"),
     ],
 )

@@ -1,4 +1,4 @@
-"""`cepbench judge-card`: the card of a judge from files of verdicts, and what it refuses."""
+"""`cepbench agree judges`: the card of a judge from files of verdicts, and what it refuses."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def verdicts(home: Home) -> Home:
 def test_a_card(verdicts: Home) -> None:
     """The sentence first, then its parts; all of it in the file for machines."""
     ended = verdicts.command(
-        *("judge-card", "judge.json", "--people=people.json", "--seen=M00", "--seen=m01"),
+        *("agree", "judges", "judge.json", "--people=people.json", "--seen=M00", "--seen=m01"),
         "--repeat=again.json",
     )
-    folder = verdicts.path / ".cepbench" / "judge-cards"
+    folder = verdicts.path / ".cepbench" / "agreement"
     card = json.loads((folder / "judge-card-judge.json").read_text("utf-8"))["card"]
     text = " ".join(ended.out.split())
 
@@ -73,7 +73,7 @@ def test_a_card(verdicts: Home) -> None:
 
 def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
     """Few battles, models that people never judged, and a judge of unknown making."""
-    ended = verdicts.command("judge-card", "few.json", "--people=people.json")
+    ended = verdicts.command("agree", "judges", "few.json", "--people=people.json")
     text = " ".join(ended.out.split())
 
     assert ended.code == 0
@@ -113,7 +113,7 @@ def test_a_small_card_says_that_it_is_one(verdicts: Home) -> None:
 )
 def test_refused(verdicts: Home, argv: list[str], message: str) -> None:
     """One line, exit code 2, no files."""
-    ended = verdicts.command("judge-card", *argv)
+    ended = verdicts.command("agree", "judges", *argv)
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
@@ -122,7 +122,7 @@ def test_refused(verdicts: Home, argv: list[str], message: str) -> None:
 
 def test_people_are_needed(verdicts: Home) -> None:
     """Without them nothing is known of a judge."""
-    ended = verdicts.command("judge-card", "judge.json")
+    ended = verdicts.command("agree", "judges", "judge.json")
 
     assert ended.code == 2
     assert "--people" in ended.err

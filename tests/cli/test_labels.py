@@ -1,4 +1,4 @@
-"""`cepbench labels`: battles drawn before the judge is asked, and what people said of them."""
+"""`cepbench rate draw` and `labels`: what people said of drawn battles."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> Path:
         prepare(root / "accepted", store).accept()
     shutil.copytree(root / "accepted", root / "drawn")
     with contextlib.chdir(root / "drawn"):
-        words = f"labels draw . --model {WORSE} --battles=20 --ratings {FOLDER} --overlap=2"
+        words = f"rate draw . --model {WORSE} --battles=20 --ratings {FOLDER} --overlap=2"
         assert main([*words.split(), "--annotators=ann,bob"]) == 0
     return root
 
@@ -129,14 +129,14 @@ def test_votes_become_labels(drawn: Drawn) -> None:
     """The mean of the votes, for the candidate; another import changes nothing."""
     drawn.vote("ann", first_wins=True)
     drawn.vote("bob", first_wins=None)
-    ended = drawn.home.command("labels", "import", FOLDER)
+    ended = drawn.home.command("rate", "labels", FOLDER)
     assert (ended.code, ended.out) == (0, "")
     assert "labels of 2 people" in ended.err
     labels = drawn.file.labels
     assert len(labels) == len(drawn.items)
     assert {(label.score, label.votes) for label in labels.values()} == {(0.75, 2)}
     before = drawn.path.read_bytes()
-    assert drawn.home.command("labels", "import", FOLDER).code == 0
+    assert drawn.home.command("rate", "labels", FOLDER).code == 0
     assert drawn.path.read_bytes() == before
 
 
@@ -148,7 +148,7 @@ def test_seeds_of_a_question_are_drawn_together(home: Home) -> None:
     )
     with Store(home.path / ".cepbench/store") as store:
         prepare(home.path, store, home.path.joinpath("suite.toml").read_text("utf-8")).accept()
-    ended = home.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
+    ended = home.command("rate", "draw", ".", "--model", WORSE, "--battles=20")
     assert ended.code == 0, ended.err
     (path,) = (home.path / "labels" / "arena").glob("*.jsonl")
     file = read_label_file(path)
@@ -161,7 +161,7 @@ def test_a_draw_takes_the_other_roles_models(home: Home) -> None:
     home.path.joinpath("suite.toml").write_text(text, encoding="utf-8")
     with Store(home.path / ".cepbench/store") as store:
         prepare(home.path, store, text).accept()
-    words = ["labels", "draw", ".", "--model=shapes:?swap=0.3", "--role=writer", "--battles=20"]
+    words = ["rate", "draw", ".", "--model=shapes:?swap=0.3", "--role=writer", "--battles=20"]
     assert home.command(*words).code == 0
     assert home.command(*words, f"--generator={WORSE}").code == 0
     files = [read_label_file(path) for path in (home.path / "labels" / "arena").glob("*.jsonl")]
@@ -181,7 +181,7 @@ def test_majorities(drawn: Drawn) -> None:
 def test_labels_decide_the_next_run(drawn: Drawn) -> None:
     """People find the worse model better, and the gate believes them; the report says how many."""
     drawn.vote("ann", first_wins=True)
-    drawn.home.command("labels", "import", FOLDER)
+    drawn.home.command("rate", "labels", FOLDER)
     with Store(drawn.home.path / ".cepbench/store") as store:
         suite = prepare(drawn.home.path, store, model=WORSE)
         judgement = suite.judge()
@@ -202,7 +202,7 @@ def test_labels_decide_the_next_run(drawn: Drawn) -> None:
 def test_labels_of_another_model_do_not_decide(drawn: Drawn) -> None:
     """The same store and label files, other answers: counted, and the judge decides."""
     drawn.vote("ann", first_wins=True)
-    drawn.home.command("labels", "import", FOLDER)
+    drawn.home.command("rate", "labels", FOLDER)
     with Store(drawn.home.path / ".cepbench/store") as store:
         other = prepare(drawn.home.path, store, model="shapes:?miss=0.31")
         measurement = other.measure()
@@ -215,7 +215,7 @@ def test_a_draw_after_verdicts_is_refused(accepted: Home) -> None:
     """One line; the labels would be a second look at what disappointed."""
     with Store(accepted.path / ".cepbench/store") as store:
         prepare(accepted.path, store, model=WORSE).judge()
-    ended = accepted.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
+    ended = accepted.command("rate", "draw", ".", "--model", WORSE, "--battles=20")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert (
         "15 of 20 battles had verdicts of the judge before the draw, and at most 2 may" in ended.err
@@ -232,7 +232,7 @@ def test_a_few_verdicts_on_another_model_do_not_refuse_a_draw(
     model = "shapes:?miss=0.1"
     with Store(accepted.path / ".cepbench/store") as store:
         prepare(accepted.path, store, model=judged).judge()
-    ended = accepted.command("labels", "draw", ".", "--model", model, "--battles=20")
+    ended = accepted.command("rate", "draw", ".", "--model", model, "--battles=20")
     if shared > 2:
         assert (ended.code, ended.err.count("\n")) == (1, 1)
         assert f"{shared} of 20 battles had verdicts of the judge before the draw" in ended.err
@@ -253,7 +253,7 @@ def test_an_unfinished_rating_leaves_the_verdict_to_the_judge(drawn: Drawn, rate
     """Of 15 battles that need people: the same numbers as without a draw, and a warning."""
     if rated:
         drawn.vote("ann", first_wins=True, items=drawn.items[:rated])
-        assert drawn.home.command("labels", "import", FOLDER).code == 0
+        assert drawn.home.command("rate", "labels", FOLDER).code == 0
     with Store(drawn.home.path / ".cepbench/store") as store:
         suite = prepare(drawn.home.path, store, model=WORSE)
         measurement, judgement = suite.measure(), suite.judge()
@@ -269,7 +269,7 @@ def test_an_unfinished_rating_leaves_the_verdict_to_the_judge(drawn: Drawn, rate
 def test_a_missing_label_is_made_up_for_and_said(drawn: Drawn) -> None:
     """One of 15, in a category with two: the other counts twice, and bounds are people's."""
     drawn.vote("ann", first_wins=False, items=drawn.items[1:])
-    drawn.home.command("labels", "import", FOLDER)
+    drawn.home.command("rate", "labels", FOLDER)
     with Store(drawn.home.path / ".cepbench/store") as store:
         judgement = prepare(drawn.home.path, store, model=WORSE).judge()
     words = (
@@ -298,7 +298,7 @@ def test_a_label_file_from_after_the_verdicts_is_refused(drawn: Drawn) -> None:
 def test_damaged_labels_never_pass(drawn: Drawn, damage: str) -> None:
     """The case is incomparable, with the file and the line; the judge does not decide instead."""
     drawn.vote("ann", first_wins=True)
-    drawn.home.command("labels", "import", FOLDER)
+    drawn.home.command("rate", "labels", FOLDER)
     lines = drawn.path.read_text("utf-8").splitlines()
     if damage == "half a line":
         lines[-1] = lines[-1][:40]
@@ -316,7 +316,7 @@ def test_damaged_labels_never_pass(drawn: Drawn, damage: str) -> None:
         judgement = prepare(drawn.home.path, store, model=WORSE).judge()
     assert judgement.verdict.value == "incomparable"
     assert drawn.path.name in judgement.reasons[0]
-    ended = drawn.home.command("labels", "import", FOLDER)
+    ended = drawn.home.command("rate", "labels", FOLDER)
     readable = damage in ("by hand", "count", "suite")
     assert (ended.code, "Traceback" in ended.err) == (0 if readable else 1, False)
 
@@ -338,7 +338,7 @@ def test_a_suite_can_need_labels(drawn: Drawn) -> None:
 def test_a_suite_can_ignore_labels(drawn: Drawn) -> None:
     """The judge decides alone, and nothing is said of labels."""
     drawn.vote("ann", first_wins=True)
-    drawn.home.command("labels", "import", FOLDER)
+    drawn.home.command("rate", "labels", FOLDER)
     ignored = f'{ANSWERS}\n[gate]\nlabels = "ignored"\n'
     with Store(drawn.home.path / ".cepbench/store") as store:
         suite = prepare(drawn.home.path, store, ignored, model=WORSE)
@@ -348,7 +348,7 @@ def test_a_suite_can_ignore_labels(drawn: Drawn) -> None:
 
 def test_a_second_draw_is_refused(drawn: Drawn) -> None:
     """Of two draws the better one could be chosen."""
-    ended = drawn.home.command("labels", "draw", ".", "--model", WORSE, "--battles=20")
+    ended = drawn.home.command("rate", "draw", ".", "--model", WORSE, "--battles=20")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "were drawn before" in ended.err
 
@@ -366,7 +366,7 @@ def test_a_second_draw_is_refused(drawn: Drawn) -> None:
 )
 def test_draws_that_cannot_be_made(accepted: Home, options: list[str], why: str) -> None:
     """Each with one line, and no file."""
-    ended = accepted.command("labels", "draw", ".", *options)
+    ended = accepted.command("rate", "draw", ".", *options)
     assert (ended.code in (1, 2), ended.err.count("\n")) == (True, 1)
     assert why in ended.err
     assert not (accepted.path / "labels").exists()
@@ -375,7 +375,7 @@ def test_draws_that_cannot_be_made(accepted: Home, options: list[str], why: str)
 def test_a_suite_of_chains_has_no_battles(home: Home) -> None:
     """It is named."""
     write_suite(home.path)
-    ended = home.command("labels", "draw", ".", "--model=shapes:")
+    ended = home.command("rate", "draw", ".", "--model=shapes:")
     assert ended.code == 2
     assert "labels are of battles of answers" in ended.err
 
@@ -384,21 +384,21 @@ def test_ratings_that_were_not_drawn_are_refused(drawn: Drawn) -> None:
     """People who rated first cannot make labels of it afterwards."""
     drawn.vote("ann", first_wins=True)
     drawn.path.unlink()
-    ended = drawn.home.command("labels", "import", FOLDER)
+    ended = drawn.home.command("rate", "labels", FOLDER)
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "not one of" in ended.err
-    assert "`cepbench labels draw` chose before the judge was asked" in ended.err
+    assert "`cepbench rate draw` chose before the judge was asked" in ended.err
 
 
 def test_votes_of_fewer_people_do_not_replace_those_of_more(drawn: Drawn) -> None:
     """Labels of two people stay; labels of one give way to those of two."""
     drawn.vote("ann", first_wins=True)
-    assert drawn.home.command("labels", "import", FOLDER).code == 0
+    assert drawn.home.command("rate", "labels", FOLDER).code == 0
     drawn.vote("bob", first_wins=False)
-    assert drawn.home.command("labels", "import", FOLDER).code == 0
+    assert drawn.home.command("rate", "labels", FOLDER).code == 0
     assert {label.score for label in drawn.file.labels.values()} == {0.5}
     drawn.ratings.vote_path("bob").unlink()
-    ended = drawn.home.command("labels", "import", FOLDER)
+    ended = drawn.home.command("rate", "labels", FOLDER)
     assert ended.code == 2
     assert "import the votes of all people together" in ended.err
 
@@ -406,6 +406,6 @@ def test_votes_of_fewer_people_do_not_replace_those_of_more(drawn: Drawn) -> Non
 @pytest.mark.parametrize("folder", ["nowhere", "."])
 def test_what_is_no_ratings_folder_is_refused(drawn: Drawn, folder: str) -> None:
     """One line."""
-    ended = drawn.home.command("labels", "import", folder)
+    ended = drawn.home.command("rate", "labels", folder)
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "is no ratings folder" in ended.err

@@ -1,4 +1,4 @@
-"""`cepbench leaderboard`: pages and files of ranked runs, and what it refuses."""
+"""`cepbench compare --out`: pages and files of ranked runs, and what it refuses."""
 
 from __future__ import annotations
 
@@ -34,31 +34,29 @@ def reports(home: Home, measured: Measured) -> Home:
 
 def test_page_and_files(reports: Home) -> None:
     """Models with ranks in each metric, then each metric's differences; files hold the same."""
-    ended = reports.command("leaderboard", "toy", "low.json", "best.json", "third=mid.json")
-    out = reports.path / ".cepbench" / "leaderboards"
-    document = json.loads((out / "leaderboard-toy.json").read_text("utf-8"))
+    ended = reports.command("compare", "low.json", "best.json", "third=mid.json", "--out=boards")
+    out = reports.path / "boards"
+    document = json.loads((out / "leaderboard.json").read_text("utf-8"))
 
     assert (ended.code, ended.err) == (0, "")
     assert re.search(r"^best +1-2 ", ended.out, re.MULTILINE)
     assert re.search(r"^low +2-3 ", ended.out, re.MULTILINE)
     assert "toy/overall/gc: GC@" in ended.out
-    assert (
-        (out / "leaderboard-toy.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
-    )
-    assert "best: rank 1-2" in (out / "leaderboard-toy.svg").read_text("utf-8")
+    assert (out / "leaderboard.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
+    assert "best: rank 1-2" in (out / "leaderboard.svg").read_text("utf-8")
     board = document["cases"][0]
     assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
     assert board["models"][0]["rank_high"] == board["models"][2]["rank_low"] == 2
     assert board["models"][2]["difference"] < board["models"][1]["difference"] < 0
-    assert document["command"] == "cepbench leaderboard toy low.json best.json third=mid.json"
+    assert document["command"] == (
+        "cepbench compare low.json best.json third=mid.json --out=boards"
+    )
 
 
 def test_chosen_cases_and_folder(reports: Home) -> None:
-    """A suite may be given by its folder; --case ranks in a part."""
-    ended = reports.command(
-        "leaderboard", "suites/toy/", "best.json", "low.json", "--case=overall/gc", "--out=boards"
-    )
-    document = json.loads((reports.path / "boards" / "leaderboard-toy.json").read_text("utf-8"))
+    """--case ranks in a part, with or without the name of its suite."""
+    ended = reports.command("compare", "best.json", "low.json", "--case=overall/gc", "--out=boards")
+    document = json.loads((reports.path / "boards" / "leaderboard.json").read_text("utf-8"))
 
     assert ended.code == 0
     assert [board["case"] for board in document["cases"]] == ["toy/overall/gc"]
@@ -77,7 +75,7 @@ def test_distances_between_sets(home: Home, pool: str, line: str) -> None:
     for name, model in (("a", "shapes:?miss=0.4"), ("b", "shapes:?recolor=0.9")):
         results = map(result_of, measure_toy(home.path, model, text))
         write_report(home.path / f"{name}.json", results)
-    ended = home.command("leaderboard", "toy", "a.json", "b.json", "--case=overall/fid")
+    ended = home.command("compare", "a.json", "b.json", "--case=overall/fid", "--out=boards")
 
     assert (ended.code, ended.err) == (0, "")
     assert line in ended.out
@@ -86,23 +84,23 @@ def test_distances_between_sets(home: Home, pool: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["toy", "best.json"], "expected the reports of two or more runs"),
+        (["best.json"], "expected two or more runs"),
         (
-            ["toys", "best.json", "low.json"],
-            "the run of best measured toy, not 'toys'. Did you mean",
+            ["best.json", "low.json", "--suite=toys"],
+            "the run of best has no case that is asked for: it has toy/",
         ),
-        (["toy", "best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
+        (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
         (
-            ["toy", "best.json", "best.json"],
+            ["best.json", "best.json"],
             "two runs are called 'best': name them, NAME=best.json",
         ),
         (
-            ["toy", "best.json", "low.json", "--case=overall/gx"],
-            "toy/overall/gx was not measured in",
+            ["best.json", "low.json", "--case=overall/gx"],
+            "the run of best has no case that is asked for: it has toy/",
         ),
         (
-            ["toy", "best.json", "cut.json"],
-            "the run of cut is incomplete (worker gw0 died): run it",
+            ["best.json", "cut.json"],
+            "the run of cut.json is incomplete (worker gw0 died): run it",
         ),
     ],
 )
@@ -110,11 +108,11 @@ def test_refused(reports: Home, measured: Measured, argv: list[str], message: st
     """One line, exit code 2, no files."""
     results = map(result_of, measured("shapes:"))
     write_report(reports.path / "cut.json", results, "incomplete", ["worker gw0 died"])
-    ended = reports.command("leaderboard", *argv)
+    ended = reports.command("compare", *argv, "--out=boards")
 
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
-    assert not (reports.path / ".cepbench").exists()
+    assert not (reports.path / "boards").exists()
 
 
 @pytest.mark.parametrize(
@@ -135,7 +133,7 @@ def test_runs_of_another_version_of_the_suite(
             edit(case["measured"])
 
     edit_report(reports.path / "low.json", edit_cases)
-    ended = reports.command("leaderboard", "toy", "best.json", "low.json")
+    ended = reports.command("compare", "best.json", "low.json", "--out=boards")
 
     assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert f"best and low were not measured alike ({field} differ)" in ended.err

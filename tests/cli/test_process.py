@@ -49,7 +49,7 @@ def test_help_imports_nothing_heavy() -> None:
     """Help is instant: it imports no NumPy, pytest or torch, only the package's command line."""
     code = (
         "import sys; from pytest_cepbench.cli import main; "
-        "code = main(['study', 'seeds', '--help']); "
+        "code = main(['study', '--help']); "
         "print(*sys.modules); sys.exit(code)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -62,9 +62,9 @@ def test_help_imports_nothing_heavy() -> None:
         "pytest_cepbench.cli",
         "pytest_cepbench.cli.arguments",
         "pytest_cepbench.cli.commands",
-        "pytest_cepbench.cli.arena_commands",
-        "pytest_cepbench.cli.history_commands",
-        "pytest_cepbench.cli.rating_commands",
+        "pytest_cepbench.cli.model_commands",
+        "pytest_cepbench.cli.people_commands",
+        "pytest_cepbench.cli.result_commands",
         "pytest_cepbench.errors",
         "pytest_cepbench.escapes",
     }
@@ -75,7 +75,14 @@ def test_interrupted_it_keeps_what_was_computed(tmp_path: Path) -> None:
     """Ctrl-C gives one line and exit code 130; the same command again goes on from there."""
     write_suite(tmp_path, TOY)
     module = tmp_path / "mine.py"
-    argv = ("study", "seeds", ".", "--model=python:mine:describer", "--seeds=0,1", "--metrics=gc")
+    argv = (
+        "study",
+        "--vary=seeds",
+        ".",
+        "--model=python:mine:describer",
+        "--seeds=0,1",
+        "--metrics=gc",
+    )
 
     module.write_text(MODULE.format(when=3))
     ended = run(tmp_path, *argv)
@@ -101,6 +108,6 @@ def _inputs(printed: str) -> int:
 
 def test_an_unknown_option_is_a_mistake(tmp_path: Path) -> None:
     """Refusals of argparse itself have exit code 2."""
-    ended = run(tmp_path, "study", "seeds", ".", "--model=shapes:", "--sedes=1")
+    ended = run(tmp_path, "study", "--vary=seeds", ".", "--model=shapes:", "--sedes=1")
     assert ended.returncode == 2
     assert "unrecognized arguments: --sedes=1" in ended.stderr

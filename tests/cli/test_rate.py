@@ -1,4 +1,4 @@
-"""`cepbench rate`: a new study of a suite or of a file, one that is there, and what is refused."""
+"""`cepbench rate ask`: new studies, one that is there, and what is refused."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def items(home: Home) -> str:
 def test_a_study_of_items_of_ones_own(home: Home, items: str) -> None:
     """Its folder has the items, checks, texts and, for the owner alone, addresses."""
     ended = home.command(
-        "rate", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben", "--only-write",
-        "--share=0.5", "--attention=0.1", "--seed=7",
+        "rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben",
+        "--only-write", "--share=0.5", "--attention=0.1", "--seed=7",
     )  # fmt: skip
     assert (ended.code, ended.out) == (0, "")
     assert "ratings/mine: 30 items for 2 annotators" in ended.err
@@ -58,7 +58,7 @@ def test_a_study_of_items_of_ones_own(home: Home, items: str) -> None:
 def test_a_suite_gives_images_to_describe(home: Home) -> None:
     """Its own ones; so many of them, with the probability of the draw."""
     ended = home.command(
-        "rate", ".", "--kind=describe", "--out=ratings/people", "--sample=3", "--only-write"
+        "rate", "ask", ".", "--kind=describe", "--out=ratings/people", "--samples=3", "--only-write"
     )
     assert (ended.code, ended.out) == (0, "")
     ratings = read_ratings(home.path / "ratings" / "people", "toy")
@@ -76,7 +76,9 @@ def test_a_suite_of_one_iteration_can_be_described(home: Home) -> None:
     text = path.read_text()
     assert "iterations = 2" in text
     path.write_text(text.replace("iterations = 2", "iterations = 1"))
-    ended = home.command("rate", ".", "--kind=describe", "--out=ratings/people", "--only-write")
+    ended = home.command(
+        "rate", "ask", ".", "--kind=describe", "--out=ratings/people", "--only-write"
+    )
     assert ended.code == 0
     assert "drawings" not in ended.err
 
@@ -99,7 +101,7 @@ def test_a_suite_of_one_iteration_can_be_described(home: Home) -> None:
         (["items.jsonl", "--kind=pair", "--out=r", "--repeats=-inf"], 2, "repeats is a share"),
         (["items.jsonl", "--kind=pair", "--out=r", "--seed=x"], 2, "--seed 'x'"),
         (["items.jsonl", "--kind=pair", "--out=r", "--practice=x"], 2, "--practice 'x'"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--sample=3"], 2, "are of suites"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--samples=3"], 2, "are of suites"),
         (["items.jsonl", "--kind=describe", "--out=r"], 2, "task describe has 0 options"),
         ([".", "--kind=caption", "--out=r"], 2, "there is no such store"),
         ([".", "--kind=pair", "--out=r"], 2, "is of chains"),
@@ -112,7 +114,7 @@ def test_mistakes_are_one_line(
     argv: list[str], code: int, message: str, home: Home, items: str
 ) -> None:
     """And no folder is left that looks like a study."""
-    ended = home.command("rate", *argv)
+    ended = home.command("rate", "ask", *argv)
     assert ended.code == code, ended.err
     assert message in " ".join(ended.err.split())
     assert "Traceback" not in ended.err
@@ -125,8 +127,8 @@ def test_mistakes_are_one_line(
         (["--kind=pair"], "goes on as it was written: drop --kind"),
         (["--annotators=5", "--seed=1"], "drop --annotators, --seed"),
         (["--practice=0", "--attention=0.3"], "drop --practice, --attention"),
-        (["--repeats=0.05", "--sample=3"], "drop --repeats, --sample"),
-        (["--from=none.json", "--data=a=b"], "drop --from, --data"),
+        (["--repeats=0.05", "--samples=3"], "drop --repeats, --samples"),
+        (["--report=none.json", "--data=a=b"], "drop --report, --data"),
         (["--store=elsewhere"], "drop --store"),
         (["--port=x"], "--port 'x': a number is expected"),
         (["--host=0.0.0.0"], "say with --name by which one browsers call it"),
@@ -138,13 +140,21 @@ def test_mistakes_are_one_line(
 def test_a_study_that_is_there_goes_on_as_it_is(argv: list[str], message: str, home: Home) -> None:
     """Its settings are those that its votes were given under."""
     make_study(home.path / "ratings", "pair")
-    ended = home.command("rate", "ratings", *argv)
+    ended = home.command("rate", "ask", "ratings", *argv)
     assert (ended.code, message in ended.err) == (2, True), ended.err
 
 
 def test_the_same_command_goes_on_with_the_study(home: Home, items: str) -> None:
     """It says that nothing was written, and refuses settings that the study has not."""
-    command = ("rate", items, "--kind=pair", "--out=ratings/mine", "--annotators=2", "--only-write")
+    command = (
+        "rate",
+        "ask",
+        items,
+        "--kind=pair",
+        "--out=ratings/mine",
+        "--annotators=2",
+        "--only-write",
+    )
     assert home.command(*command).code == 0
     data = (home.path / "ratings" / "mine" / "study.json").read_bytes()
 
@@ -152,11 +162,11 @@ def test_the_same_command_goes_on_with_the_study(home: Home, items: str) -> None
     same = home.command(*command, "--practice=5", "--attention=0.05", "--repeats=0.05")
     other = home.command(*command, "--annotators=ann,ben", "--seed=3")
     checks = home.command(*command, "--practice=0", "--attention=0.3", "--repeats=0.4")
-    source = home.command(*command, "--sample=10", "--from=none.json")
+    source = home.command(*command, "--samples=10", "--report=none.json")
 
     assert (again.code, same.code) == (0, 0)
     assert "--practice (it has 5), --attention (it has 0.05), --repeats (it has" in checks.err
-    assert "drop --sample (it has all), --from (it has no runs)" in source.err
+    assert "drop --samples (it has all), --report (it has no runs)" in source.err
     assert (checks.code, source.code) == (2, 2)
     assert "ratings/mine: the study is there already" in again.err
     assert other.code != 0
@@ -167,7 +177,7 @@ def test_the_same_command_goes_on_with_the_study(home: Home, items: str) -> None
 def test_a_folder_of_another_suite_is_refused(home: Home, items: str) -> None:
     """Votes of one suite say nothing of another."""
     make_study(home.path / "ratings", "pair")
-    ended = home.command("rate", items, "--kind=pair", "--out=ratings")
+    ended = home.command("rate", "ask", items, "--kind=pair", "--out=ratings")
     assert ended.code == 2
     assert "holds ratings of the suite 'toy', and those of '' are expected" in ended.err
 

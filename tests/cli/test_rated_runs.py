@@ -1,4 +1,4 @@
-"""`cepbench rate` of suites: items of what runs have left in the store, through its reports."""
+"""`cepbench rate ask` of suites: items of what runs have left in the store, through its reports."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ def measure(folder: Path, choices: RoleChoices, text: str = DRIFT) -> Iterator[M
 
 def rate(home: Home, kind: str, *names: str, sample: int = 6) -> Ratings:
     """A study of some of the runs, written by the command."""
-    reports = [f"--from={name}={name}.json" for name in names]
+    reports = [f"--report={name}={name}.json" for name in names]
     ended = home.command(
-        "rate", "suite.toml", f"--kind={kind}", "--out=ratings/it", "--store=store",
-        f"--sample={sample}", "--annotators=ada,bob", "--only-write", *reports,
+        "rate", "ask", "suite.toml", f"--kind={kind}", "--out=ratings/it", "--store=store",
+        f"--samples={sample}", "--annotators=ada,bob", "--only-write", *reports,
     )  # fmt: skip
     assert ended.code == 0, ended.err
     return read_ratings(home.path / "ratings/it", "drift")
@@ -147,16 +147,16 @@ def test_only_what_is_under_test_is_graded(runs: Home) -> None:
 
 def test_mistakes_are_told_in_a_line(runs: Home) -> None:
     """No report, a report of another suite, a kind that the suite has not, no store."""
-    base = ("rate", "suite.toml", "--out=ratings/it", "--only-write")
+    base = ("rate", "ask", "suite.toml", "--out=ratings/it", "--only-write")
     other = runs.path / "other.json"
     other.write_text((runs.path / "fine.json").read_text().replace('"drift', '"drifts'))
     cases = {
-        ("--kind=grades", "--store=store"): "give --from REPORT for each of them",
-        ("--kind=grades", "--from=fine.json", "--store=store"): "at least 2 runs are compared",
-        ("--kind=pair", "--from=fine.json", "--store=store"): "is of chains: the kind caption",
-        ("--kind=grades", "--from=other.json", "--store=store"): "is of the suite drifts",
-        ("--kind=grades", "--from=fine.json", "--store=nowhere"): "there is no such store",
-        ("--kind=verify", "--from=fine.json", "--store=store"): "cepbench dataset verify",
+        ("--kind=grades", "--store=store"): "give --report REPORT for each of them",
+        ("--kind=grades", "--report=fine.json", "--store=store"): "at least 2 runs are compared",
+        ("--kind=pair", "--report=fine.json", "--store=store"): "is of chains: the kind caption",
+        ("--kind=grades", "--report=other.json", "--store=store"): "is of the suite drifts",
+        ("--kind=grades", "--report=fine.json", "--store=nowhere"): "there is no such store",
+        ("--kind=verify", "--report=fine.json", "--store=store"): "cepbench dataset verify",
     }
     for options, message in cases.items():
         ended = runs.command(*base, *options)
@@ -168,19 +168,19 @@ def test_mistakes_are_told_in_a_line(runs: Home) -> None:
 def test_a_study_of_other_runs_or_samples_does_not_go_on(runs: Home) -> None:
     """The same command goes on; other reports, names or numbers of samples are refused."""
     rate(runs, "caption", "fine", "poor")
-    base = ("rate", "suite.toml", "--kind=caption", "--out=ratings/it", "--store=store")
-    same = ("--from=fine=fine.json", "--from=poor=poor.json", "--sample=6", "--only-write")
+    base = ("rate", "ask", "suite.toml", "--kind=caption", "--out=ratings/it", "--store=store")
+    same = ("--report=fine=fine.json", "--report=poor=poor.json", "--samples=6", "--only-write")
     again = runs.command(*base, *same)
     assert again.code == 0, again.err
     assert "the study is there already" in again.err
 
     cases = {
-        ("--from=fine=odd.json", "--from=poor=poor.json"): "drop --from (it has fine, poor)",
-        ("--from=odd=odd.json", "--from=poor=poor.json"): "drop --from (it has fine, poor)",
-        ("--from=before=fine.json",): "drop --from (it has fine, poor)",
-        ("--sample=5",): "drop --sample (it has 6)",
-        ("--sample=5", "--from=odd.json"): "drop --sample (it has 6), --from",
-        ("--from=none.json",): "none.json",
+        ("--report=fine=odd.json", "--report=poor=poor.json"): "drop --report (it has fine, poor)",
+        ("--report=odd=odd.json", "--report=poor=poor.json"): "drop --report (it has fine, poor)",
+        ("--report=before=fine.json",): "drop --report (it has fine, poor)",
+        ("--samples=5",): "drop --samples (it has 6)",
+        ("--samples=5", "--report=odd.json"): "drop --samples (it has 6), --report",
+        ("--report=none.json",): "none.json",
     }
     for options, message in cases.items():
         ended = runs.command(*base, *options, "--only-write")
@@ -196,14 +196,14 @@ def test_caption_votes_align_with_metrics(runs: Home) -> None:
         verdict = "C1" if item.options[0].option == fine else "C2"
         cast(ratings, side_vote(item, "ada", verdict, task="caption"))
     reports = [f"--report={name}={name}.json" for name in ("fine", "poor")]
-    ended = runs.command("alignment", "ratings/it", "--draws=50", *reports)
+    ended = runs.command("agree", "models", "ratings/it", "--draws=50", *reports)
 
     assert ended.code == 0, ended.err
     assert "what people think in ratings/it of drift" in ended.out
     rows = {line.split()[0]: line.split() for line in ended.out.splitlines() if "drift/" in line}
     assert "drift/overall/mcd" in rows
     assert "choices between captions" in ended.out
-    again = Path(".cepbench/alignment/alignment-it.json").read_text()
+    again = Path(".cepbench/agreement/alignment-it.json").read_text()
     assert '"within_margin": {' in again
 
 
@@ -224,7 +224,7 @@ def test_grades_in_both_sections(runs: Home) -> None:
         )
         cast(ratings, vote)
     reports = [f"--report={name}={name}.json" for name in MODELS]
-    ended = runs.command("alignment", "ratings/it", "--draws=20", *reports)
+    ended = runs.command("agree", "models", "ratings/it", "--draws=20", *reports)
 
     assert ended.code == 0, ended.err
     assert "grades of all models in both sections" in ended.out

@@ -1,4 +1,4 @@
-"""`cepbench agreement` and `cepbench ratings`, and judge's cards from a ratings folder."""
+"""`cepbench agree` and `rate export`, `import` of ratings folders."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def rated(home: Home) -> Ratings:
 
 def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
     """Each coefficient with its interval, a row for each annotator, and the same as JSON."""
-    ended = home.command("agreement", "ratings/may", "--draws=100")
+    ended = home.command("agree", "people", "ratings/may", "--draws=100")
     out = " ".join(ended.out.split())
 
     assert (ended.code, ended.err) == (0, "")
@@ -88,10 +88,10 @@ def test_the_rest_of_a_study_is_told_in_minutes(home: Home) -> None:
     )
     items = list(ratings.items.values())
     cast(ratings, *(side_vote(item, "a1", "A", seconds=30.0) for item in items[:10]))
-    ended = home.command("agreement", "ratings/may", "--draws=10")
+    ended = home.command("agree", "people", "ratings/may", "--draws=10")
     for item in items:
         cast(ratings, *(side_vote(item, name, "A") for name in ("a1", "a2")))
-    done = home.command("agreement", "ratings/may", "--draws=10")
+    done = home.command("agree", "people", "ratings/may", "--draws=10")
 
     # Two answers to each of 40 items are 80, of which 10 are given; repeats are a tenth more.
     words = "70 answers to come: about 19 minutes for each of 2 annotators, at 30.0 seconds"
@@ -104,15 +104,15 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
     """No folder, nothing to compare, two files of one annotator, a wrong option."""
     make_study(home.path / "ratings/words", "describe", 2)
     cases = {
-        ("agreement", "ratings"): "is no ratings folder",
-        ("agreement", "ratings/words"): "nobody has judged an item yet",
-        ("agreement", "ratings/may", "--draws=0"): "--draws",
-        ("alignment", "ratings/words"): "in which no models are compared",
-        ("ratings", "export", "ratings/may", "--format=replay"): "'describe' is expected here",
-        ("ratings", "export", "ratings/words", "--format=replay"): "there is no description",
-        ("ratings", "export", "ratings/words", "--format=opening"): "'pair' is expected here",
-        ("ratings", "import", "ratings/may", "none.json"): "none.json",
-        ("ratings", "import", "ratings/may", "x", "--annotator=3"): "USER=NAME is expected",
+        ("agree", "people", "ratings"): "is no ratings folder",
+        ("agree", "people", "ratings/words"): "nobody has judged an item yet",
+        ("agree", "people", "ratings/may", "--draws=0"): "--draws",
+        ("agree", "models", "ratings/words"): "in which no models are compared",
+        ("rate", "export", "ratings/may", "--format=replay"): "'describe' is expected here",
+        ("rate", "export", "ratings/words", "--format=replay"): "there is no description",
+        ("rate", "export", "ratings/words", "--format=opening"): "'pair' is expected here",
+        ("rate", "import", "ratings/may", "none.json"): "none.json",
+        ("rate", "import", "ratings/may", "x", "--annotator=3"): "USER=NAME is expected",
     }
     for argv, message in cases.items():
         ended = home.command(*argv)
@@ -121,7 +121,7 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
         assert len(ended.err.splitlines()) == 1
     path = rated.vote_path("a1")
     path.with_name("copy.jsonl").write_bytes(path.read_bytes())
-    ended = home.command("agreement", "ratings/may")
+    ended = home.command("agree", "people", "ratings/may")
     assert ended.code == 2
     assert "both have votes of 'a1'" in ended.err
 
@@ -130,7 +130,7 @@ def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
     """A line that was cut off is left out and counted; the rest is exported."""
     with rated.vote_path("a1").open("ab") as file:
         file.write(b'{"v":1,"task":"pair","it')
-    ended = home.command("ratings", "export", "ratings/may", "--format=opening", "--out=out")
+    ended = home.command("rate", "export", "ratings/may", "--format=opening", "--out=out")
     verdicts = read_verdicts(home.path / "out/verdicts.json")
 
     assert ended.code == 0
@@ -142,12 +142,12 @@ def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
 
 def test_who_won_is_told_with_an_interval(home: Home, rated: Ratings) -> None:
     """Each model's win rate over all votes, and how sure it is: printed, as JSON, as Markdown."""
-    ended = home.command("alignment", "ratings/may", "--draws=200")
+    ended = home.command("agree", "models", "ratings/may", "--draws=200")
     rows = {
         line.split()[0]: line.split()[1:6] for line in ended.out.splitlines() if "SECRET" in line
     }
-    content = json.loads(Path(".cepbench/alignment/alignment-may.json").read_text())["alignment"]
-    page = Path(".cepbench/alignment/alignment-may.md").read_text()
+    content = json.loads(Path(".cepbench/agreement/alignment-may.json").read_text())["alignment"]
+    page = Path(".cepbench/agreement/alignment-may.md").read_text()
 
     assert (ended.code, ended.err) == (0, "")
     (red,) = (own for own in content["people"] if own["model"] == RED)
@@ -174,7 +174,7 @@ def test_exported_verdicts_can_be_ranked(home: Home) -> None:
     cast(ratings, side_vote(items[1], "a2", "Tie(A)"))  # as many saw either order: its own
     for name in ("a2", "a3"):
         cast(ratings, side_vote(items[2], name, "B", swapped=True))  # most saw it swapped
-    assert home.command("ratings", "export", "ratings/may", "--format=opening", "--out=v").code == 0
+    assert home.command("rate", "export", "ratings/may", "--format=opening", "--out=v").code == 0
     verdicts = {b.question: b for b in read_verdicts(home.path / "v/verdicts.json")}
     ended = home.command("arena", "leaderboard", "v/verdicts.json")
 
@@ -190,7 +190,7 @@ def test_exported_verdicts_can_be_ranked(home: Home) -> None:
 
 def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
     """Tasks and form are written; answers come back into the votes of their annotator."""
-    ended = home.command("ratings", "export", "ratings/may", "--format=label-studio")
+    ended = home.command("rate", "export", "ratings/may", "--format=label-studio")
     folder = home.path / ".cepbench/ratings/may-label-studio"
     tasks = json.loads((folder / "tasks.json").read_text())
     assert ended.code == 0
@@ -201,14 +201,14 @@ def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
         for n, task in enumerate(tasks)
     ]
     (home.path / "back.json").write_text(json.dumps(answered))
-    ended = home.command("ratings", "import", "ratings/may", "back.json", "--annotator=7=a2")
+    ended = home.command("rate", "import", "ratings/may", "back.json", "--annotator=7=a2")
     assert (ended.code, ended.out) == (0, "12 votes are added\n")
     assert len(read_votes(rated).records["a2"]) == 24
 
 
 def test_a_wrong_file_of_label_studio_is_told(home: Home, rated: Ratings) -> None:
     """Of another study, in another format, by a user who is two people or nobody; none is read."""
-    home.command("ratings", "export", "ratings/may", "--format=label-studio", "--out=studio")
+    home.command("rate", "export", "ratings/may", "--format=label-studio", "--out=studio")
     tasks = json.loads((home.path / "studio/tasks.json").read_text())
     verdict = {"from_name": "verdict", "value": {"choices": ["B"]}}
 
@@ -225,7 +225,7 @@ def test_a_wrong_file_of_label_studio_is_told(home: Home, rated: Ratings) -> Non
     minimal = written("min.json", [tasks[0]["data"] | {"verdict": "B", "annotator": 7}])
     other = written("other.json", [answered("0" * 64, ["B"])])
     both = written("both.json", [answered(tasks[0]["data"]["item"], ["A", "B"])])
-    base = ("ratings", "import", "ratings/may")
+    base = ("rate", "import", "ratings/may")
     cases = {
         (minimal,): "export as JSON, and not as JSON-MIN",
         (other,): "none of its 1 answers is for an item of ratings/may",
@@ -246,7 +246,7 @@ def test_descriptions_of_no_samples_are_no_chains(home: Home) -> None:
         vote = Vote(task="describe", item=item, annotator="a1", text=f'a "{number}",\nred')
         cast(ratings, vote)
     assert not ratings.sources  # items of one's own have no samples
-    ended = home.command("ratings", "export", "ratings/words", "--format=replay", "--out=chains")
+    ended = home.command("rate", "export", "ratings/words", "--format=replay", "--out=chains")
     assert ended.code == 2
     assert "there is no description of a sample" in ended.err
 
@@ -258,8 +258,8 @@ def test_a_card_from_people(home: Home, rated: Ratings) -> None:
         for number in range(12)
     ]
     write_verdicts(home.path / "judge.json", battles)
-    ended = home.command("judge-card", "judge.json", "--people=ratings/may")
-    card = json.loads(Path(".cepbench/judge-cards/judge-card-judge.json").read_text())["card"]
+    ended = home.command("agree", "judges", "judge.json", "--people=ratings/may")
+    card = json.loads(Path(".cepbench/agreement/judge-card-judge.json").read_text())["card"]
 
     assert ended.code == 0, ended.err
     assert card["people"] == "may"
@@ -268,7 +268,7 @@ def test_a_card_from_people(home: Home, rated: Ratings) -> None:
 
 def test_a_judge_is_asked_on_a_ratings_folder(home: Home, rated: Ratings) -> None:
     """It brings questions and answers; the card is kept, and a second time costs no call."""
-    argv = ("judge-card", f"--judge={MODULE}:Redder", "--on=ratings/may")
+    argv = ("agree", "judges", f"--judge={MODULE}:Redder", "--on=ratings/may")
     ended = home.command(*argv)
     again = home.command(*argv)
     (kept,) = (home.path / "baselines/judges").iterdir()
@@ -294,7 +294,7 @@ def test_chains_of_descriptions_are_read(home: Home) -> None:
         for name in ("bob", "ada"):
             text = texts[source.sample] if name == "ada" else "by bob"
             cast(ratings, Vote(task="describe", item=source.item, annotator=name, text=text))
-    ended = home.command("ratings", "export", "ratings/d", "--format=replay", "--out=chains")
+    ended = home.command("rate", "export", "ratings/d", "--format=replay", "--out=chains")
     replay = open_replay("chains", None, {})
 
     assert ended.code == 0, ended.err
@@ -311,7 +311,7 @@ def test_replayed_descriptions_are_gated(home: Home) -> None:
     for source in ratings.sources:
         text = samples[source.sample].text
         cast(ratings, Vote(task="describe", item=source.item, annotator="ada", text=text))
-    home.command("ratings", "export", "ratings/d", "--format=replay", "--out=chains")
+    home.command("rate", "export", "ratings/d", "--format=replay", "--out=chains")
     suite = write_suite(home.path, DESCRIBED)
     prepared = load_prepared_suite(suite, RoleChoices("replay:chains"), {})
     with Store(home.path / "store") as store:

@@ -1,4 +1,4 @@
-"""`cepbench series`: the looks of a series in order, and how soon it finds a drop."""
+"""`cepbench history --series`: the looks of a series in order, and how soon it finds a drop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_looks_and_the_delays(home: Home) -> None:
     _look(root, "step-100", "no-baseline")
     _look(root, "step-200", "held", 0.05)
     _look(root, "step-300", "")
-    ended = home.command("series", "run-1")
+    ended = home.command("history", "--series=run-1")
     assert ended.code == 0
     rows = [line.split() for line in ended.out.splitlines()]
     assert ["1", "step-100", "2.44%", "1", "no-baseline"] in rows
@@ -46,7 +46,7 @@ def test_the_looks_and_the_delays(home: Home) -> None:
 def test_nothing_compared_has_no_delays(home: Home) -> None:
     """A series that has just begun."""
     _look(home.path / "baselines", "step-100", "no-baseline")
-    ended = home.command("series", "run-1", "--baselines", "baselines")
+    ended = home.command("history", "--series=run-1", "--baselines", "baselines")
     assert ended.code == 0
     assert "how soon" not in ended.out
 
@@ -61,7 +61,7 @@ def test_nothing_compared_has_no_delays(home: Home) -> None:
 def test_another_name_is_one_line(home: Home, name: str, message: str) -> None:
     """The nearest one, or what a name is."""
     _look(home.path / "baselines", "step-100", "held")
-    ended = home.command("series", name)
+    ended = home.command("history", f"--series={name}")
     assert (ended.code, ended.out) == (2, "")
     assert message in ended.err
     assert ended.err.count("\n") == 1
@@ -73,7 +73,7 @@ def test_a_damaged_record_is_one_line(home: Home) -> None:
     _look(root, "step-100", "held")
     path = root / "series" / "run-1.jsonl"
     path.write_text(path.read_text().replace('"look":1', '"look":5', 1))
-    ended = home.command("series", "run-1")
+    ended = home.command("history", "--series=run-1")
     assert ended.code == 2
     assert "run-1.jsonl: line 2: its digest is another one" in ended.err
     assert "A series goes on only with its whole record" in ended.err

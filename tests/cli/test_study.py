@@ -200,7 +200,7 @@ def test_markdown_holds_the_same_numbers(home: Home) -> None:
     text = (home.path / ".cepbench/studies/seeds-toy.md").read_text()
     values = rows(home.grid("seeds"))["a"]
     assert f"| a | {values[0]:.4f} | {values[1]:.4f} |" in text
-    assert "command: cepbench study seeds . --seeds=0,1" in text
+    assert "command: cepbench study --vary=seeds . --seeds=0,1" in text
 
 
 def test_what_is_written_stays_out_of_git(home: Home) -> None:

@@ -120,15 +120,15 @@ _FOREIGN_OPTIONS = {
     "--snapshot-update", "--snapshot-update-new-only", "--junitxml", "--maxfail", "--dist", "--tx",
     "--images", "--repeats", "--quick", "--played", "--runs", "--json", "--against",
     "--speed", "--size", "--minutes", "--regress",  # of scripts in benchmarks
-    "--ratings", "--score",  # of cepbench labels
+    "--ratings", "--score",  # of cepbench rate draw
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
     "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
     "--per-pattern", "--per-source", "--prompts", "--sampling", "--until",
     "--unverified",  # of cepbench dataset
-    "--people", "--seen", "--repeat", "--on", "--order", "--limit", "--partial",
-    "--answers", "--family",  # of cepbench judge-card
-    "--share", "--practice", "--attention", "--sample", "--host", "--peek",
+    "--people", "--seen", "--repeat", "--on", "--order", "--partial",
+    "--answers", "--family",  # of cepbench agree judges
+    "--share", "--practice", "--attention", "--host", "--peek",
     "--only-write", "--kind", "--annotators",  # of cepbench rate
     "--annotator", "--draws", "--format", "--report",  # of agreement, alignment and ratings
     "--jobs", "--read", "--write", "--checkpoints",
@@ -149,6 +149,7 @@ _FOREIGN_OPTIONS = {
     "--served-model-name", "--port", "--dtype", "--silent", "--tensor-parallel-size",
     "--fail", "--omni", "--model-path",  # of servers and curl
     # of cepbench; tests/cli/test_documentation.py holds them to the real ones
+    "--vary", "--series",
     "--seeds", "--seat", "--metrics", "--parts", "--out", "--role", "--data", "--samples",
     "--store", "--reason", "--case", "--move-anchor", "--accept-insensitive", "--dry-run",
     "--delete", "--suite", "--baselines",
@@ -157,8 +158,8 @@ _FOREIGN_OPTIONS = {
     "--remeasure", "--to", "--name", "--step", "--dataset",
     "--html", "--last", "--history", "--browser", "--suite-file",
     "--pyargs", "--ignore", "--deselect",  # of pytest
-    "--accept", "--no-measure", "--pilot", "--version",  # of cepbench init
-    "--prompt",  # of cepbench arena export-training
+    "--accept", "--no-measure", "--version",  # of cepbench init
+    "--prompt",  # of cepbench arena training
     "--verdict", "--contrast", "--features", "--ranking", "--helpers",  # of train_judge.py
     "--resume",
 }  # fmt: skip

@@ -34,7 +34,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> ArenaProject:
     """A project whose judge has a card, which the command measured."""
     project = ArenaProject.make(tmp_path_factory.mktemp("carded"), judge=JUDGE)
     with inside(project.path):
-        assert main(["judge-card", f"--judge={JUDGE}", "--on=shapes-arena", "--limit=120"]) == 0
+        assert (
+            main(["agree", "judges", f"--judge={JUDGE}", "--on=shapes-arena", "--samples=120"]) == 0
+        )
     return project
 
 
@@ -96,7 +98,9 @@ def test_a_card_of_a_coin_leaves_a_win_rate_undecided(tmp_path: Path) -> None:
     coin = "shapes:?flip=0.6"
     project = ArenaProject.make(tmp_path / "coin", judge=coin)
     with inside(project.path):
-        assert main(["judge-card", f"--judge={coin}", "--on=shapes-arena", "--limit=40"]) == 0
+        assert (
+            main(["agree", "judges", f"--judge={coin}", "--on=shapes-arena", "--samples=40"]) == 0
+        )
     result = win_rate(project, judge=coin)
 
     assert result.verdict == "inconclusive"

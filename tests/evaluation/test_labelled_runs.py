@@ -49,7 +49,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 )
             )
         file.close()
-        assert main(["labels", "import", "ratings/new"]) == 0
+        assert main(["rate", "labels", "ratings/new"]) == 0
     return root
 
 

@@ -219,7 +219,7 @@ def test_a_plan_and_a_list_of_cases_leave_the_record_alone(project: ScoredProjec
     before = contents(project.path / "baselines")
     ended = project.run("--cep-plan", SERIES)
     ended.lines.fnmatch_lines(
-        ["series run-1: checkpoint 2, * (how soon it finds a drop: cepbench series run-1)"]
+        ["series run-1: checkpoint 2, * (how soon it finds a drop: cepbench history --series *)"]
     )
     project.run("--collect-only", SERIES)
     assert contents(project.path / "baselines") == before

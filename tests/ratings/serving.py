@@ -42,7 +42,7 @@ def served(folder: Path, *options: str, command: Sequence[str] = ()) -> Iterator
 
     command: run before the program, such as one that gives it a small disk.
     """
-    program = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder)]
+    program = [sys.executable, "-m", "pytest_cepbench.cli", "rate", "ask", str(folder)]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     port = () if any(option.startswith("--port") for option in options) else ("--port=0",)
     with subprocess.Popen(

@@ -97,7 +97,7 @@ def test_without_the_accepted_answers_nothing_is_compared(tmp_path: Path, store:
             # All but those that the candidate gave too.
             assert f"{lacking} of 20 answers of the baseline are not in the store" in reason
             assert "--cep-store" in reason
-            assert "`cepbench answers import`" in reason
+            assert "`cepbench store import`" in reason
         assert worse.inputs("judge") == 0
         # The numbers that need no battle are compared all the same.
         assert (worse.judge("overall-truth").difference or 0.0) < 0

@@ -70,7 +70,7 @@ def test_the_judges_own_card_is_found(tmp_path: Path) -> None:
 
 def test_without_a_card_the_command_is_named(tmp_path: Path) -> None:
     """No folder of baselines, and one without cards."""
-    expected = "is not known here: `cepbench judge-card` measures it"
+    expected = "is not known here: `cepbench agree judges` measures it"
 
     assert remark_on_judge(None, judge("shapes:")).line.endswith(expected)
     assert remark_on_judge(tmp_path, judge("shapes:")).line.endswith(expected)

@@ -254,5 +254,5 @@ def _drawn_clusters(
 def _unfinished(labelled: int, asked: int, where: str = "") -> str:
     return (
         f"rating not finished: {labelled} of {asked} drawn battles{where} that need people have a "
-        "label: `cepbench labels import` takes over what people rated"
+        "label: `cepbench rate labels` takes over what people rated"
     )

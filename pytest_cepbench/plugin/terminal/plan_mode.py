@@ -38,7 +38,8 @@ def plan_lines(
     yield from _label_lines(evaluator)
     series = evaluator.series
     if series is not None:
-        yield f"{series_line(series)} (how soon it finds a drop: cepbench series {series.name})"
+        command = f"cepbench history --series {series.name}"
+        yield f"{series_line(series)} (how soon it finds a drop: {command})"
     forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""
@@ -119,7 +120,7 @@ def _label_lines(evaluator: Evaluator) -> Iterator[str]:
             )
             continue
         yield (
-            f"labels: {labels} of the {battles} battles of {own} show {drop} (cepbench labels "
+            f"labels: {labels} of the {battles} battles of {own} show {drop} (cepbench rate "
             f"draw); from {LEAST_LABELLED} on the judge's verdicts are used too"
         )
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pytest_cepbench.errors import HistoryError, did_you_mean
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.report import svg
 from pytest_cepbench.report.history.file import History, HistoryCase, HistoryModel, HistoryRun
 from pytest_cepbench.report.number_format import change_of, counted, number
@@ -150,7 +150,7 @@ def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timel
         Timeline(name, tuple(known.runs), tuple(known.points), tuple(known.breaks))
         for name, known in judged.items()
         if not selection.suites or name.partition("/")[0] in selection.suites
-        if not selection.cases or _is_like(name, selection.cases)
+        if not selection.cases or any(map(CaseKey.parse(name).matches, selection.cases))
     ]
     if not timelines:
         raise HistoryError(_nothing("case", selection.cases, judged))

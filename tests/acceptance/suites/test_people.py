@@ -75,7 +75,7 @@ def test_from_a_report_to_a_verdict_of_people(tmp_path: Path, workers: tuple[str
     assert run(tmp_path, *gate, WORSE, "--cep-report=worse.json").returncode == 1
     rated = run(
         tmp_path,
-        *("pytest_cepbench.cli", "rate", "suite.toml", "--kind=pair", "--from=worse.json"),
+        *("pytest_cepbench.cli", "rate", "ask", "suite.toml", "--kind=pair", "--report=worse.json"),
         *("--out=ratings/may", "--annotators=ada,bob", "--only-write"),
     )
     assert rated.returncode == 0, rated.stderr
@@ -121,7 +121,7 @@ def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     }.items():
         (folder / name).write_text(content, encoding="utf-8")
     assert run(folder, "pytest", "-p", "no:xdist", *CASES, "--snapshot-update").returncode == 0
-    words = ("labels", "draw", ".", DRAWN, "--battles=100", "--ratings=ratings/new")
+    words = ("rate", "draw", ".", DRAWN, "--battles=100", "--ratings=ratings/new")
     ended = run(folder, "pytest_cepbench.cli", *words, "--annotators=ada,bob")
     assert ended.returncode == 0, ended.stderr
     assert "37 to be rated by people; 63 are decided without people" in ended.stderr
@@ -144,7 +144,7 @@ def test_a_draw_that_nobody_finished_rating_never_passes(drawn: Path) -> None:
         cast(ratings, *(side_vote(item, "ada", "B") for item in items[done:rated]))
         done = rated
         if rated:
-            ended = run(drawn, "pytest_cepbench.cli", "labels", "import", "ratings/new")
+            ended = run(drawn, "pytest_cepbench.cli", "rate", "labels", "ratings/new")
             assert ended.returncode == 0, ended.stderr
         gate = ("pytest", "-p", "no:xdist", "-k", "overall-win_rate", DRAWN, "--cep-report=r.json")
         gated = run(drawn, *gate)
@@ -185,7 +185,14 @@ def test_ratings_of_one_suite_leave_the_other_of_a_folder_alone(tmp_path: Path) 
     gate = ("pytest", "suites/arena", "-p", "no:xdist", *CASES)
     assert run(tmp_path, *gate, "--snapshot-update").returncode == 0
     run(tmp_path, *gate, WORSE, "--cep-report=worse.json")
-    rate = ("pytest_cepbench.cli", "rate", "suites/arena", "--kind=pair", "--from=worse.json")
+    rate = (
+        "pytest_cepbench.cli",
+        "rate",
+        "ask",
+        "suites/arena",
+        "--kind=pair",
+        "--report=worse.json",
+    )
     rated = run(tmp_path, *rate, "--out=ratings/may", "--annotators=ada", "--only-write")
     assert rated.returncode == 0, rated.stderr
     prefer(read_ratings(tmp_path / "ratings/may", "arena"), "accepted", "ada")
@@ -220,7 +227,7 @@ def test_people_describe_photographs(tmp_path: Path) -> None:
         image = sample.image.load()
         image.to_pil().save(path)
         words[image.digest] = sample.text
-    rate = ("pytest_cepbench.cli", "rate", "suites/folder-described", "--kind=describe")
+    rate = ("pytest_cepbench.cli", "rate", "ask", "suites/folder-described", "--kind=describe")
     data = ("--data", "folder=photos", "--only-write")
     rated = run(tmp_path, *rate, "--out=ratings/words", "--annotators=ada,bob", *data)
     assert rated.returncode == 0, rated.stderr

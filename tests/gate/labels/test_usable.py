@@ -97,7 +97,7 @@ def test_a_rating_that_has_not_ended_is_not_used(labelled: float, count: int) ->
     people, why = scored(own, rated(own, labelled))
     assert people is None
     assert why.startswith(f"rating not finished: {count} of 40 drawn battles that need people have")
-    assert "cepbench labels import" in why
+    assert "cepbench rate labels" in why
 
 
 def test_a_few_missing_labels_are_made_up_for_by_their_category() -> None:

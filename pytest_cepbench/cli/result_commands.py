@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_cepbench.cli.arguments import (
+    BASELINES,
+    CASES,
+    DATA,
     DEFAULT,
     MODELS,
     RESULTS,
@@ -25,11 +28,7 @@ _HISTORY_FOLDER = shared(
 
 _CASES = [
     several("--suite", metavar="NAME", help="cases of this suite only (several allowed)"),
-    several(
-        "--case",
-        metavar="PATTERN",
-        help="cases like this SUITE/PART/METRIC, with *, ? and [...] (several allowed)",
-    ),
+    CASES,
 ]
 
 _HISTORY = [
@@ -41,6 +40,12 @@ _HISTORY = [
         help="runs of models whose spec is like this, such as 'runs/a/*' (several allowed)",
     ),
     option("--last", metavar="N", help="the latest N runs only"),
+    option(
+        "--series",
+        metavar="NAME",
+        help="what a series (--cep-series NAME) looked at, and how soon it finds a drop",
+    ),
+    *BASELINES,
     *_HISTORY_FOLDER,
 ]
 
@@ -70,6 +75,9 @@ _COMPARE = [
         "or the spec of a model, whose latest report the history knows",
     ),
     option("--html", metavar="FILE", type=Path, help="write a page with plots and chains as well"),
+    option(
+        "--out", metavar="DIR", type=Path, help="write the ranks there, as JSON, Markdown and SVG"
+    ),
     *_CASES,
     *shared(
         "alpha",
@@ -92,7 +100,7 @@ _COMPARE = [
         "reports",
     ),
     *MODELS.values(),
-    *shared("data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"),
+    *DATA,
     *_HISTORY_FOLDER,
 ]
 
@@ -126,6 +134,7 @@ EXPORT = Command(
     "write the report of a run in the format of another tool",
     UNWRITTEN,
     _EXPORT,
+    run="export",
 )
 
 HISTORY = Command(
@@ -133,6 +142,7 @@ HISTORY = Command(
     "show each case over the runs of a project, with its bounds and baselines",
     UNWRITTEN,
     _HISTORY,
+    run="history",
 )
 
 VIEW = Command(
@@ -140,11 +150,13 @@ VIEW = Command(
     "show the history and the reports of a project in a browser, or write them as a site",
     UNWRITTEN,
     _VIEW,
+    run="view",
 )
 
 COMPARE = Command(
     "compare",
-    "compare two or more runs case by case, over the same samples",
+    "compare and rank two or more runs, case by case over the same samples",
     UNWRITTEN,
     _COMPARE,
+    run="compare",
 )

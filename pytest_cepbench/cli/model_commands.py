@@ -1,4 +1,4 @@
-"""The commands on answers, their battles and judges, with their options. Standard library only."""
+"""The commands on models, their battles and judges, with their options. Standard library only."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import (
     BASELINES,
-    DAMAGED,
     DEFAULT,
     DRY_RUN,
     EXIT_CODES,
+    MODELS,
     REFUSED,
+    ROLE_AND_DATA,
     STORE,
     SUITE,
+    UNMEASURED,
     UNWRITTEN,
     Command,
     Option,
@@ -22,22 +24,6 @@ from pytest_cepbench.cli.arguments import (
     several,
     shared,
 )
-
-_LEADERBOARD = [
-    option("suite", metavar="SUITE", help="its name, or its folder"),
-    option(
-        "reports",
-        metavar="[NAME=]REPORT",
-        nargs="+",
-        help="JSON reports (--cep-report) of two or more runs, and what to call their models",
-    ),
-    several(
-        "--case",
-        metavar="PART/METRIC",
-        help="rank in this case (several allowed); default: the whole suite in each metric",
-    ),
-    option("--out", metavar="DIR", type=Path, default=Path(".cepbench/leaderboards"), help=DEFAULT),
-]
 
 _SHOWN_ANSWERS = [
     option(
@@ -63,54 +49,6 @@ _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=DEFAULT
 )
 
-_ANSWERS_ACTIONS = (
-    Command(
-        "export",
-        "write a suite's accepted answers into one file beside its baselines, for others to battle",
-        DAMAGED,
-        [
-            SUITE,
-            option(
-                "--out",
-                metavar="FILE",
-                type=Path,
-                help="the file; default: answers.zip beside the suite's baselines. Of the layout "
-                "opening a folder; default: .cepbench/answers",
-            ),
-            option(
-                "--layout",
-                choices=("bundle", "opening"),
-                default="bundle",
-                help=f"one file, or a folder as OpenING's scripts read it; {DEFAULT}",
-            ),
-            option(
-                "--name",
-                metavar="MODEL",
-                default="accepted",
-                help=f"name of the model, of the layout opening; {DEFAULT}",
-            ),
-            option(
-                "--data",
-                metavar="NAME=PATH",
-                action="append",
-                default=[],
-                help="where the questions lie, of the layout opening",
-            ),
-            *BASELINES,
-            *STORE,
-        ],
-    ),
-    Command(
-        "import",
-        "take over answers that were exported",
-        DAMAGED,
-        [
-            option("bundles", metavar="FILE", type=Path, nargs="+", help="what export wrote"),
-            *STORE,
-        ],
-    ),
-)
-
 _ARENA_ACTIONS = (
     Command(
         "rejudge",
@@ -123,6 +61,8 @@ _ARENA_ACTIONS = (
             *BASELINES,
             *STORE,
         ],
+        run="arena_rejudge:rejudge",
+        recovers=True,
     ),
     Command(
         "leaderboard",
@@ -162,9 +102,10 @@ _ARENA_ACTIONS = (
             ),
             _ARENA_OUT,
         ],
+        run="arena",
     ),
     Command(
-        "export-training",
+        "training",
         "write battles with the verdicts of people or of the truth, to train a judge with them",
         UNWRITTEN,
         [
@@ -199,7 +140,7 @@ _ARENA_ACTIONS = (
                 help=f"what the judge is asked, as in its spec; {DEFAULT}",
             ),
             option(
-                "--limit",
+                "--samples",
                 metavar="N",
                 help="so many battles of each panel, chosen by --seed; fewer are among more",
             ),
@@ -207,23 +148,7 @@ _ARENA_ACTIONS = (
             *_SHOWN_ANSWERS,
             *STORE,
         ],
-    ),
-    Command(
-        "agreement",
-        "agreement of two judges over the battles that both judged",
-        UNWRITTEN,
-        [
-            option("first", metavar="FILE", type=Path, help="verdicts that count as right"),
-            option("second", metavar="FILE", type=Path, help="verdicts of the other judge"),
-            several(
-                "--unseen",
-                metavar="MODEL",
-                help=(
-                    "a model that the second judge did not know while it was made (several allowed)"
-                ),
-            ),
-            _ARENA_OUT,
-        ],
+        run="arena_training:export_training",
     ),
 )
 
@@ -243,7 +168,7 @@ _ASKED = OptionGroup(
             help="show each pair of answers in both orders, or once; default: both",
         ),
         option(
-            "--limit",
+            "--samples",
             metavar="N",
             help="ask about so many battles, chosen by --seed; fewer are among more",
         ),
@@ -255,8 +180,22 @@ _ASKED = OptionGroup(
     ],
 )
 
-_JUDGE_CARD: list[Option | OptionGroup] = [
-    option("verdicts", metavar="FILE", type=Path, nargs="?", help="verdicts of the judge"),
+_DRAWS = option(
+    "--draws", metavar="N", default="1000", help=f"of the bootstrap behind each interval; {DEFAULT}"
+)
+
+_RATINGS = option("ratings", metavar="RATINGS", type=Path, help="a ratings folder")
+
+_OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/agreement"), help=DEFAULT)
+
+_JUDGES: list[Option | OptionGroup] = [
+    option(
+        "verdicts",
+        metavar="FILE",
+        type=Path,
+        nargs="*",
+        help="verdicts of the judge, with --people; or of two judges, the first of which is right",
+    ),
     option(
         "--people",
         metavar="FILE|RATINGS",
@@ -270,39 +209,117 @@ _JUDGE_CARD: list[Option | OptionGroup] = [
         help="a model that was known while the judge was made (several allowed)",
     ),
     several(
+        "--unseen",
+        metavar="MODEL",
+        help="a model that the second of two judges did not know while it was made (several "
+        "allowed)",
+    ),
+    several(
         "--repeat",
         metavar="FILE|N",
         help="verdicts of the same judge, asked again (several allowed); with --judge, how often "
         "it is asked again, each time with another seed",
     ),
-    option("--out", metavar="DIR", type=Path, default=Path(".cepbench/judge-cards"), help=DEFAULT),
+    _OUT,
     _ASKED,
 ]
 
-LEADERBOARD = Command(
-    "leaderboard",
-    "rank the models of several runs of a suite, by paired differences",
-    UNWRITTEN,
-    _LEADERBOARD,
-)
-
-JUDGE_CARD = Command(
-    "judge-card",
-    "measure a judge on battles that people judged: agreement, order effect, bias",
-    EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
-    _JUDGE_CARD,
-)
-
-ANSWERS = Command(
-    "answers",
-    "export and import the answers that were accepted",
-    DAMAGED,
-    commands=_ANSWERS_ACTIONS,
-)
-
 ARENA = Command(
     "arena",
-    "rank models by the verdicts of a judge, compare two judges",
-    UNWRITTEN,
+    "let models battle: their ranks, another judge, verdicts to train a judge with",
+    None,
     commands=_ARENA_ACTIONS,
+)
+
+AGREE = Command(
+    "agree",
+    "how far judges, people and the metrics of models agree with one another",
+    None,
+    commands=(
+        Command(
+            "models",
+            "what people think of each model, and how the metrics of runs agree with them",
+            UNWRITTEN,
+            [
+                _RATINGS,
+                several(
+                    "--report",
+                    metavar="[NAME=]REPORT",
+                    help="JSON report (--cep-report) of a run of a rated model (several allowed)",
+                ),
+                _DRAWS,
+                _OUT,
+            ],
+            run="alignment",
+        ),
+        Command(
+            "judges",
+            "a judge against people, as a card of its agreement, order effect and bias; or two "
+            "judges over the battles that both judged",
+            EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
+            _JUDGES,
+            run="judge_card",
+        ),
+        Command(
+            "people",
+            "how far annotators agree with one another, with themselves and with known answers",
+            UNWRITTEN,
+            [_RATINGS, _DRAWS, _OUT],
+            run="agreement",
+        ),
+    ),
+)
+
+_STUDIED = "how far the numbers of a suite move when something else than the model changes"
+
+_STUDY = [
+    SUITE,
+    option(
+        "--vary",
+        required=True,
+        choices=("seeds", "generators", "encoders", "lengths", "weighting"),
+        help="the seed; the text-to-image model; the encoder that compares the same chains; "
+        "descriptions of fewer than 20, 20 to 60, and more than 60 words; or GC@T against s(T), "
+        "its last similarity without weights",
+    ),
+    option(
+        "--model",
+        metavar="[NAME=]SPEC",
+        action="append",
+        required=True,
+        help="a model under test, and its name in tables (several allowed)",
+    ),
+    option("--seeds", metavar="N,N,...", help="that are compared; default: 0,1,2,3,4"),
+    *(option for role, option in MODELS.items() if role not in ("generator", "encoder")),
+    several(
+        "--generator",
+        metavar="[NAME=]SPEC",
+        help="the generator, the same for all; or one of those that are compared, and its name in "
+        "tables",
+    ),
+    several(
+        "--encoder",
+        metavar="[NAME=]SPEC",
+        help="model whose vectors are compared, with NAME= one of the suite's further encoders; or "
+        "one of the encoders that are compared, and its name in tables",
+    ),
+    option(
+        "--seat",
+        metavar="NAME",
+        help="which of the suite's encoders is exchanged; default: the one without a name",
+    ),
+    *ROLE_AND_DATA,
+    option("--metrics", metavar="NAME,...", help="of the suite's metrics; default: all"),
+    option("--parts", metavar="NAME,...", help="categories, groups or mappings, beside the whole"),
+    *STORE,
+    option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=DEFAULT),
+]
+
+STUDY = Command(
+    "study",
+    _STUDIED,
+    UNMEASURED,
+    _STUDY,
+    description=f"Measure {_STUDIED}.",
+    run="study",
 )
