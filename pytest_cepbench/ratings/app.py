@@ -36,7 +36,7 @@ from pytest_cepbench.ratings.consent import to_html
 from pytest_cepbench.ratings.folder import Votes
 from pytest_cepbench.ratings.live_study import MOST_WORDS, LiveStudy, Shown, parse_answer
 from pytest_cepbench.ratings.records import Part, Study, Task, Vote, option_name
-from pytest_cepbench.ratings.summary import first_scores, shares, summarize
+from pytest_cepbench.ratings.summary import LEAST_SHARED, first_scores, shares, summarize
 
 # -- what a page shows of an item: texts, opaque names of images, and nothing of where it comes from
 # All texts are escaped by the templates and `visible`; markup of models stays text.
@@ -70,7 +70,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         finalize=_displayed,
     )
-    environment.globals["most_words"] = MOST_WORDS
+    environment.globals |= {"most_words": MOST_WORDS, "least_agreement": LEAST_SHARED}
     return environment
 
 
@@ -304,7 +304,7 @@ class _People:
     def _annotator(self, request: Request) -> str:
         annotator = self.live.session.annotators.get(request.path_params["token"])
         if annotator is None:
-            raise HTTPException(404, "this address is none: ask for yours")
+            raise HTTPException(404, "this address is not known: ask the organizer for yours")
         return annotator
 
     def _agreed(self, request: Request) -> str:
@@ -350,7 +350,7 @@ class _Operator:
         # As bytes: of texts, which an address may have any of, only ASCII could be compared.
         token, own_token = request.path_params["token"], self.live.session.operator
         if not secrets.compare_digest(token.encode("utf-8", "surrogatepass"), own_token.encode()):
-            raise HTTPException(404, "this address is none")
+            raise HTTPException(404, "this address is not known")
         live = self.live
         wanted = live.assignment.wanted.values()
         complete = sum(judged >= people for judged, people in wanted)

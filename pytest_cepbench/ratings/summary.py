@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from statistics import median
 
 import numpy as np
@@ -55,6 +56,41 @@ def _names(vote: Vote) -> set[str]:
     return {*(vote.ticked or ()), *(vote.added or ())}
 
 
+LEAST_SHARED = 10
+"""Items that several people judged, from which on their agreement is told."""
+
+_LEAST_KNOWN, _RIGHT = 2, 0.75
+"""Of an annotator's hidden items with a known answer: so many at least, and so many right."""
+
+
+def doubtful_annotators(ratings: Ratings, votes: Votes) -> dict[str, str]:
+    """Annotators whose answers decide nothing by default, and why.
+
+    Those who are right on fewer than three of four hidden items whose answer is known, of two at
+    least; and of the others those who agree with nobody: Krippendorff's alpha is at most 0 with
+    each one with whom they share `LEAST_SHARED` judged items, of one at least.
+    """
+    doubts: dict[str, str] = {}
+    for name, results in _by_annotator(attention_results(ratings, votes)).items():
+        right = results.count(True)
+        if len(results) >= _LEAST_KNOWN and right < _RIGHT * len(results):
+            doubts[name] = f"right on {right} of {len(results)} items whose answer is known"
+    by_name: dict[str, list[Vote]] = {}
+    for vote in votes.answers():
+        if vote.annotator not in doubts:
+            by_name.setdefault(vote.annotator, []).append(vote)
+    values: dict[str, list[float]] = {}
+    for first, second in combinations(by_name, 2):
+        alpha, shared = agreement_so_far(ratings, [*by_name[first], *by_name[second]])
+        if alpha is not None and shared >= LEAST_SHARED:
+            for name in (first, second):
+                values.setdefault(name, []).append(alpha)
+    for name, alphas in values.items():
+        if max(alphas) <= 0:
+            doubts[name] = f"agrees with nobody (alpha {max(alphas):.2f} at most)"
+    return doubts
+
+
 _DISTANCES: Mapping[Task, Distance] = {
     "pair": "ordinal",
     "caption": "ordinal",
@@ -73,6 +109,7 @@ class AnnotatorSummary:
     attention, attention_failed: attention items that were answered, and answered wrong.
     repeats, repeats_equal: items judged twice, and judged equally, both as `hidden_checks` has it.
     seconds: median per judged item; None of none.
+    doubt: as of `doubtful_annotators`; empty for none.
     """
 
     name: str
@@ -84,6 +121,7 @@ class AnnotatorSummary:
     repeats: int
     repeats_equal: int
     seconds: float | None
+    doubt: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,8 +149,11 @@ def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
         own[vote.annotator].append(vote)
     attention = _by_annotator(attention_results(ratings, votes))
     repeats = _by_annotator(repeat_results(votes))
+    doubts = doubtful_annotators(ratings, votes)
     people = tuple(
-        _annotator(name, given, attention.get(name, []), repeats.get(name, []))
+        _annotator(
+            name, given, attention.get(name, []), repeats.get(name, []), doubts.get(name, "")
+        )
         for name, given in own.items()
     )
     items = [item for item in ratings.items.values() if item.kind == "item"]
@@ -128,7 +169,11 @@ def _by_annotator(results: Iterable[tuple[Vote, bool]]) -> dict[str, list[bool]]
 
 
 def _annotator(
-    name: str, votes: Sequence[Vote], attention: Sequence[bool], repeats: Sequence[bool]
+    name: str,
+    votes: Sequence[Vote],
+    attention: Sequence[bool],
+    repeats: Sequence[bool],
+    doubt: str,
 ) -> AnnotatorSummary:
     judged = [vote for vote in votes if vote.kind == "item" and not vote.skip]
     return AnnotatorSummary(
@@ -141,6 +186,7 @@ def _annotator(
         repeats=len(repeats),
         repeats_equal=repeats.count(True),
         seconds=median(vote.seconds for vote in judged) if judged else None,
+        doubt=doubt,
     )
 
 

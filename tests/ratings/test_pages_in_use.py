@@ -322,3 +322,21 @@ def test_the_answers_are_enlarged_and_stay_in_view(
         assert height(".question .picture") > 1.3 * question
         page.locator(".question .picture").click()
         assert height(".question .picture") == question
+
+
+def test_both_answers_are_seen_before_a_vote_counts_on_a_phone(
+    pair: tuple[Path, Server], open_page: Any
+) -> None:
+    """In a column the second answer lies below the fold: a vote before it was in view is none."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"], viewport={"width": 390, "height": 500})
+    before = slot(page)
+    verdicts = page.locator("[data-verdict][aria-disabled=true]")
+    assert verdicts.count() == 4
+    page.keyboard.press("1")
+    page.get_by_text("not counted: see B, step 1 first").wait_for()
+    page.wait_for_selector("[data-verdict][aria-disabled=false]")  # it was scrolled into view
+    assert slot(page) == before
+    assert not (folder / "votes" / "a1.jsonl").read_text()
+    press(page, "1")
+    assert [vote["verdict"] for vote in records(folder)] == ["A"]

@@ -12,7 +12,13 @@ import pytest
 from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, counted_votes
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
-from pytest_cepbench.ratings.summary import first_scores, marks_of, shares, summarize
+from pytest_cepbench.ratings.summary import (
+    doubtful_annotators,
+    first_scores,
+    marks_of,
+    shares,
+    summarize,
+)
 from pytest_cepbench.studies.rating_agreement import measure_agreement
 from tests.ratings.studies import make_study
 from tests.ratings.votes import make
@@ -64,6 +70,27 @@ def test_people_are_summed_up(tmp_path: Path) -> None:
     assert (first.repeats, first.repeats_equal) == (2, 1)
     assert (second.votes, second.seconds) == (0, None)
     assert (summary.items, summary.complete, summary.alpha) == (4, 3, None)
+
+
+def test_careless_raters_are_doubted(tmp_path: Path) -> None:
+    """Who fails known items, and who agrees with nobody; one failure and few items say nothing."""
+    ratings = make_study(tmp_path, "pair", count=12, annotators=4, attention=0.3)
+    given = {"a1": "121212121212", "a2": "12121212121=", "a3": "212121212121", "a4": "1122"}
+    votes = verdicts(ratings, given)
+    checks = [item for item in ratings.items.values() if item.kind == "attention"]
+    other = {"first": "second", "second": "first"}
+    for name, right in (("a1", True), ("a4", False)):
+        for number, item in enumerate(checks[:2]):
+            known = item.known["winner"]
+            winner = known if right or number else other[known]
+            vote = make(ratings, item, name, kind="attention")
+            votes.append(msgspec.structs.replace(vote, winner=winner))
+    doubts = doubtful_annotators(ratings, votes_of(*votes))
+    assert doubts.keys() == {"a3", "a4"}
+    assert doubts["a4"] == "right on 1 of 2 items whose answer is known"
+    assert doubts["a3"].startswith("agrees with nobody (alpha -")
+    few = [vote for vote in votes if vote.annotator != "a4"][:25]
+    assert doubtful_annotators(ratings, votes_of(*few)) == {}
 
 
 def test_agreement_is_krippendorffs(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ const state = {
   hiddenSince: 0,
   pasted: false,
   blank: "", // the item as nothing is filled in, as text
+  unseen: new Set(), // parts of the answers that have not been in view, where they stand in a column
   timer: 0,
 };
 
@@ -238,6 +239,8 @@ function show() {
   state.blank = JSON.stringify(filled());
   fill(stored(DRAFT + item.slot) ?? {});
   document.documentElement.scrollTop = 0;
+  state.unseen = new Set(stage.querySelectorAll(".sides .step"));
+  watch();
   (stage.querySelector("textarea") ?? stage.querySelector("h1")).focus({ preventScroll: true });
   markOutput(0);
   check();
@@ -284,6 +287,34 @@ function isMeant(event) {
   if (!state.shown || event.detail > 1) return false; // the second click of a double click
   if (performance.now() - state.since >= LOOKED) return true;
   say("not counted: this item has only just come", true);
+  return false;
+}
+
+// Where answers stand below each other, as on a phone, a vote counts when all of both was in view,
+// apart from what the question above and the buttons below cover.
+function watch() {
+  const sides = stage.querySelector(".sides");
+  if (!sides || !state.unseen.size) return;
+  const inColumn = getComputedStyle(sides).gridTemplateColumns.split(" ").length === 1;
+  const top = Math.max(0, stage.querySelector(".question").getBoundingClientRect().bottom);
+  const bottom = stage.querySelector(".verdicts").getBoundingClientRect().top;
+  for (const step of state.unseen) {
+    const box = step.getBoundingClientRect();
+    const loaded = [...step.querySelectorAll("img")].every((image) => image.complete);
+    const least = Math.min(40, box.height / 2);
+    if (!inColumn || (loaded && box.bottom > top + least && box.top < bottom - least)) state.unseen.delete(step);
+  }
+  for (const button of stage.querySelectorAll("[data-verdict]")) {
+    button.setAttribute("aria-disabled", state.unseen.size > 0);
+  }
+}
+
+function isSeen() {
+  watch();
+  const [step] = state.unseen;
+  if (!step) return true;
+  say(`not counted: see ${step.getAttribute("aria-label")} first`, true);
+  step.scrollIntoView({ block: "center" });
   return false;
 }
 
@@ -497,7 +528,7 @@ function click(event) {
   if (event.target.matches(".picture")) return enlarge(event.target);
   if (!button) return;
   if (button.dataset.verdict) {
-    if (isMeant(event)) answer({ verdict: button.dataset.verdict });
+    if (isMeant(event) && isSeen()) answer({ verdict: button.dataset.verdict });
   } else if (button.dataset.reason) {
     button.closest("dialog").close();
     if (isMeant(event)) answer({ skip: button.dataset.reason });
@@ -542,6 +573,9 @@ element("feedback-dialog").addEventListener("close", () => {
   state.practising = false;
   show();
 });
+addEventListener("scroll", watch, { passive: true });
+addEventListener("resize", watch);
+document.addEventListener("load", watch, true); // of images, which have no height before
 addEventListener("online", resume);
 addEventListener("offline", () => { state.offline = true; });
 collect();
