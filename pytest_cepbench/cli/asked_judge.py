@@ -181,7 +181,9 @@ def _measure(prepared: _Prepared) -> _AskedCard:
     if repeats and not judge.bound.seeded:
         tell("--repeat is passed over: this judge does not use its seed, so it says the same again")
         repeats = 0
-    given = collect_verdicts(panel, judge, request.order, tell, seed=request.seed, repeats=repeats)
+    given = collect_verdicts(
+        panel.people, panel.pair, judge, request.order, tell, seed=request.seed, repeats=repeats
+    )
     tally = judge.tally
     usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
     tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")

@@ -97,8 +97,9 @@ _ARENA_ACTIONS = (
             ),
             option(
                 "--by",
-                choices=("task", "meta-topic"),
-                help="win rates of OpenING's tasks or meta-topics too",
+                choices=("task", "meta-topic", "capability", "difficulty"),
+                help="win rates of OpenING's tasks, meta-topics, capabilities, or of common and "
+                "hard tasks too",
             ),
             _ARENA_OUT,
         ],

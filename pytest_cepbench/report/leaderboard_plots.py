@@ -118,7 +118,7 @@ def _matrix(board: Leaderboard) -> WinRateMatrix:
     return WinRateMatrix(
         f"{board.name}: win rates of rows against columns, ties as 1/2, in percent",
         tuple(standing.model for standing in board.standings),
-        board.pair_win_rates,
+        board.pair_win_rates["ties_as_half"],
     )
 
 

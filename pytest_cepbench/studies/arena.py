@@ -8,7 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from pytest_cepbench.datasets.opening.questions import META_TOPICS, TASKS
+from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.datasets.opening.questions import (
+    CAPABILITIES,
+    HARD_TASKS,
+    META_TOPICS,
+    TASKS,
+)
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
@@ -35,11 +41,9 @@ from pytest_cepbench.metrics.pair_models import (
     fit_ratings,
 )
 
-Grouping = Literal["task", "meta-topic"]
+Grouping = Literal["task", "meta-topic", "capability", "difficulty"]
 
-_DIGITS = {"task": 4, "meta-topic": 2}
-
-_NAMES = {"task": TASKS, "meta-topic": META_TOPICS}
+_CAPABILITY = {task: name for name, tasks in CAPABILITIES.items() for task in tasks}
 
 
 @dataclass(frozen=True)
@@ -78,8 +82,10 @@ class Leaderboard:
     regularized: whether the battles alone leave the ratings without bound; see `Ratings`.
     forfeits: battles that a model lost for want of an answer.
     unjudged: arranged battles without verdict that are no forfeits.
-    pair_win_rates: of each model against each other one, in the order of the standings, ties as
-    half; None where they never met. Forfeits do not count.
+    pair_win_rates: by tie policy, of each model against each other one, in the order of the
+    standings; None where they never met. Forfeits do not count.
+    curves: of each model, in that order, its win rate (ties forced) over its first battles in a
+    random order, as pairs (battles, win rate). Source: OpenING, Fig. 7.
     """
 
     name: str
@@ -93,7 +99,8 @@ class Leaderboard:
     forfeits: int
     unjudged: int
     standings: tuple[Standing, ...]
-    pair_win_rates: tuple[tuple[float | None, ...], ...]
+    pair_win_rates: Mapping[TiePolicy, tuple[tuple[float | None, ...], ...]]
+    curves: tuple[tuple[tuple[int, float], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -124,15 +131,18 @@ def make_leaderboard(
     pair_model: PairModel = "ordered",
     *,
     arranged: Sequence[Pairing] = (),
+    forfeits: Sequence[Forfeit] = (),
     without_answer: Collection[str] = (),
     forfeit_policy: ForfeitPolicy = "charged_and_credited",
-    grouping: Grouping | None = None,
+    grouping: Grouping | Mapping[str, str] | None = None,
 ) -> Leaderboard:
     """A leaderboard of the models of a panel.
 
     battles: verdicts of one judge.
     arranged: battles that were to be judged; those without verdict are forfeits of the models in
-    `without_answer`, and else merely unjudged. Forfeits count in win rates, not in ratings.
+    `without_answer`, and else merely unjudged.
+    grouping: of questions by their OpenING ids, or the group of each question by its id.
+    forfeits: where they are known. Forfeits count in win rates, not in ratings.
     Raises DatasetError where the verdicts cannot rank the models, and for a model without answer
     that was not arranged to battle.
     """
@@ -141,8 +151,9 @@ def make_leaderboard(
         ratings = fit_ratings(table, pair_model)
     except ValueError as error:
         raise DatasetError(f"{name}: {error}") from error
-    forfeits, unjudged = _forfeits(name, battles, arranged, without_answer)
-    records = battle_records(table, forfeits, forfeit_policy)
+    found, unjudged = _forfeits(name, battles, arranged, without_answer)
+    lost = [*forfeits, *found]
+    records = battle_records(table, lost, forfeit_policy)
     groups = _groups(battles, grouping)
     by_group = {group: battle_records(BattleTable(part)) for group, part in groups.items()}
     order = sorted(range(len(ratings.models)), key=lambda i: -ratings.ratings[i])
@@ -173,10 +184,11 @@ def make_leaderboard(
         order_effect=ratings.order_effect,
         order_error=ratings.order_error,
         regularized=ratings.regularized,
-        forfeits=0 if forfeit_policy == "ignored" else len(forfeits),
+        forfeits=0 if forfeit_policy == "ignored" else len(lost),
         unjudged=unjudged,
         standings=tuple(standings),
         pair_win_rates=_pair_win_rates(table, [standing.model for standing in standings]),
+        curves=tuple(_curve(battles, standing.model) for standing in standings),
     )
 
 
@@ -238,20 +250,56 @@ def _forfeits(
 
 def _pair_win_rates(
     table: BattleTable, models: Sequence[str]
-) -> tuple[tuple[float | None, ...], ...]:
+) -> dict[TiePolicy, tuple[tuple[float | None, ...], ...]]:
     places = [table.models.index(model) for model in models]
-    rates = pairwise_win_rates(table, "ties_as_half")[places][:, places]
-    return tuple(tuple(None if np.isnan(r) else r for r in row) for row in rates.tolist())
+
+    def rates(policy: TiePolicy) -> tuple[tuple[float | None, ...], ...]:
+        of_pairs = pairwise_win_rates(table, policy)[places][:, places]
+        return tuple(tuple(None if np.isnan(r) else r for r in row) for row in of_pairs.tolist())
+
+    return {policy: rates(policy) for policy in TIE_POLICIES}
+
+
+_POINTS = 20
+"""Of a curve of win rates."""
+
+
+def _curve(battles: Sequence[JudgedBattle], model: str) -> tuple[tuple[int, float], ...]:
+    """Win rate with ties forced over the first battles, which are put in order by digest."""
+    own = [battle for battle in battles if model in (battle.first, battle.second)]
+    own.sort(key=lambda b: digest_text(f"{b.question} {b.first} {b.second}"))
+    won = np.cumsum([(b.winner in ("A", "Tie(A)")) == (b.first == model) for b in own])
+    sizes = sorted({max(1, round(len(own) * k / _POINTS)) for k in range(1, _POINTS + 1)})
+    return tuple((size, float(won[size - 1] / size)) for size in sizes)
 
 
 def _groups(
-    battles: Sequence[JudgedBattle], grouping: Grouping | None
+    battles: Sequence[JudgedBattle], grouping: Grouping | Mapping[str, str] | None
 ) -> dict[str, list[JudgedBattle]]:
     """Battles by the name of their group, groups in order of their ids."""
     if grouping is None:
         return {}
     groups: dict[str, list[JudgedBattle]] = {}
     for battle in sorted(battles, key=lambda battle: battle.question):
-        group = battle.question[: _DIGITS[grouping]]
-        groups.setdefault(_NAMES[grouping].get(group, group), []).append(battle)
+        name = (
+            _group(battle.question, grouping)
+            if isinstance(grouping, str)
+            else grouping[battle.question]
+        )
+        groups.setdefault(name, []).append(battle)
     return groups
+
+
+def _group(question: str, grouping: Grouping) -> str:
+    """The group of a question by its id; the id's own digits where OpenING has no such task."""
+    task, topic = question[:4], question[:2]
+    match grouping:
+        case "task":
+            return TASKS.get(task, task)
+        case "meta-topic":
+            return META_TOPICS.get(topic, topic)
+        case "capability":
+            return _CAPABILITY.get(task, task)
+        case "difficulty":
+            known = "hard tasks" if task in HARD_TASKS else "common tasks"
+            return known if task in TASKS else task

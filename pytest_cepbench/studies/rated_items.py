@@ -241,7 +241,7 @@ def require_runs(runs: Sequence[RatedRun], least: int, most: int | None = None) 
             raise DatasetError(f"two runs are of {name!r}: name them, --report NAME=REPORT")
 
 
-def _check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: RatedRun) -> None:
+def check_samples(questions: Mapping[str, tuple[Sample, PieceRefs]], run: RatedRun) -> None:
     """Raise DatasetError where the samples are not those that the run measured.
 
     questions: id -> sample, and its question.
@@ -269,7 +269,7 @@ def _add_answers(
     asked = [sample for sample in dataset.samples if sample.question]
     questions = {sample.id: (sample, refer_to_question(sample, store)) for sample in asked}
     for run in runs:
-        _check_samples(questions, run)
+        check_samples(questions, run)
     named = [(run, _answers_of(run)) for run in runs]
     wanted = {answers[name] for name in chosen for _, answers in named} - {""}
     stored = get_answers(store, wanted)

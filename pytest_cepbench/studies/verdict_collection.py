@@ -1,23 +1,23 @@
-"""The verdicts of a judge on a panel: asked in one order or both, each stored as it is given."""
+"""The verdicts of a judge on battles: asked in one order or both, each stored as it is given."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.battles import AnswerPair, judge_in_order
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.metrics.battles import JudgedBattle
+from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
 from pytest_cepbench.studies.calibration import Announce
-from pytest_cepbench.studies.panels import BattlePanel
 
-AskedOrder = Literal["both", "balanced"]
-"""both: each pair of answers in both orders. balanced: once, each order for half of the pairs."""
+AskedOrder = Literal["both", "balanced", "arranged"]
+"""both: each pair of answers in both orders. balanced: once, each order for half of the pairs.
+arranged: once, in the order of the battle."""
 
 CHUNK = 64
 """Battles that are asked about together; their images are in memory at once."""
@@ -25,9 +25,12 @@ CHUNK = 64
 _EVERY = 10.0  # seconds between lines of progress
 
 
+Battle = TypeVar("Battle", JudgedBattle, Pairing)
+
+
 @dataclass(frozen=True)
 class AskedVerdicts:
-    """What a judge said of a panel.
+    """What a judge said of battles.
 
     verdicts: each battle at most once in each order.
     repeats: the same, asked again, each time with another seed.
@@ -42,19 +45,23 @@ class AskedVerdicts:
 
 
 def collect_verdicts(
-    panel: BattlePanel,
+    battles: Sequence[Battle],
+    pair: Callable[[Battle], AnswerPair],
     judge: RoleRunner,
     order: AskedOrder,
     announce: Announce,
     *,
     seed: int = 0,
     repeats: int = 0,
+    remark: Callable[[int], str] | None = None,
 ) -> AskedVerdicts:
-    """Ask a judge about every battle of a panel; what the store has is not asked again.
+    """Ask a judge about every battle; what the store has is not asked again.
 
+    pair: gives the question and the answers of a battle, the first answer as the candidate.
     announce: is given a line of progress every ten seconds.
     seed: of the judge and of the balanced order; each repetition has the next one.
     repeats: how often the judge is asked again; of no use for one that does not use its seed.
+    remark: what a line of progress says besides, of so many judged battles.
     Raises MeasurementError where it gave no verdict at all, and what models and store raise.
     """
     rounds = range(1 + repeats)
@@ -62,15 +69,15 @@ def collect_verdicts(
     failures: Counter[str] = Counter()
     details: dict[str, str] = {}
     equal = 0
-    progress = _Progress(len(panel.people), announce)
-    for start in range(0, len(panel.people), CHUNK):
-        chunk = panel.people[start : start + CHUNK]
-        pairs = [(battle, panel.pair(battle)) for battle in chunk]
-        different = [(battle, pair) for battle, pair in pairs if not _equal(pair)]
+    progress = _Progress(len(battles), announce, remark)
+    for start in range(0, len(battles), CHUNK):
+        chunk = battles[start : start + CHUNK]
+        pairs = [(battle, pair(battle)) for battle in chunk]
+        different = [(battle, answers) for battle, answers in pairs if not equal_answers(answers)]
         equal += len(pairs) - len(different)
-        shown = list(_shown(different, order, seed))
+        shown = list(shown_in_order(different, order, seed))
         for k in rounds:
-            winners = judge_in_order([pair for _, _, pair in shown], seed + k, judge)
+            winners = judge_in_order([answers for _, _, answers in shown], seed + k, judge)
             for (question, models, _), winner in zip(shown, winners, strict=True):
                 if isinstance(winner, Failure):
                     failures[winner.kind] += 1
@@ -82,7 +89,7 @@ def collect_verdicts(
     if not given[0]:
         kind, detail = next(iter(details.items()), ("", "every two answers are equal"))
         why = f"{kind}: {detail}" if kind else detail
-        raise MeasurementError(f"the judge gave no verdict on {len(panel.people)} battles: {why}")
+        raise MeasurementError(f"the judge gave no verdict on {len(battles)} battles: {why}")
     first, *others = map(tuple, given)
     return AskedVerdicts(first, tuple(others), dict(failures), equal)
 
@@ -91,7 +98,8 @@ _Showing = tuple[str, tuple[str, str], AnswerPair]
 """A question, the models in the order in which the judge sees them, and their answers."""
 
 
-def _equal(pair: AnswerPair) -> bool:
+def equal_answers(pair: AnswerPair) -> bool:
+    """Whether both answers are there and are the same, so that no judge is needed."""
     return (
         pair.candidate is not None
         and pair.opponent is not None
@@ -99,9 +107,10 @@ def _equal(pair: AnswerPair) -> bool:
     )
 
 
-def _shown(
-    pairs: Sequence[tuple[JudgedBattle, AnswerPair]], order: AskedOrder, seed: int
+def shown_in_order(
+    pairs: Iterable[tuple[JudgedBattle | Pairing, AnswerPair]], order: AskedOrder, seed: int
 ) -> Iterator[_Showing]:
+    """What a judge is shown of battles: question, models and answers, each answer first in turn."""
     for battle, pair in pairs:
         models = (battle.first, battle.second)
         turned = AnswerPair(pair.sample, pair.question, pair.opponent, pair.candidate)
@@ -109,7 +118,9 @@ def _shown(
             (battle.question, models, pair),
             (battle.question, models[::-1], turned),
         ]
-        if order == "balanced":
+        if order == "arranged":
+            showings = showings[:1]
+        elif order == "balanced":
             # Of the pair alone: whichever order people saw, and for every repetition.
             name = f"{seed} {battle.question} {' '.join(sorted(models))}"
             ascending = models == tuple(sorted(models))
@@ -120,9 +131,10 @@ def _shown(
 class _Progress:
     """Lines of progress: how much is done, and how long the rest takes at this rate."""
 
-    def __init__(self, total: int, announce: Announce) -> None:
+    def __init__(self, total: int, announce: Announce, remark: Callable[[int], str] | None) -> None:
         self._total = total
         self._announce = announce
+        self._remark = remark
         self._done = 0
         self._begun = self._told = time.monotonic()
 
@@ -134,4 +146,5 @@ class _Progress:
             return
         self._told = now
         left = (self._total - self._done) * (now - self._begun) / self._done
-        self._announce(f"{self._done:,} of {self._total:,} battles judged, {left:.0f} s left")
+        more = f"; {self._remark(self._done)}" if self._remark else ""
+        self._announce(f"{self._done:,} of {self._total:,} battles judged, {left:.0f} s left{more}")

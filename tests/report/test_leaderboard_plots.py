@@ -111,7 +111,7 @@ def test_pairs_that_never_met_are_empty_cells() -> None:
     """They are grey and have no number."""
     chain = [b for b in PANEL if {b.first, b.second} != {"m00", "m02"}]
     board = make_leaderboard("people", chain)
-    assert board.pair_win_rates[0][2] is None
+    assert board.pair_win_rates["ties_as_half"][0][2] is None
     group = _groups(draw_arena_leaderboards([board]))["m00 against m02: no battle"]
     assert [shape.tag for shape in group][1:] == [f"{SVG}rect"]
 

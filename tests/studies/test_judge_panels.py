@@ -79,7 +79,7 @@ def test_the_embedded_panel_measures_known_faults(tmp_path: Path, store: Store) 
     pool = ModelPool(store)
     panel = shapes_panel(pool)
     judge = pool.runner(RoleAssignment("judge", parse_spec("shapes:?flip=0.1"), "a test"))
-    given = collect_verdicts(panel, judge, "both", lambda _: None)
+    given = collect_verdicts(panel.people, panel.pair, judge, "both", lambda _: None)
     asked = AskedJudge(identify_judge(judge.bound), "both", 0, given.failures, panel.left_out)
     measured = measure_asked("flip", asked, panel, given)
 
