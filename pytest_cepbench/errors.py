@@ -276,6 +276,8 @@ REMOVED: Mapping[str, str] = {
     "--limit": "--samples",
     "--pilot": "--samples",
     "--from": "--report",
+    "rate import": "cepbench rate ask, whose pages keep the votes",
+    "rate export label-studio": "cepbench rate ask, whose pages keep the votes",
     "store push": "--cep-publish",
 }
 """What a user typed that is gone -> what takes its place. An option's flag stands for its twins

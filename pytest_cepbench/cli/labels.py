@@ -13,7 +13,7 @@ from msgspec.structs import replace as changed
 from pytest_cepbench.artifacts import ImageArtifact, digest_json, digest_text
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs
 from pytest_cepbench.cli.arguments import ANSWER_ROLES
-from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import (
     measured,
     read_annotators,
@@ -22,7 +22,7 @@ from pytest_cepbench.cli.session import (
     suite_file,
 )
 from pytest_cepbench.datasets.sources.hub import DataPlace
-from pytest_cepbench.errors import CepError, DatasetError, SpecError, SuiteError
+from pytest_cepbench.errors import CepError, DatasetError, LabelError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.label_file import (
     Battle,
     Contestant,
@@ -40,16 +40,20 @@ from pytest_cepbench.gate.labels.label_file import (
 from pytest_cepbench.gate.labels.usable import judged_first
 from pytest_cepbench.measures.answer_data import Opponents
 from pytest_cepbench.measures.cases import OVERALL, Case
-from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.known_items import known_items
 from pytest_cepbench.ratings.records import Item, Part, Source, Study, Vote
+from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.battle_labels import contestants
+
+LEAST_CHECKS = 4
+"""Hidden items with a known answer of each person, about."""
 
 
 def write_label_study(
@@ -102,6 +106,8 @@ def write_label_study(
         annotators=annotators,
         overlap=overlap,
         share=1.0,
+        # As many hidden checks as tell a careless rater, also where few battles are asked about.
+        attention=min(0.25, max(0.05, LEAST_CHECKS / max(len(items), 1))),
         probability=len(drawn) / count,
         population=count,
     )
@@ -303,39 +309,58 @@ def _battle_case(run: AnswerRun, prepared: PreparedSuite) -> Case:
 def import_ratings(arguments: Namespace) -> int:
     """Write what people said of drawn battles into the label files of a suite."""
     try:
-        ratings = _read_pairs(arguments.ratings)
-        votes = read_votes(ratings)
-        labels = labels_of(ratings, votes.answers(), majority=arguments.score == "majority")
-        folder = label_folder(arguments.baselines, ratings.study.suite)
-        files = read_label_files(folder)
-        merged = [(file, _merged(file, labels)) for file in files]
-        contents = {
-            new.path: new.dump().encode() for file, new in merged if new.labels != file.labels
-        }
-        if contents:
-            replace_files(folder, dict(contents))
+        return _import(arguments)
     except SpecError as error:
         return complain(str(error), MISTAKE)
     except CepError as error:
         return complain(str(error), NOT_DONE)
-    except KeyboardInterrupt:
-        return complain("interrupted", INTERRUPTED)
+
+
+def _import(arguments: Namespace) -> int:
+    """Raises SpecError for a folder of something else, LabelError where nothing can be written."""
+    ratings = _read_pairs(arguments.ratings)
+    votes = read_votes(ratings)
+    answers, left_out = _counted(ratings, votes, everybody=arguments.all_annotators)
+    labels = labels_of(ratings, answers, majority=arguments.score == "majority")
+    folder = label_folder(arguments.baselines, ratings.study.suite)
+    files = read_label_files(folder)
+    gone = labels_of(ratings, left_out)
+    merged = [(file, _merged(file, labels, gone)) for file in files]
     for line in votes.remarks.lines:
         tell(line)
     wanted = {own.battle for file in files for own in file.drawn.values()}
     known = sum(_battle_in(wanted, battle) is not None for battle in labels)
     if not known:
-        return complain(
+        raise LabelError(
             f"not one of {len(labels)} rated battles was drawn for {folder}: labels are of battles "
-            "that `cepbench rate draw` chose before the judge was asked",
-            NOT_DONE,
+            "that `cepbench rate draw` chose before the judge was asked"
         )
+    contents = {new.path: new.dump().encode() for file, new in merged if new.labels != file.labels}
+    if contents:
+        replace_files(folder, dict(contents))
     for path in contents:
         tell(f"labels written to {_shown(path)}")
     if len(labels) > known:
         tell(f"{len(labels) - known} rated battles were not drawn, and are left out")
-    tell(f"{counted(known, 'label')} of {len({v.annotator for v in votes.answers()})} people")
+    tell(f"{counted(known, 'label')} of {len({vote.annotator for vote in answers})} people")
     return 0
+
+
+def _counted(
+    ratings: Ratings, votes: Votes, *, everybody: bool
+) -> tuple[Sequence[Vote], Sequence[Vote]]:
+    """The answers of people whose votes count, and those of people who are left out, and named.
+
+    Raises LabelError where nobody's count.
+    """
+    answers = votes.answers()
+    doubts = {} if everybody else doubtful_annotators(ratings, votes)
+    for name, why in doubts.items():
+        tell(f"left out: {name}, {why}; --all-annotators counts everybody")
+    kept = [vote for vote in answers if vote.annotator not in doubts]
+    if doubts and not kept:
+        raise LabelError(f"{ratings.path}: no annotator is left whose votes count")
+    return kept, [vote for vote in answers if vote.annotator in doubts]
 
 
 def _read_pairs(path: Path) -> Ratings:
@@ -392,13 +417,17 @@ def _battle_in(drawn: set[Battle], battle: Battle) -> Battle | None:
     return next((own for own in (battle, other) if own in drawn), None)
 
 
-def _merged(file: LabelFile, labels: Mapping[Battle, Label]) -> LabelFile:
+def _merged(
+    file: LabelFile, labels: Mapping[Battle, Label], left_out: Iterable[Battle]
+) -> LabelFile:
     """The file with more labels; one of fewer people gives way to one of more.
 
+    left_out: battles rated by people who do not count: what they said before goes.
     Raises SpecError where as many people or fewer say something else.
     """
     drawn = {own.battle for own in file.drawn.values()}
-    merged = dict(file.labels)
+    gone = {_battle_in(drawn, battle) for battle in left_out}
+    merged = {battle: label for battle, label in file.labels.items() if battle not in gone}
     for battle, label in labels.items():
         own = _battle_in(drawn, battle)
         if own is None:

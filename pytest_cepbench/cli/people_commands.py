@@ -19,7 +19,6 @@ from pytest_cepbench.cli.arguments import (
     OptionGroup,
     flag,
     option,
-    several,
     shared,
 )
 
@@ -108,7 +107,7 @@ _RATE: list[Option | OptionGroup] = [
 
 RATE = Command(
     "rate",
-    "ask people on pages of this machine; their ratings in other tools, and as labels of battles",
+    "ask people on pages of this machine; their ratings as chains, battles and labels",
     None,
     commands=(
         Command(
@@ -120,16 +119,16 @@ RATE = Command(
         ),
         Command(
             "export",
-            "write a study for Label Studio, its descriptions as chains, its verdicts as battles",
+            "write a study's descriptions as chains, or its verdicts as battles",
             UNWRITTEN,
             [
                 _RATINGS,
                 option(
                     "--format",
-                    choices=("label-studio", "replay", "opening"),
+                    choices=("replay", "opening"),
                     required=True,
-                    help="tasks for Label Studio; descriptions as chains for replay:; verdicts of "
-                    "the majority in OpenING's format",
+                    help="descriptions as chains for replay:, or verdicts of the majority in "
+                    "OpenING's format",
                 ),
                 option(
                     "--out",
@@ -139,23 +138,7 @@ RATE = Command(
                 ),
                 _ONE_ANNOTATOR,
             ],
-            run="ratings",
-        ),
-        Command(
-            "import",
-            "add the answers of a JSON export of Label Studio to the votes of a study",
-            UNWRITTEN,
-            [
-                _RATINGS,
-                option("file", metavar="FILE", type=Path, help="what Label Studio exported"),
-                several(
-                    "--annotator",
-                    metavar="USER=NAME",
-                    help="number or address of a user there, and the annotator's name here "
-                    "(several allowed)",
-                ),
-            ],
-            run="ratings",
+            run="rate:export",
         ),
         Command(
             "draw",
@@ -219,6 +202,10 @@ RATE = Command(
                     choices=("mean", "majority"),
                     default="mean",
                     help=f"what the votes of several people on a battle make; {DEFAULT}",
+                ),
+                flag(
+                    "--all-annotators",
+                    "count those too who fail known items or agree with nobody; default: left out",
                 ),
                 *BASELINES,
             ],

@@ -1,4 +1,4 @@
-"""`cepbench rate ask`: asks people, on pages of a server of this machine."""
+"""`cepbench rate ask` and `rate export`: ask people on pages, and write what they said to files."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.cli.output import tell
+from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show, tell
 from pytest_cepbench.cli.session import read_annotators, read_count, read_data
+from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.labels.bounds import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import STUDY, Ratings, open_session, read_ratings
+from pytest_cepbench.ratings.folder import STUDY, Ratings, open_session, read_ratings, read_votes
 from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items, write_study
 from pytest_cepbench.ratings.known_items import attention_remark, known_items
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
 from pytest_cepbench.ratings.server import require_server, serve
+from pytest_cepbench.ratings.votes import shown_battles, write_replay
 from pytest_cepbench.report.number_format import counted
 
 _EVERY = ("0.0.0.0", "::")  # noqa: S104 - to refuse them alone
@@ -299,3 +302,26 @@ def _share(option: str, text: str) -> float:
         return float(text)
     except ValueError:
         raise SpecError(f"{option} {text!r}: a share is expected, such as 0.2") from None
+
+
+def export(arguments: Namespace) -> int:
+    """Write descriptions as chains, or verdicts in OpenING's format; exit codes as in `main`."""
+    ratings = read_ratings(arguments.ratings)
+    votes = read_votes(ratings)
+    for line in votes.remarks.lines:
+        tell(line)
+    form, annotator = arguments.format, arguments.annotator
+    out = arguments.out or HOME / "ratings" / f"{ratings.path.resolve().name}-{form}"
+    try:
+        if form == "replay":
+            written = write_replay(ratings, votes, out, annotator)
+        else:
+            battles = shown_battles(ratings, votes, [] if annotator is None else [annotator])
+            out.mkdir(parents=True, exist_ok=True)
+            written = [out / "verdicts.json"]
+            write_verdicts(written[0], battles)
+        keep_out_of_git(HOME, out)
+    except OSError as error:
+        return complain(f"{out}: {error.strerror or error}", NOT_DONE)
+    show([], *(f"written: {path}" for path in written))
+    return 0

@@ -36,6 +36,9 @@ def test_a_typo_answers_with_the_nearest_name(
     assert capsys.readouterr().err.endswith(f". Did you mean '{meant}'?\n")
 
 
+REMOVED_IMPORT = "was removed in 0.1.0: use cepbench rate ask, whose pages keep the votes"
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -50,6 +53,14 @@ def test_a_typo_answers_with_the_nearest_name(
         ("study seeds .", "`cepbench study seeds` is now `cepbench study --vary=seeds`"),
         ("rate suites/arena", "`cepbench rate suites/arena` is now `cepbench rate ask`"),
         ("answers export .", "`cepbench answers export` is now `cepbench store export --answers`"),
+        (
+            "rate import ratings/may back.json",
+            f"rate import {REMOVED_IMPORT}",
+        ),
+        (
+            "rate export ratings/may --format=label-studio",
+            f"rate export label-studio {REMOVED_IMPORT}",
+        ),
         ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
     ],
 )

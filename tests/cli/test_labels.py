@@ -129,15 +129,46 @@ def test_votes_become_labels(drawn: Drawn) -> None:
     """The mean of the votes, for the candidate; another import changes nothing."""
     drawn.vote("ann", first_wins=True)
     drawn.vote("bob", first_wins=None)
-    ended = drawn.home.command("rate", "labels", FOLDER)
+    ended = drawn.home.command("rate", "labels", FOLDER, "--all-annotators")
     assert (ended.code, ended.out) == (0, "")
     assert "labels of 2 people" in ended.err
     labels = drawn.file.labels
     assert len(labels) == len(drawn.items)
     assert {(label.score, label.votes) for label in labels.values()} == {(0.75, 2)}
     before = drawn.path.read_bytes()
-    assert drawn.home.command("rate", "labels", FOLDER).code == 0
+    assert drawn.home.command("rate", "labels", FOLDER, "--all-annotators").code == 0
     assert drawn.path.read_bytes() == before
+
+
+def test_careless_raters_are_left_out_and_named(drawn: Drawn) -> None:
+    """What they said goes, also where it was imported; where nobody is left, nothing is written."""
+    drawn.vote("ann", first_wins=True)
+    drawn.vote("bob", first_wins=False)
+    drawn.home.command("rate", "labels", FOLDER, "--all-annotators")
+    before = drawn.path.read_bytes()
+    nobody = drawn.home.command("rate", "labels", FOLDER)
+    assert drawn.path.read_bytes() == before
+    checks = [item for item in drawn.ratings.items.values() if item.kind == "attention"]
+    assert len(checks) > 1
+    file = VoteFile(drawn.ratings.vote_path("bob"))
+    for item in checks:
+        right = item.known["winner"] == "first"
+        file.append(
+            Vote(
+                task="pair", item=item.item, annotator="bob", kind="attention",
+                shown=("first", "second"), verdict="B" if right else "A",
+                winner="second" if right else "first", tie=False,
+            )
+        )  # fmt: skip
+    file.close()
+    ended = drawn.home.command("rate", "labels", FOLDER)
+
+    assert (nobody.code, ended.code) == (1, 0)
+    assert "left out: ann, agrees with nobody" in nobody.err
+    assert "no annotator is left whose votes count" in nobody.err
+    assert f"left out: bob, right on 0 of {len(checks)} items whose answer is known" in ended.err
+    assert f"{len(drawn.items)} labels of 1 people" in ended.err
+    assert {(label.score, label.votes) for label in drawn.file.labels.values()} == {(1.0, 1)}
 
 
 @pytest.mark.slow
@@ -393,12 +424,12 @@ def test_ratings_that_were_not_drawn_are_refused(drawn: Drawn) -> None:
 def test_votes_of_fewer_people_do_not_replace_those_of_more(drawn: Drawn) -> None:
     """Labels of two people stay; labels of one give way to those of two."""
     drawn.vote("ann", first_wins=True)
-    assert drawn.home.command("rate", "labels", FOLDER).code == 0
+    assert drawn.home.command("rate", "labels", FOLDER, "--all-annotators").code == 0
     drawn.vote("bob", first_wins=False)
-    assert drawn.home.command("rate", "labels", FOLDER).code == 0
+    assert drawn.home.command("rate", "labels", FOLDER, "--all-annotators").code == 0
     assert {label.score for label in drawn.file.labels.values()} == {0.5}
     drawn.ratings.vote_path("bob").unlink()
-    ended = drawn.home.command("rate", "labels", FOLDER)
+    ended = drawn.home.command("rate", "labels", FOLDER, "--all-annotators")
     assert ended.code == 2
     assert "import the votes of all people together" in ended.err
 

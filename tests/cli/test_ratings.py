@@ -11,7 +11,7 @@ from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics.battles import JudgedBattle
-from pytest_cepbench.ratings.folder import Ratings, read_votes
+from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import Draw, described_images
@@ -111,8 +111,6 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
         ("rate", "export", "ratings/may", "--format=replay"): "'describe' is expected here",
         ("rate", "export", "ratings/words", "--format=replay"): "there is no description",
         ("rate", "export", "ratings/words", "--format=opening"): "'pair' is expected here",
-        ("rate", "import", "ratings/may", "none.json"): "none.json",
-        ("rate", "import", "ratings/may", "x", "--annotator=3"): "USER=NAME is expected",
     }
     for argv, message in cases.items():
         ended = home.command(*argv)
@@ -186,57 +184,6 @@ def test_exported_verdicts_can_be_ranked(home: Home) -> None:
     assert "the judge favours the first answer by" in " ".join(ended.out.split())
     (row,) = (line.split() for line in ended.out.splitlines() if line.startswith(RED))
     assert row[1] == "1"
-
-
-def test_label_studio_by_the_command(home: Home, rated: Ratings) -> None:
-    """Tasks and form are written; answers come back into the votes of their annotator."""
-    ended = home.command("rate", "export", "ratings/may", "--format=label-studio")
-    folder = home.path / ".cepbench/ratings/may-label-studio"
-    tasks = json.loads((folder / "tasks.json").read_text())
-    assert ended.code == 0
-    assert (folder / "config.xml").is_file()
-    result = [{"from_name": "verdict", "value": {"choices": ["B"]}}]
-    answered = [
-        task | {"annotations": [{"id": n, "completed_by": 7, "result": result}]}
-        for n, task in enumerate(tasks)
-    ]
-    (home.path / "back.json").write_text(json.dumps(answered))
-    ended = home.command("rate", "import", "ratings/may", "back.json", "--annotator=7=a2")
-    assert (ended.code, ended.out) == (0, "12 votes are added\n")
-    assert len(read_votes(rated).records["a2"]) == 24
-
-
-def test_a_wrong_file_of_label_studio_is_told(home: Home, rated: Ratings) -> None:
-    """Of another study, in another format, by a user who is two people or nobody; none is read."""
-    home.command("rate", "export", "ratings/may", "--format=label-studio", "--out=studio")
-    tasks = json.loads((home.path / "studio/tasks.json").read_text())
-    verdict = {"from_name": "verdict", "value": {"choices": ["B"]}}
-
-    def written(name: str, content: object) -> str:
-        (home.path / name).write_text(json.dumps(content))
-        return name
-
-    def answered(item: str, choices: list[str]) -> dict[str, object]:
-        result = [verdict | {"value": {"choices": choices}}]
-        data = tasks[0]["data"] | {"item": item}
-        return {"data": data, "annotations": [{"completed_by": "a1", "result": result}]}
-
-    good = written("good.json", [answered(tasks[0]["data"]["item"], ["B"])])
-    minimal = written("min.json", [tasks[0]["data"] | {"verdict": "B", "annotator": 7}])
-    other = written("other.json", [answered("0" * 64, ["B"])])
-    both = written("both.json", [answered(tasks[0]["data"]["item"], ["A", "B"])])
-    base = ("rate", "import", "ratings/may")
-    cases = {
-        (minimal,): "export as JSON, and not as JSON-MIN",
-        (other,): "none of its 1 answers is for an item of ratings/may",
-        (good, "--annotator=7=a1", "--annotator=7=a2"): "the user is 'a1' and 'a2'",
-        (good, "--annotator=7=zoe"): "annotator 'zoe'",
-    }
-    for argv, message in cases.items():
-        ended = home.command(*base, *argv)
-        assert (ended.code, message in ended.err) == (2, True), (argv, ended)
-    assert "1 answers are no answer to their item" in home.command(*base, both).out
-    assert len(read_votes(rated).records["a1"]) == 12
 
 
 def test_descriptions_of_no_samples_are_no_chains(home: Home) -> None:
