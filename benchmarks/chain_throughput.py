@@ -37,7 +37,7 @@ from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunne
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.metrics import cosine_to_start, gc_at_t
+from pytest_cepbench.metrics.gc import cosine_to_start, gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model, Reply
 from pytest_cepbench.models.roles import check_image, check_text
 from pytest_cepbench.models.spec import parse_spec

@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from pytest_cepbench.gate import Judgement as Judgement
     from pytest_cepbench.gate import Measurement as Measurement
     from pytest_cepbench.gate import Verdict as Verdict
-    from pytest_cepbench.metrics import cosine_to_start as cosine_to_start
-    from pytest_cepbench.metrics import gc_at_t as gc_at_t
-    from pytest_cepbench.metrics import mean_similarity as mean_similarity
+    from pytest_cepbench.measures.cases import Case as Case
+    from pytest_cepbench.metrics.gc import cosine_to_start as cosine_to_start
+    from pytest_cepbench.metrics.gc import gc_at_t as gc_at_t
+    from pytest_cepbench.metrics.gc import mean_similarity as mean_similarity
     from pytest_cepbench.models.protocols import AnsweredQuestion as AnsweredQuestion
     from pytest_cepbench.models.protocols import AnswerScorer as AnswerScorer
     from pytest_cepbench.models.protocols import AnswerStep as AnswerStep
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
     from pytest_cepbench.models.protocols import VqaQuestion as VqaQuestion
     from pytest_cepbench.models.protocols import Writer as Writer
     from pytest_cepbench.report import CaseResult as CaseResult
-    from pytest_cepbench.suites import Case as Case
 
 
 _EXPORTS = {
@@ -63,14 +63,14 @@ _EXPORTS = {
     "errors": ("CepError", "InconclusiveWarning"),
     "evaluation.python_api": ("GateResult", "gate_checkpoint"),
     "gate": ("Judgement", "Measurement", "Verdict"),
-    "metrics": ("cosine_to_start", "gc_at_t", "mean_similarity"),
+    "metrics.gc": ("cosine_to_start", "gc_at_t", "mean_similarity"),
+    "measures.cases": ("Case",),
     "models.protocols": (
         "AnswerScorer", "AnswerStep", "AnsweredQuestion", "Battle", "Describer", "Detector",
         "Editor", "Encoder", "Generator", "Interleaver", "JsonDescriber", "JsonWriter", "Judge",
         "Reply", "StepLimit", "Usage", "Vqa", "VqaQuestion", "Writer",
     ),
     "report": ("CaseResult",),
-    "suites": ("Case",),
 }  # fmt: skip
 """Module -> the names that it exports to users."""
 

@@ -39,7 +39,7 @@ from pytest_cepbench.chains.batching import LARGEST, BatchCaller, Call, CallCoun
 from pytest_cepbench.chains.chain import ChainPlan
 from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
-from pytest_cepbench.metrics import gc_at_t
+from pytest_cepbench.metrics.gc import gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory

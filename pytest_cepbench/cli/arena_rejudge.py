@@ -18,7 +18,7 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import dump_baseline
-from pytest_cepbench.measures.answer_contents import JUDGE
+from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.replacement import replace_files

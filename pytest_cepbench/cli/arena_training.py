@@ -44,7 +44,7 @@ def export_training(arguments: Namespace) -> int:
     if not (seed.isascii() and seed.isdecimal()):
         raise SpecError(f"--seed {seed!r}: a whole number from 0 on is expected")
     with open_store(arguments.store) as store, run_servers() as servers:
-        pool = ModelPool(store, servers=servers)
+        pool = ModelPool(store, servers=lambda: servers)
         battles = (
             battle
             for source in arguments.sources

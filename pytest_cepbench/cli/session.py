@@ -61,7 +61,7 @@ def measured(
     except CepError as error:
         return complain(str(error), MISTAKE)
     with opened, importable([question.suite]), run_servers() as servers:
-        pool = ModelPool(opened, servers=servers)
+        pool = ModelPool(opened, servers=lambda: servers)
         try:
             prepared = prepare(question, pool)
         except CepError as error:

@@ -6,7 +6,13 @@ from dataclasses import asdict, replace
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.geneval import plural, with_article
-from pytest_cepbench.datasets.questions import QUESTIONS, YES, FactQuestion, attach_questions
+from pytest_cepbench.datasets.questions import (
+    METADATA,
+    QUESTIONS,
+    YES,
+    FactQuestion,
+    attach_questions,
+)
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import sample_scene
 from pytest_cepbench.datasets.shapes.questions import scene_questions
@@ -46,12 +52,6 @@ def _question(own_id: str, atom: PromptAtom, present: dict[str, str]) -> FactQue
 
 
 VERSION = 1
-
-METADATA = "metadata"
-"""In the place of a file's name: the questions are made of the samples' metadata."""
-
-METADATA_KINDS = ("object", "count", "color", "size", "relation")
-"""Of the facts that such questions ask for."""
 
 
 def with_metadata_questions(dataset: Dataset) -> Dataset:

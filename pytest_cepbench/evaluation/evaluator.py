@@ -25,7 +25,6 @@ from pytest_cepbench.gate.series import SeriesFile
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.devices import DeviceAssignment, usable_cores
 from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.totals import total_usage, usage_between
 from pytest_cepbench.store import Store
@@ -36,6 +35,7 @@ from pytest_cepbench.suites.shards import ShardQueue
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.ray_engine import RayEngine
+    from pytest_cepbench.models.serving.run_servers import RunServers
 
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Evaluator:
         self._store = _Lazy(self._open_store)
         self._engine = _Lazy(self._connect)
         self._models = _Lazy(self._make_models)
-        self._servers = self._make_servers()
+        self._servers: _Lazy[RunServers] = _Lazy(self._make_servers)
         self._shards = _Lazy(self._make_shards)
         self._runs: dict[Path, SuiteRun] = {}
         self._shown_remarks: set[str] = set()
@@ -147,7 +147,9 @@ class Evaluator:
     def _connect(self) -> RayEngine:
         from pytest_cepbench.evaluation.ray_engine import RayEngine
 
-        return RayEngine(self.context, self.suites, self._store.get, self.hash_file, self._servers)
+        return RayEngine(
+            self.context, self.suites, self._store.get, self.hash_file, self._give_servers
+        )
 
     @property
     def models(self) -> ModelPool:
@@ -169,14 +171,18 @@ class Evaluator:
             progress=self.progress,
             place=None if engine is None else engine.place,
             agree=self._agree,
-            servers=self._servers,
+            servers=self._give_servers,
             devices=self.devices,
         )
 
-    def _make_servers(self) -> RunServers | None:
-        """The servers that the run starts; a plan and a list of cases start none."""
-        if self.settings.plan or self.settings.listing:
-            return None
+    @property
+    def _give_servers(self) -> Callable[[], RunServers] | None:
+        """Gives the servers that the run starts; a plan and a list of cases start none."""
+        return None if self.settings.plan or self.settings.listing else self._servers.get
+
+    def _make_servers(self) -> RunServers:
+        from pytest_cepbench.models.serving.run_servers import RunServers
+
         context = self.context
         return RunServers(
             context.folder / "servers",
@@ -440,8 +446,8 @@ class Evaluator:
     def close(self) -> None:
         """End helpers, cluster and servers, and release the store."""
         self.dismiss_helpers()
-        if self._servers is not None:
-            self._servers.close()
+        if self._servers.opened is not None:
+            self._servers.opened.close()
         if self._store.opened is not None:
             self._store.opened.close()
         if self._plan_store is not None:

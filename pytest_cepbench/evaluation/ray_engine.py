@@ -15,8 +15,7 @@ from pytest_cepbench.chains.ray import PoolManager, ResourceRequest, connect
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.suite_cache import SuiteCache
-from pytest_cepbench.models.binding import BindContext, BoundRole
-from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.binding import BindContext, BoundRole, Servers
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -39,7 +38,7 @@ class RayEngine:
     suites: its suites.
     open_store: gives its store.
     hash_file: gives the SHA-256 of a file's bytes.
-    servers: the servers that the run starts, on this machine.
+    servers: gives the servers that the run starts, on this machine.
     Raises what connecting raises.
     """
 
@@ -49,7 +48,7 @@ class RayEngine:
         suites: SuiteCache,
         open_store: Callable[[], Store],
         hash_file: Callable[[Path], str],
-        servers: RunServers | None = None,
+        servers: Callable[[], Servers] | None = None,
     ) -> None:
         self._context = context
         self._suites = suites

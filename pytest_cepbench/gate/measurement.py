@@ -13,8 +13,8 @@ from hashlib import blake2b
 import numpy as np
 
 from pytest_cepbench.gate.labels.usable import PeopleScores
-from pytest_cepbench.metrics import mean_of_categories
 from pytest_cepbench.metrics.fact_losses import FactSummary
+from pytest_cepbench.metrics.gc import mean_of_categories
 
 DECIMALS = 6
 """Scores are kept with this many, in memory as in baseline files, so that equal stays equal."""

@@ -31,8 +31,6 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 
-JUDGE = "judge"
-
 Against = Literal["accepted", "gold"]
 """What answers battle: the accepted ones, or the reference answers."""
 

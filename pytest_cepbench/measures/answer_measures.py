@@ -24,7 +24,6 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures.answer_contents import (
-    JUDGE,
     Against,
     AnswerFailuresTable,
     AnswerMeasure,
@@ -43,6 +42,7 @@ from pytest_cepbench.measures.answer_contents import (
 )
 from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.base import (
+    JUDGE,
     CaseScores,
     Measured,
     MetricTable,
@@ -56,6 +56,7 @@ from pytest_cepbench.measures.battle_measures import (
     WinRateTable,
 )
 from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.measure_registry import ANSWER_KINDS
 from pytest_cepbench.metrics.battles import mean_of_rounded_means
 from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
 
@@ -252,20 +253,6 @@ def _order_note(verdicts: Sequence[OrderedVerdict]) -> str:
     first = sum(winner in ("A", "Tie(A)") for winner in given)
     share = first / len(given) if given else 0.0
     return f"{len(given)} verdicts, {share:.0%} of them for the answer that was shown first"
-
-
-ANSWER_KINDS: Mapping[str, type[MetricTable]] = {
-    "win_rate": WinRateTable,
-    "no_image": LackTable,
-    "no_text": LackTable,
-    "failures": AnswerFailuresTable,
-    "step_gap": StepGapTable,
-    "truth": TruthTable,
-    "judge_failures": JudgeFailuresTable,
-    "criteria": CriteriaTable,
-    "agreement": AgreementTable,
-}
-"""Kind of metric -> its settings, in suites that ask for interleaved answers."""
 
 
 def make_answer_measures(

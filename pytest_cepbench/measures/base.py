@@ -34,6 +34,8 @@ INFLUENCE = "influence/1"
 ENCODER = "encoder"
 """The role of the encoder that `--encoder` names; further encoders have names of their own."""
 
+JUDGE = "judge"
+
 _HEAVIEST = 100.0
 """The largest weight, and the inverse of the smallest one."""
 

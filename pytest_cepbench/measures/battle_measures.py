@@ -16,7 +16,6 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
 from pytest_cepbench.gate.sensitivity import MOST_TIES
 from pytest_cepbench.measures.answer_contents import (
-    JUDGE,
     Against,
     AnswerMeasureBase,
     CaseOpponents,
@@ -25,6 +24,7 @@ from pytest_cepbench.measures.answer_contents import (
 )
 from pytest_cepbench.measures.answer_data import AnswerData, Opponents
 from pytest_cepbench.measures.base import (
+    JUDGE,
     CaseScores,
     Measured,
     MetricTable,

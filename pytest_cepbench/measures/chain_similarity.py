@@ -28,7 +28,7 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.sanity_checks import NO_FLOOR, floor_of, refuse_one_vector
-from pytest_cepbench.metrics import gc_at_t, mean_similarity
+from pytest_cepbench.metrics.gc import gc_at_t, mean_similarity
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_cepbench.chains import Modality
-from pytest_cepbench.datasets.metadata_questions import METADATA, METADATA_KINDS
+from pytest_cepbench.datasets.questions import METADATA, METADATA_KINDS
 from pytest_cepbench.datasets.shapes.questions import SCENE_KINDS
 from pytest_cepbench.measures.base import ENCODER, MetricTable, SuiteContext
 from pytest_cepbench.measures.fact_checks import (

@@ -38,9 +38,9 @@ from pytest_cepbench.measures.fact_registry import (
 )
 from pytest_cepbench.measures.sanity_checks import NO_FLOOR
 from pytest_cepbench.measures.vqa_questions import QuestionSettings, control_notes
-from pytest_cepbench.metrics import mean_of_categories
 from pytest_cepbench.metrics.fact_losses import FactSummary, Role, summarize_facts
 from pytest_cepbench.metrics.facts import Fact, FactAnswers, chance_f1, check_kinds, fact_f1
+from pytest_cepbench.metrics.gc import mean_of_categories
 
 VERSION = "facts/1"
 """Of the score; raised when equal answers give another number."""

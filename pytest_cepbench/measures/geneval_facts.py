@@ -18,7 +18,6 @@ from pytest_cepbench.chains import (
     load_link,
     naming_damage,
 )
-from pytest_cepbench.datasets.metadata_questions import prompt_questions
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.measures.base import RequiredFeatures
@@ -169,6 +168,8 @@ class PromptSource:
 
     def facts(self, sample: Sample) -> tuple[Fact, ...]:
         """One for each demand. Raises MeasurementError for metadata of another form."""
+        from pytest_cepbench.datasets.metadata_questions import prompt_questions
+
         prompt = _prompt(sample)
         return tuple(
             Fact(atom.kind, atom.words, question=question.text)

@@ -32,11 +32,13 @@ class MetricKinds(Mapping[str, type[MetricTable]]):
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        """places: kind -> "module settings maker", names in this folder."""
+        """places: kind -> "module settings maker", names in this folder; the settings of answers'
+        metrics have one maker for all, and name none.
+        """
         self._places = places
 
     def __getitem__(self, kind: str) -> type[MetricTable]:
-        module, table, _ = self._places[kind].split()
+        module, table, *_ = self._places[kind].split()
         settings: type[MetricTable] = getattr(_import(module), table)
         return settings
 
@@ -84,6 +86,21 @@ KINDS = MetricKinds(
     }
 )
 """The metrics of suites of chains."""
+
+ANSWER_KINDS = MetricKinds(
+    {
+        "win_rate": "battle_measures WinRateTable",
+        "no_image": "answer_contents LackTable",
+        "no_text": "answer_contents LackTable",
+        "failures": "answer_contents AnswerFailuresTable",
+        "step_gap": "answer_contents StepGapTable",
+        "truth": "answer_contents TruthTable",
+        "judge_failures": "battle_measures JudgeFailuresTable",
+        "criteria": "answer_measures CriteriaTable",
+        "agreement": "answer_measures AgreementTable",
+    }
+)
+"""The metrics of suites that ask for interleaved answers."""
 
 _LOWER_IS_BETTER = frozenset(
     (

@@ -14,9 +14,8 @@ from pytest_cepbench.chains import Chain, ChainPlan, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.measures.cases import Case
-from pytest_cepbench.metrics import mean_of_categories
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, most_common, spread_of_directions
-from pytest_cepbench.metrics.gc import chance_similarities
+from pytest_cepbench.metrics.gc import chance_similarities, mean_of_categories
 from pytest_cepbench.store import Vector
 
 FloatArray = npt.NDArray[np.float64]

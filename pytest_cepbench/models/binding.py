@@ -163,7 +163,8 @@ class BindContext:
     hash_file: SHA-256 (hex) of a file's bytes; the run remembers it by path, size and mtime.
     threads: CPU threads that a model of this process may use; None leaves the library's choice.
     force: whether a checkpoint is tried in a role that detection does not give it.
-    servers: the servers that the run starts; None where a process starts its own, if any.
+    servers: gives the servers that the run starts, made when the first model needs one; None where
+        a process starts its own, if any.
     devices: by the text of a spec, the device that `auto` means for it where the process has
         several; of other specs it is the first.
     """
@@ -171,7 +172,7 @@ class BindContext:
     hash_file: Callable[[Path], str]
     threads: int | None = None
     force: bool = False
-    servers: Servers | None = None
+    servers: Callable[[], Servers] | None = None
     devices: Mapping[str, str] = field(default_factory=dict)
 
 

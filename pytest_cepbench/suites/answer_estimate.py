@@ -26,8 +26,9 @@ from pytest_cepbench.chains.answers.battles import (
 from pytest_cepbench.chains.role_runner import Results
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.measures.answer_contents import JUDGE, AnswerMeasure, CaseOpponents
+from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
 from pytest_cepbench.measures.answer_data import AnswerData, Opponents
+from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.store import Result, Store
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.estimate import ModelSteps

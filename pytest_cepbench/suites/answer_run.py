@@ -16,7 +16,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import Blindness, CaseKey
-from pytest_cepbench.measures.answer_contents import JUDGE, AnswerMeasure, CaseOpponents
+from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
 from pytest_cepbench.measures.answer_data import (
     AnswerData,
     AnswerExcerpt,
@@ -26,7 +26,7 @@ from pytest_cepbench.measures.answer_data import (
     excerpt_question,
 )
 from pytest_cepbench.measures.answer_measures import CriteriaMeasure
-from pytest_cepbench.measures.base import Measured
+from pytest_cepbench.measures.base import JUDGE, Measured
 from pytest_cepbench.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.measures.sample_data import Cell

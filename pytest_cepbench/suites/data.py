@@ -15,9 +15,7 @@ from pkgutil import resolve_name
 from typing import Any
 from unittest import SkipTest
 
-from pytest_cepbench.datasets.edits import with_edits
-from pytest_cepbench.datasets.metadata_questions import METADATA, with_metadata_questions
-from pytest_cepbench.datasets.questions import with_questions
+from pytest_cepbench.datasets.questions import METADATA, with_questions
 from pytest_cepbench.datasets.sample import Dataset, SampleChoice
 from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
 from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableReader
@@ -120,7 +118,11 @@ def _extended(
     beside, whole: as in `_asked`. Raises DatasetError as `with_questions` and `with_edits`.
     """
     asked, edits = _asked(suite, dataset, beside, whole=whole), suite.table.data.edits
-    return with_edits(asked, edits) if edits else asked
+    if not edits:
+        return asked
+    from pytest_cepbench.datasets.edits import with_edits
+
+    return with_edits(asked, edits)
 
 
 def _asked(
@@ -134,6 +136,8 @@ def _asked(
     if name is None:
         return dataset
     if name == METADATA:
+        from pytest_cepbench.datasets.metadata_questions import with_metadata_questions
+
         return with_metadata_questions(dataset)
     path = side_file(suite.folder, name) if beside is None else beside(name)
     return with_questions(dataset, path, whole=whole)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from pytest_cepbench.datasets.metadata_questions import METADATA
+from pytest_cepbench.datasets.questions import METADATA
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.datasets.sources.hub import (
     DataPlace,

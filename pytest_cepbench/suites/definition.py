@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,15 +22,13 @@ from pytest_cepbench.chains.answers.answer_plan import (
     TieName,
 )
 from pytest_cepbench.chains.chain import PLACEHOLDER
-from pytest_cepbench.datasets.edits import check_edits
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
 from pytest_cepbench.gate.policy import GateName, LabelsName, LooksName
 from pytest_cepbench.measures import KINDS, MetricTable, read_table
-from pytest_cepbench.measures.answer_measures import ANSWER_KINDS
 from pytest_cepbench.measures.base import number_problems
 from pytest_cepbench.measures.cases import OVERALL, POOLED
-from pytest_cepbench.measures.measure_registry import explain_mismatch
+from pytest_cepbench.measures.measure_registry import ANSWER_KINDS, explain_mismatch
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 
 FILE_NAME = "suite.toml"
@@ -354,10 +352,8 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     yield from _chain_problems(table) if table.answer is None else _answer_problems(table)
     if table.data.edits and table.answer is not None:
         yield "data.edits are of the starts of chains, and this suite asks for answers"
-    try:
-        check_edits(table.data.edits)
-    except ValueError as error:
-        yield f"data.edits: {error}"
+    if table.data.edits:
+        yield from _edit_problems(table.data.edits)
     if table.data.skip < 0:
         yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))
@@ -369,6 +365,15 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     for group, members in table.groups.items():
         if group == OVERALL or not members:
             yield f"group {group!r} is reserved or empty"
+
+
+def _edit_problems(edits: Sequence[str]) -> Iterator[str]:
+    from pytest_cepbench.datasets.edits import check_edits
+
+    try:
+        check_edits(edits)
+    except ValueError as error:
+        yield f"data.edits: {error}"
 
 
 def _chain_problems(table: SuiteTable) -> Iterator[str]:

@@ -10,10 +10,9 @@ from pytest_cepbench.chains import CallCounts, RoleRunner
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.binding import BindContext, BoundRole, Servers, bind
 from pytest_cepbench.models.devices import DeviceAssignment
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -31,7 +30,7 @@ class ModelPool:
     place: binds a role elsewhere than in this process.
     devices: which of several devices each model of this process gets.
     agree: called with every model that is bound; raises where it must not be used.
-    servers: the servers that the run starts.
+    servers: as of `BindContext`.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class ModelPool:
         progress: Progress | None = None,
         place: Callable[[RoleAssignment], BoundRole] | None = None,
         agree: Callable[[BoundRole], None] = lambda _: None,
-        servers: RunServers | None = None,
+        servers: Callable[[], Servers] | None = None,
         devices: DeviceAssignment | None = None,
     ) -> None:
         self.store = store

@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.measures import Measure, list_cases
-from pytest_cepbench.measures.answer_contents import AnswerMeasure
 from pytest_cepbench.measures.cases import Case, PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
@@ -29,6 +28,9 @@ from pytest_cepbench.suites.role_assignment import (
     assign_models,
 )
 from pytest_cepbench.suites.suite_run import SuiteRun
+
+if TYPE_CHECKING:
+    from pytest_cepbench.measures.answer_contents import AnswerMeasure
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,7 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.measures import Measure, SuiteContext, make_measures
-from pytest_cepbench.measures.answer_contents import JUDGE, AnswerMeasure
-from pytest_cepbench.measures.answer_measures import make_answer_measures, tests_judges
-from pytest_cepbench.measures.base import grower, readers_of
+from pytest_cepbench.measures.base import JUDGE, grower, readers_of
 from pytest_cepbench.models.binding import check_installed as check_libraries
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
@@ -32,6 +30,7 @@ from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.opening.answers import RecordedAnswers
     from pytest_cepbench.datasets.replay import Replay
+    from pytest_cepbench.measures.answer_contents import AnswerMeasure
 
 _RELATIVE = ("./", "../")
 
@@ -104,6 +103,8 @@ def needed_roles(suite: Suite) -> dict[str, str | None]:
         measures = make_measures(suite.metrics, _context(suite, specs))
         names = _needed(suite, measures, replayed=False)
     else:
+        from pytest_cepbench.measures.answer_measures import make_answer_measures, tests_judges
+
         answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
         if tests_judges(suite.metrics):
             return {JUDGE: written.get(JUDGE)}
@@ -118,6 +119,8 @@ def assign_answer_models(
     suite: Suite, choices: RoleChoices
 ) -> tuple[Assignments, dict[str, AnswerMeasure]]:
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
+    from pytest_cepbench.measures.answer_measures import make_answer_measures, tests_judges
+
     judging = tests_judges(suite.metrics)
     if judging and choices.replay is not None:
         raise SuiteNotApplicableError(

@@ -25,7 +25,7 @@ from pytest_cepbench.chains import (
     vectors,
 )
 from pytest_cepbench.errors import DamagedChainsError
-from pytest_cepbench.metrics import cosine_to_start
+from pytest_cepbench.metrics.gc import cosine_to_start
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,

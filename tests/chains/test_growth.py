@@ -32,7 +32,7 @@ from pytest_cepbench.datasets.sample import (
     load_seed_image,
 )
 from pytest_cepbench.errors import DamagedChainsError, DatasetError, NotInStoreError, StoreError
-from pytest_cepbench.metrics import cosine_to_start
+from pytest_cepbench.metrics.gc import cosine_to_start
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
 from tests.chains.roles import (

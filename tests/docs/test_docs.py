@@ -54,7 +54,8 @@ from pytest_cepbench.models.encoders.unicom_encoder import UnicomParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.people import PeopleParams
 from pytest_cepbench.models.pipelines.roles import EditorParams, GeneratorParams
-from pytest_cepbench.models.rule_based import DescriberKnobs, JudgeKnobs, VqaKnobs
+from pytest_cepbench.models.rule_based import DescriberKnobs, VqaKnobs
+from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs
 from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.spec import SCHEMES

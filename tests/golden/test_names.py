@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from pytest_cepbench.measures import KINDS
-from pytest_cepbench.measures.answer_measures import ANSWER_KINDS
+from pytest_cepbench.measures.measure_registry import ANSWER_KINDS
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.suites.definition import SuiteTable

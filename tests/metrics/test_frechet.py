@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics import gc_at_t
+from pytest_cepbench.metrics.gc import gc_at_t
 from pytest_cepbench.metrics.set_distances import frechet_distance, gc_fid_at_t
 from tests.metrics.feature_sets import pair
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_cepbench.metrics import gc_at_t, mean_of_categories, mean_similarity
+from pytest_cepbench.metrics.gc import gc_at_t, mean_of_categories, mean_similarity
 
 Array = npt.NDArray[np.float64]
 

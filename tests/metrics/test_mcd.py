@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_cepbench.metrics import mean_similarity
+from pytest_cepbench.metrics.gc import mean_similarity
 from pytest_cepbench.metrics.semantic_drift import (
     Modality,
     mapping_generations,

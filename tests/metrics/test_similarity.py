@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pytest_cepbench.metrics import cosine_to_start
+from pytest_cepbench.metrics.gc import cosine_to_start
 
 Array = npt.NDArray[np.float64]
 

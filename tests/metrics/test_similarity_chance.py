@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.metrics import gc_at_t
-from pytest_cepbench.metrics.gc import chance_similarities
+from pytest_cepbench.metrics.gc import chance_similarities, gc_at_t
 
 
 def _pair_by_pair(

@@ -27,7 +27,7 @@ CONTEXT = BindContext(hash_file, threads=1)
 
 def context_with(servers: RunServers) -> BindContext:
     """The same context in a run that can start servers."""
-    return replace(CONTEXT, servers=servers)
+    return replace(CONTEXT, servers=lambda: servers)
 
 
 def plain(results: Iterable[Any]) -> list[Any]:

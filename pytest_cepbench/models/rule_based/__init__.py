@@ -18,24 +18,11 @@ from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.shapes import WORLD_VERSION, SceneKnobs
-from pytest_cepbench.datasets.shapes.arena import (
-    ARENA_VERSION,
-    TRUTH_VERSION,
-    AnswerDegradation,
-    WriterDegradation,
-)
 from pytest_cepbench.datasets.shapes.degrade import Knobs
 from pytest_cepbench.datasets.shapes.questions import VERSION as QUESTIONS_VERSION
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
 from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.models.rule_based.arena_models import (
-    MARGIN,
-    JudgeKnobs,
-    ShapesInterleaver,
-    ShapesJudge,
-    ShapesWriter,
-)
 from pytest_cepbench.models.rule_based.scene_models import (
     DescriberKnobs,
     ShapesDescriber,
@@ -50,15 +37,11 @@ from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_params
 __all__ = [
     "ADAPTER",
     "DescriberKnobs",
-    "JudgeKnobs",
     "ShapesDescriber",
     "ShapesDetector",
     "ShapesEncoder",
     "ShapesGenerator",
-    "ShapesInterleaver",
-    "ShapesJudge",
     "ShapesVqa",
-    "ShapesWriter",
     "VqaKnobs",
     "bind",
     "detect",
@@ -89,20 +72,28 @@ class _ShapesRole:
     never_seeded: bool = False
 
 
-_ARENA = {"arena": ARENA_VERSION}
-
 _ROLES: dict[RoleName, _ShapesRole] = {
     "describer": _ShapesRole(DescriberKnobs, ShapesDescriber),
     "generator": _ShapesRole(SceneKnobs, ShapesGenerator, always_seeded=True),
     "encoder": _ShapesRole(Knobs, lambda _: ShapesEncoder()),
     "detector": _ShapesRole(Knobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
-    "judge": _ShapesRole(
-        JudgeKnobs, ShapesJudge, {**_ARENA, "truth": TRUTH_VERSION, "margin": str(MARGIN)}
-    ),
-    "writer": _ShapesRole(WriterDegradation, ShapesWriter, _ARENA),
-    "interleaver": _ShapesRole(AnswerDegradation, ShapesInterleaver, _ARENA, always_seeded=True),
     "vqa": _ShapesRole(VqaKnobs, ShapesVqa, {"questions": QUESTIONS_VERSION}, never_seeded=True),
 }
+"""Those of chains; `_arena_role` has those of interleaved answers, whose world is another."""
+
+
+def _arena_role(role: RoleName) -> _ShapesRole:
+    from pytest_cepbench.datasets.shapes import arena
+    from pytest_cepbench.models.rule_based import arena_models
+
+    versions = {"arena": arena.ARENA_VERSION}
+    if role == "judge":
+        versions |= {"truth": arena.TRUTH_VERSION, "margin": str(arena_models.MARGIN)}
+        return _ShapesRole(arena_models.JudgeKnobs, arena_models.ShapesJudge, versions)
+    if role == "writer":
+        return _ShapesRole(arena.WriterDegradation, arena_models.ShapesWriter, versions)
+    knobs, load = arena.AnswerDegradation, arena_models.ShapesInterleaver
+    return _ShapesRole(knobs, load, versions, always_seeded=True)
 
 
 def detect(_: ModelSpec) -> DetectedModel:
@@ -117,16 +108,15 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
     number, out of [0, 1], or given to the encoder or the detector, which have none; RoleError for a
     role that this world does not have.
     """
-    if role not in _ROLES:
-        raise RoleError(
-            f"{spec.text!r}: the shapes world has no {role}; it has {', '.join(_ROLES)}"
-        )
+    if role not in SCHEMES["shapes"].roles:
+        known = ", ".join(SCHEMES["shapes"].roles)
+        raise RoleError(f"{spec.text!r}: the shapes world has no {role}; it has {known}")
     if spec.target:
         raise SpecError(
             f"model spec {spec.text!r}: nothing but knobs can follow 'shapes:', "
             f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
         )
-    played = _ROLES[role]
+    played = _ROLES.get(role) or _arena_role(role)
     knobs = parse_params(spec, played.knobs, f"the shapes {role}")
     return BoundRole(
         role=role,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -236,7 +236,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         files=files,
     )
     if context.servers is not None:
-        context.servers.join(plan)
+        context.servers().join(plan)
     adapter = f" with {params.adapter}" if params.adapter else ""
     decisive = {"engine": engine.name, **engine.decisive(params), **decisive_params(role, request)}
     return BoundRole(
@@ -269,13 +269,13 @@ def _load(
     params: EngineParams,
     serve: ServeParams,
     request: Any,
-    servers: Servers | None,
+    servers: Callable[[], Servers] | None,
 ) -> Model:
     """Have the server started, or find the one that another process has started.
 
     Raises as `RunServers.running`.
     """
-    server: RunningServer = (servers or own_servers()).running(plan)
+    server: RunningServer = (servers or own_servers)().running(plan)
     model = plan.engine.model_name(plan.served_name, params.adapter)
     key = None if server.key is None else Secret(server.key)
     endpoint = Endpoint(

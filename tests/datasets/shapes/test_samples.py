@@ -53,7 +53,8 @@ from pytest_cepbench.metrics.geneval_prompts import (
     TASKS,
     parse_prompt,
 )
-from pytest_cepbench.models.rule_based import DescriberKnobs, ShapesDescriber, ShapesWriter
+from pytest_cepbench.models.rule_based import DescriberKnobs, ShapesDescriber
+from pytest_cepbench.models.rule_based.arena_models import ShapesWriter
 from pytest_cepbench.models.rule_based.scene_models import labelled_patterns
 
 DEFAULT_DIGEST = "67204febf5783f6fe9173dcb9b9fddfc9111f13c9552adceb75d6180b3b40083"

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences
-from pytest_cepbench.metrics import mean_of_categories
+from pytest_cepbench.metrics.gc import mean_of_categories
 from tests.gate.statistics.build import SCORE, Array, differences, raised, sample
 
 SCORES = st.lists(SCORE, min_size=2, max_size=30)

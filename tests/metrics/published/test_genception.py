@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_cepbench.metrics import mean_of_categories
 from pytest_cepbench.metrics.correlation import correlation, rank_table, shared_ranks
+from pytest_cepbench.metrics.gc import mean_of_categories
 from tests.metrics.published.tables import load
 
 Array = npt.NDArray[np.float64]
