@@ -22,7 +22,7 @@ from pytest_cepbench.studies.rating_agreement import (
 )
 
 
-def run(arguments: Namespace) -> int:
+def agree_people(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     draws = read_count("--draws", arguments.draws) or 0
     ratings = read_ratings(arguments.ratings)
@@ -30,7 +30,7 @@ def run(arguments: Namespace) -> int:
     agreed = measure_agreement(ratings, votes, draws)
     command = arguments.command_line
     name = f"agreement-{ratings.path.resolve().name}"[:120]
-    page = list(_page(agreed, command, draws, _work_left(ratings, votes)))
+    page = list(_people_page(agreed, command, draws, _work_left(ratings, votes)))
     return write_and_show({"agreement": agreed}, page, command, arguments.out, name, "agreement")
 
 
@@ -56,7 +56,7 @@ def _work_left(ratings: Ratings, votes: Votes) -> list[str]:
     return [line]
 
 
-def _page(
+def _people_page(
     agreed: RatingAgreement, command: str, draws: int, work_left: Sequence[str]
 ) -> Iterator[Section]:
     of = f" of {agreed.suite}" if agreed.suite else ""

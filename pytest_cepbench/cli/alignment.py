@@ -25,7 +25,7 @@ from pytest_cepbench.studies.rating_alignment import (
 )
 
 
-def run(arguments: Namespace) -> int:
+def agree_models(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
     draws = read_count("--draws", arguments.draws) or 0
@@ -33,7 +33,7 @@ def run(arguments: Namespace) -> int:
     aligned = measure_alignment(ratings, read_votes(ratings), runs, draws)
     command = arguments.command_line
     name = f"alignment-{ratings.path.resolve().name}"[:120]
-    page = list(_page(aligned, command))
+    page = list(_models_page(aligned, command))
     return write_and_show({"alignment": aligned}, page, command, arguments.out, name, "alignment")
 
 
@@ -55,7 +55,7 @@ def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
     return runs
 
 
-def _page(aligned: RatingAlignment, command: str) -> Iterator[Section]:
+def _models_page(aligned: RatingAlignment, command: str) -> Iterator[Section]:
     of = f" of {aligned.suite}" if aligned.suite else ""
     lines = [f"command: {command}", _SCORE[aligned.kind], *aligned.remarks]
     lines += [f"nobody rated the model of the run {name}" for name in aligned.unmatched]

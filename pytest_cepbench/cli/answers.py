@@ -21,7 +21,7 @@ from pytest_cepbench.store.store import Store
 from pytest_cepbench.suites import Suite, load_data, load_suite
 
 
-def run(arguments: Namespace) -> int:
+def move_answers(arguments: Namespace) -> int:
     """Export or import; exit codes as in `main`."""
     try:
         return _export(arguments) if arguments.action == "export" else _import(arguments)

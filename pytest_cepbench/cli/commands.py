@@ -147,7 +147,7 @@ _STORE_ACTIONS = (
             *BASELINES,
             *STORE,
         ],
-        run="answers",
+        run="store:move_answers",
     ),
     Command(
         "import",
@@ -157,7 +157,7 @@ _STORE_ACTIONS = (
             option("bundles", metavar="FILE", type=Path, nargs="+", help="what export wrote"),
             *STORE,
         ],
-        run="answers",
+        run="store:move_answers",
     ),
 )
 

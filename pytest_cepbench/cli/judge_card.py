@@ -21,7 +21,7 @@ from pytest_cepbench.studies.panels import SHAPES_PANEL
 _OF_ASKED = ("on", "order", "samples", "seed", "answers", "data", "partial", "dry_run")
 
 
-def run(arguments: Namespace) -> int:
+def agree_judges(arguments: Namespace) -> int:
     """Measure, print and write a card, or the agreement of two; exit codes as in `main`."""
     if len(arguments.verdicts) == 2 and arguments.judge is None and arguments.people is None:
         _refuse_options_of_a_card(arguments)

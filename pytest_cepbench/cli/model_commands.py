@@ -61,7 +61,7 @@ _ARENA_ACTIONS = (
             *BASELINES,
             *STORE,
         ],
-        run="arena_rejudge:rejudge",
+        run="arena:rejudge",
         recovers=True,
     ),
     Command(
@@ -149,7 +149,7 @@ _ARENA_ACTIONS = (
             *_SHOWN_ANSWERS,
             *STORE,
         ],
-        run="arena_training:export_training",
+        run="arena:export_training",
     ),
 )
 
@@ -251,7 +251,7 @@ AGREE = Command(
                 _DRAWS,
                 _OUT,
             ],
-            run="alignment",
+            run="agree:agree_models",
         ),
         Command(
             "judges",
@@ -259,14 +259,14 @@ AGREE = Command(
             "judges over the battles that both judged",
             EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
             _JUDGES,
-            run="judge_card",
+            run="judges:agree_judges",
         ),
         Command(
             "people",
             "how far annotators agree with one another, with themselves and with known answers",
             UNWRITTEN,
             [_RATINGS, _DRAWS, _OUT],
-            run="agreement",
+            run="agree:agree_people",
         ),
     ),
 )

@@ -69,7 +69,7 @@ def _verdicts(cases: list[Entry]) -> str:
 def _delays(record: SeriesRecord, name: str) -> Iterator[Section]:
     """Delays of each case, from its spread when it was last compared."""
     latest = {entry.case: entry for entry in record.lines if entry.design is not None}
-    rows = tuple(row for entry in latest.values() if (row := _row(record, name, entry)) is not None)
+    rows = tuple(row for entry in latest.values() if (row := _delay_row(record, name, entry)) is not None)
     if not rows:
         return
     lines = (
@@ -82,7 +82,7 @@ def _delays(record: SeriesRecord, name: str) -> Iterator[Section]:
     yield Section("how soon a drop is found", lines)
 
 
-def _row(record: SeriesRecord, name: str, entry: Entry) -> tuple[str, ...] | None:
+def _delay_row(record: SeriesRecord, name: str, entry: Entry) -> tuple[str, ...] | None:
     if entry.design is None or entry.tolerance is None:
         return None
     policy = Policy(
