@@ -6,7 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cepbench.cli.agreement import (
+from pytest_cepbench.cli.agree import (
     agreement_table,
     confusion_table,
     number,

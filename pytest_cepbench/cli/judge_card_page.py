@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_cepbench.cli.agreement import (
+from pytest_cepbench.cli.agree import (
     agreement_table,
     confusion_table,
     number,
