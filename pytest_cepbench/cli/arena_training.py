@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+from pytest_cepbench.cli.judges import DATA, read_answer_folders, read_questions
 from pytest_cepbench.cli.output import Section, Table, show, tell
-from pytest_cepbench.cli.panel_files import DATA, read_answer_folders, read_questions
 from pytest_cepbench.cli.session import open_store, read_count, run_servers, suite_file
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts

@@ -1,0 +1,493 @@
+"""`cepbench agree judges`: what is known of a judge, by files of verdicts or by asking it."""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.cli.agree import (
+    agreement_table,
+    confusion_table,
+    number,
+    share,
+)
+from pytest_cepbench.cli.arena import compare_two_judges
+from pytest_cepbench.cli.output import (
+    NOT_DONE,
+    Section,
+    Table,
+    complain,
+    show,
+    tell,
+    write_and_show,
+)
+from pytest_cepbench.cli.session import measured, read_count, read_data, read_seed
+from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
+from pytest_cepbench.datasets.opening.questions import load_opening
+from pytest_cepbench.datasets.opening.verdict_files import (
+    ModelNames,
+    read_verdicts,
+    write_verdicts,
+)
+from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.errors import CepError, SpecError, unknown_name
+from pytest_cepbench.files import read_text
+from pytest_cepbench.metrics.battles import JudgedBattle
+from pytest_cepbench.metrics.judge_card import JudgeCard, OrderEffect
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.votes import people_battles
+from pytest_cepbench.report.totals import usage_line
+from pytest_cepbench.report.writers import write_reports
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.judge_card import (
+    FEW_BATTLES,
+    AskedJudge,
+    MeasuredJudge,
+    measure_asked,
+    measure_judge,
+    require_models,
+)
+from pytest_cepbench.studies.panels import (
+    SHAPES_PANEL,
+    BattlePanel,
+    choose_battles,
+    opening_panel,
+    ratings_panel,
+    shapes_panel,
+)
+from pytest_cepbench.studies.verdict_collection import (
+    AskedOrder,
+    AskedVerdicts,
+    collect_verdicts,
+)
+from pytest_cepbench.suites import ModelPool, RoleChoices
+from pytest_cepbench.suites.judge_cards import JudgeIdentity, card_path, identify_judge, read_card
+from pytest_cepbench.suites.model_options import assigned_role
+
+DATA = "opening"
+"""Name of OpenING's questions, as its suite has it."""
+
+
+def read_people(path: Path, names: ModelNames) -> list[JudgedBattle]:
+    """Verdicts of people: of a file, or the majority's of a ratings folder.
+
+    What of the votes does not count is said. Raises DatasetError.
+    """
+    if not path.is_dir():
+        return read_verdicts(path, names)
+    ratings = read_ratings(path)
+    return [
+        replace(battle, first=names(battle.first), second=names(battle.second))
+        for battle in people_battles(ratings, votes_with_remarks(ratings))
+    ]
+
+
+def votes_with_remarks(ratings: Ratings) -> Votes:
+    """The votes of a study; a line tells of each kind that does not count. Raises DatasetError."""
+    votes = read_votes(ratings)
+    for line in votes.remarks.lines:
+        tell(line)
+    return votes
+
+
+def read_questions(texts: Sequence[str]) -> Dataset | None:
+    """OpenING's questions that are whole, of `opening=FOLDER`; None where no folder is given.
+
+    Raises SpecError for another name, DatasetError for a folder that cannot be read.
+    """
+    folders = read_data(texts)
+    if unknown := sorted(folders.keys() - {DATA}):
+        raise SpecError(f"--data: {unknown_name('data set', unknown[0], [DATA])}")
+    folder = folders.get(DATA)
+    if isinstance(folder, str):
+        raise SpecError(f"--data {DATA}={folder}: a folder is expected here")
+    return None if folder is None else load_opening(folder, partial=True)
+
+
+def read_answer_folders(
+    texts: Iterable[str], names: ModelNames, battles: Iterable[JudgedBattle]
+) -> dict[str, RecordedAnswers]:
+    """Model -> its recorded answers, of `[MODEL=]FOLDER`.
+
+    battles: that the answers are of; a folder of another model is passed over, and said.
+    Raises SpecError for two folders of a model and for a model that is named and has no battle,
+    DatasetError for a folder that cannot be read.
+    """
+    models = {model for battle in battles for model in (battle.first, battle.second)}
+    answers: dict[str, RecordedAnswers] = {}
+    for text in texts:
+        given, _, folder = ("", "", text) if Path(text).exists() else text.rpartition("=")
+        recorded = read_answers(Path(folder), partial=True)
+        model = names(given or recorded.model)
+        if model in answers:
+            raise SpecError(
+                f"--answers: {folder!r} and {str(answers[model].path)!r} are both of {model!r}"
+            )
+        if model in models:
+            answers[model] = recorded
+        elif given:
+            raise SpecError(f"--answers {text!r}: {unknown_name('model', given, models)}")
+        else:
+            tell(f"{folder} is not used: no battle has the model {model!r}")
+    return answers
+
+
+def card_page(measured: MeasuredJudge, command: str) -> Iterator[Section]:
+    """The sections of a card: the judge in sentences, then tables."""
+    card = measured.card
+    title = f"card of the judge {measured.judge}: {card.battles:,} battles that people judged too"
+    yield Section(title, (f"command: {command}", *_findings(measured), *_notes(measured)))
+    yield Section("agreement with people, in percent", (agreement_table(card.agreements),))
+    yield Section("win rates with ties as 1/2, in percent", (*_biases(measured), _win_rates(card)))
+    counts = confusion_table(measured.people, measured.judge, card.confusion)
+    yield Section("verdicts", (counts,))
+
+
+def _findings(measured: MeasuredJudge) -> Iterator[str]:
+    card = measured.card
+    yield measured.sentence
+    if measured.shown_win_rate is not None:
+        yield (
+            f"of a true win rate of {measured.true_win_rate:.2f} it would show "
+            f"{measured.shown_win_rate:.3f} (standard error {measured.shown_error:.3f})"
+        )
+    yield f"it names the winner where people prefer the first answer: {share(card.first_right)}"
+    yield f"where they prefer the second: {share(card.second_right)}"
+    yield f"order effect: {_order(card.order)}; of people: {_order(card.people_order)}"
+    if measured.both_orders_advised:
+        yield "ask it in both orders: its order effect is large, or cannot be told"
+    else:
+        yield "one call in balanced order sees nearly as much as both orders"
+    if card.both_orders is not None:
+        both = card.both_orders
+        yield (
+            f"both orders: the same model is preferred in {share(both.consistent)} of "
+            f"{both.pairs} pairs; the first answer in {both.first}, the second in {both.second} "
+            f"(fairness {both.fairness:+.2f}, from -1, always the first, to 1)"
+        )
+    if card.stability is not None:
+        yield (
+            f"asked again: the same of the four verdicts in {share(card.stability.labels)}, the "
+            f"same side in {share(card.stability.forced)}"
+        )
+    yield (
+        f"Krippendorff's alpha: {number(card.alpha)}; correlation of scores: "
+        f"{number(card.score_correlation)}, within the battles of a model "
+        f"{number(card.score_correlation_within)}"
+    )
+
+
+def _notes(measured: MeasuredJudge) -> Iterator[str]:
+    if measured.card.battles < FEW_BATTLES:
+        yield f"fewer than {FEW_BATTLES} battles: the intervals are wide, and this card is a sketch"
+    asked = measured.asked
+    if asked is not None:
+        yield f"judge: {asked.judge.identity}; {asked.order} orders, seed {asked.seed}"
+        for kind, count in asked.failures.items():
+            yield f"no verdict {count} times: {kind}"
+        for reason, count in asked.left_out.items():
+            yield f"left out: {count} battles {reason}"
+    if measured.unknown_models:
+        yield f"models that people did not judge: {', '.join(measured.unknown_models)}"
+    yield (
+        f"battles of {measured.judge} alone: {measured.judge_alone}; of {measured.people} alone: "
+        f"{measured.people_alone}"
+    )
+    seen = ", ".join(measured.seen) or "not said (--seen MODEL), so all count as seen"
+    yield f"models known while the judge was made: {seen}"
+
+
+def _biases(measured: MeasuredJudge) -> Iterator[str]:
+    card = measured.card
+    largest = card.largest_bias
+    yield (
+        f"bias: {100 * measured.bias_rms:.1f} points (root mean square), the largest "
+        f"{100 * largest.bias:+.1f} for {largest.model}"
+    )
+    if card.slope is not None:
+        meaning = "exaggerates" if card.slope > 1 else "flattens"
+        yield (
+            f"slope of its win rates on people's: {card.slope:.2f}, so it {meaning} differences "
+            "between models"
+        )
+
+
+def _win_rates(card: JudgeCard) -> Table:
+    rows = tuple(
+        (m.model, f"{100 * m.people:.1f}", f"{100 * m.judge:.1f}", f"{100 * m.bias:+.1f}")
+        for m in card.models
+    )
+    return Table(("model", "people", "judge", "bias"), rows)
+
+
+def _order(effect: OrderEffect | None) -> str:
+    if effect is None:
+        return "cannot be told"
+    return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is asked for.
+
+    spec: of the judge.
+    suite: people's verdicts; modules of `python:` judges may lie beside the file.
+    limit: most battles; all where None.
+    repeats: how often the judge is asked again.
+    """
+
+    spec: str
+    suite: Path
+    order: AskedOrder
+    seed: int
+    limit: int | None
+    repeats: int
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """A judge and the battles that it is to judge. seen: models of the battles."""
+
+    request: _Request
+    judge: RoleRunner
+    panel: BattlePanel
+    seen: list[str]
+
+
+@dataclass(frozen=True)
+class _AskedCard:
+    """A card, and the verdicts that it is made of.
+
+    identity: of the judge.
+    """
+
+    card: MeasuredJudge
+    identity: JudgeIdentity
+    panel: BattlePanel
+    given: AskedVerdicts
+
+
+def ask_judge(arguments: Namespace) -> int:
+    """Ask the judge; print, write and keep its card; exit codes as in `main`."""
+    outcome = measured(
+        arguments.store,
+        read=lambda: _read(arguments),
+        prepare=lambda request, pool: _prepare(arguments, request, pool),
+        measure=lambda prepared, _: _measure(prepared),
+    )
+    if isinstance(outcome, int):
+        return outcome
+    name = re.sub(r"[^A-Za-z0-9.+_-]+", "-", outcome.card.judge).strip("-.")[-80:] or "judge"
+    page = list(card_page(outcome.card, arguments.command_line))
+    content, file = {"card": outcome.card}, f"judge-card-{name}"
+    code = write_and_show(content, page, arguments.command_line, arguments.out, file, what="card")
+    if code:
+        return code
+    try:
+        lines = _write_verdicts(arguments, name, outcome)
+        if not arguments.dry_run:
+            lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", outcome))
+    except (CepError, OSError) as error:
+        return complain(str(error), NOT_DONE)
+    show([], *lines)
+    return 0
+
+
+def _read(arguments: Namespace) -> _Request:
+    """Raises SpecError naming the option that is wrong."""
+    if len(arguments.repeat) > 1:
+        raise SpecError("--repeat is given several times: with --judge one number is expected")
+    return _Request(
+        spec=arguments.judge,
+        suite=Path(arguments.on),
+        order=arguments.order or "both",
+        seed=read_seed(arguments.seed or "0"),
+        limit=read_count("--samples", arguments.samples),
+        repeats=read_count("--repeat", next(iter(arguments.repeat), None)) or 0,
+    )
+
+
+def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepared:
+    """The judge, bound, and its battles. Raises kinds of CepError for what is wrong with either."""
+    judge = pool.runner(assigned_role(RoleChoices(roles={"judge": request.spec}), "judge"))
+    names = ModelNames()
+    if arguments.on == SHAPES_PANEL:
+        panel = shapes_panel(pool, request.limit, request.seed)
+    else:
+        panel = _people_panel(arguments, request, pool.store, names)
+    seen = [*map(names, arguments.seen)]
+    require_models(seen, panel.people)  # now, not after thousands of calls
+    return _Prepared(request, judge, panel, seen)
+
+
+def _people_panel(
+    arguments: Namespace, request: _Request, store: Store, names: ModelNames
+) -> BattlePanel:
+    path = Path(arguments.on)
+    if path.is_dir():
+        ratings = read_ratings(path)
+        panel = ratings_panel(ratings, votes_with_remarks(ratings))
+        for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
+            names(model)  # so that --seen may spell it otherwise
+        return panel.limited(request.limit, request.seed)
+    people = read_verdicts(path, names)
+    answers = read_answer_folders(arguments.answers, names, people)
+    questions = read_questions(arguments.data)
+    if questions is None:
+        raise SpecError(
+            f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
+            f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
+        )
+    # What cannot be shown is counted over all battles, whichever are chosen.
+    whole = opening_panel(
+        path.stem, choose_battles(people, None, 0), questions, answers, store,
+        partial=arguments.partial,
+    )  # fmt: skip
+    return whole.limited(request.limit, request.seed)
+
+
+def _measure(prepared: _Prepared) -> _AskedCard:
+    """Ask the judge. Raises what models and store raise, and as `measure_asked`."""
+    request, judge, panel = prepared.request, prepared.judge, prepared.panel
+    repeats = request.repeats
+    if repeats and not judge.bound.seeded:
+        tell("--repeat is passed over: this judge does not use its seed, so it says the same again")
+        repeats = 0
+    given = collect_verdicts(
+        panel.people, panel.pair, judge, request.order, tell, seed=request.seed, repeats=repeats
+    )
+    tally = judge.tally
+    usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
+    tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")
+    identity = identify_judge(judge.bound)
+    asked = AskedJudge(identity, request.order, request.seed, given.failures, panel.left_out)
+    card = measure_asked(request.spec, asked, panel, given, seen=prepared.seen)
+    return _AskedCard(card, identity, panel, given)
+
+
+def _write_verdicts(arguments: Namespace, name: str, asked: _AskedCard) -> list[str]:
+    """Write the verdicts in OpenING's format; returns lines that name the files.
+
+    Raises WriteError.
+    """
+    files: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": asked.given.verdicts}
+    for number, repeat in enumerate(asked.given.repeats, 1):
+        files[f"{name}-again-{number}.json"] = repeat
+    if arguments.on == SHAPES_PANEL:
+        files[f"{name}-truth.json"] = asked.panel.people
+    for file, verdicts in files.items():
+        write_verdicts(arguments.out / file, verdicts)
+    return [f"verdicts: {arguments.out / file}" for file in files]
+
+
+def _keep(baselines: Path, written: Path, asked: _AskedCard) -> str:
+    """Keep the card beside the baselines; returns a line that says so.
+
+    written: the card's file. Raises OSError, WriteError.
+    """
+    path = card_path(baselines, asked.identity)
+    earlier = read_card(path)
+    write_reports(path, {".json": read_text(written)})
+    before = ""
+    if earlier is not None:
+        before = f" in the place of that of {earlier.date} over {earlier.card.battles:,} battles"
+    return f"card: {path}{before}: runs with this judge show it; commit it with the baselines"
+
+
+# -- `cepbench agree judges`: what is known of a judge's errors, from verdicts of people -----------
+# The judge's verdicts come from a file, or the judge is asked for them.
+
+
+_OF_ASKED = ("on", "order", "samples", "seed", "answers", "data", "partial", "dry_run")
+
+
+def agree_judges(arguments: Namespace) -> int:
+    """Measure, print and write a card, or the agreement of two; exit codes as in `main`."""
+    if len(arguments.verdicts) == 2 and arguments.judge is None and arguments.people is None:
+        _refuse_options_of_a_card(arguments)
+        return compare_two_judges(arguments)
+    _refuse_mixed(arguments)
+    measured = None if arguments.judge is not None else _measure_files(arguments)
+    if measured is None:
+        return ask_judge(arguments)
+    command: str = arguments.command_line
+    page = list(card_page(measured, command))
+    name = f"judge-card-{measured.judge}"[:120]
+    return write_and_show({"card": measured}, page, command, arguments.out, name, what="card")
+
+
+def _refuse_options_of_a_card(arguments: Namespace) -> None:
+    """Raise SpecError for what says nothing of two judges."""
+    for name in ("seen", "repeat", *_OF_ASKED):
+        if getattr(arguments, name):
+            raise SpecError(
+                f"--{name.replace('_', '-')} is of a judge's card: give its verdicts with --people "
+                "FILE, or the judge itself with --judge=SPEC --on FILE"
+            )
+
+
+def _refuse_mixed(arguments: Namespace) -> None:
+    """Raise SpecError where the options are neither those of files nor those of a judge."""
+    if arguments.judge is not None:
+        _refuse_files(arguments)
+        return
+    if len(arguments.verdicts) != 1 or arguments.people is None:
+        raise SpecError(
+            "give a file of the judge's verdicts with --people FILE, the judge itself with "
+            "--judge=SPEC --on FILE, or two files of verdicts"
+        )
+    if arguments.unseen:
+        raise SpecError("--unseen is of two judges: a card has --seen MODEL")
+    for name in _OF_ASKED:
+        if getattr(arguments, name):
+            raise SpecError(
+                f"--{name.replace('_', '-')} is of a judge that is asked: add --judge=SPEC"
+            )
+
+
+def _refuse_files(arguments: Namespace) -> None:
+    """Raise SpecError for options that a judge which is asked has no use for, or lacks."""
+    if arguments.verdicts or arguments.people is not None:
+        given = "--people" if arguments.people else f"the file {str(arguments.verdicts[0])!r}"
+        raise SpecError(
+            f"--judge is asked itself: drop {given}, and give people's verdicts with --on FILE"
+        )
+    if arguments.on is None:
+        raise SpecError(
+            "--judge needs --on FILE, verdicts of people on the battles that it is to judge, or "
+            f"--on {SHAPES_PANEL}"
+        )
+    whole = arguments.on == SHAPES_PANEL or Path(arguments.on).is_dir()
+    if whole and (arguments.answers or arguments.data or arguments.partial):
+        raise SpecError(
+            f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
+        )
+
+
+def _measure_files(arguments: Namespace) -> MeasuredJudge:
+    """The card of verdicts in files. Raises SpecError, DatasetError."""
+    repetitions = [Path(text) for text in arguments.repeat]
+    (verdicts,) = arguments.verdicts
+    paths: list[Path] = [verdicts, arguments.people, *repetitions]
+    places = [path.resolve() for path in paths]
+    for i, path in enumerate(paths):
+        if places.index(places[i]) < i:
+            raise SpecError(
+                f"file {str(path)!r} is given twice: the judge's verdicts, people's (--people) and "
+                "repetitions (--repeat) are files of their own"
+            )
+    names = ModelNames()
+    judge = read_verdicts(verdicts, names)
+    people = read_people(arguments.people, names)
+    repeats = [read_verdicts(path, names) for path in repetitions]
+    return measure_judge(
+        (verdicts.stem, arguments.people.stem),
+        judge,
+        people,
+        seen=[names(name) for name in arguments.seen],
+        repeats=repeats,
+    )
