@@ -1,4 +1,4 @@
-"""`cepbench store`: statistics, verification, garbage collection and pull."""
+"""`cepbench store`: what a store of results holds, what is damaged, what it gives and takes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.cli.output import (
+    HOME,
     INTERRUPTED,
     MISTAKE,
     NOT_DONE,
     complain,
     show,
     show_document,
+    tell,
 )
-from pytest_cepbench.cli.project_files import project_baselines
-from pytest_cepbench.cli.session import open_store
+from pytest_cepbench.cli.project_files import battle_baselines, project_baselines
+from pytest_cepbench.cli.session import open_store, read_data, suite_file
 from pytest_cepbench.cli.store_pages import (
     gc_lines,
     gc_page,
@@ -27,16 +31,27 @@ from pytest_cepbench.cli.store_pages import (
     read_days,
     read_size,
     remote_page,
+    show_size,
     stats_json,
     stats_page,
     verify_page,
 )
-from pytest_cepbench.errors import MissingDependencyError, SpecError, StoreError
+from pytest_cepbench.datasets.opening.answers import write_answers
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError, StoreError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.baseline import SUFFIX
 from pytest_cepbench.models.binding import SHORT_FINGERPRINT
+from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.store.answers import answers_under, keys_of_answers
+from pytest_cepbench.store.answers import (
+    BUNDLE,
+    answers_under,
+    bundle_bytes,
+    get_answers,
+    import_bundle,
+    keys_of_answers,
+)
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.maintenance import (
     GcCriteria,
@@ -52,6 +67,7 @@ from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import ObjectStore
 from pytest_cepbench.store.remote.sync import inspect_objects, pull
 from pytest_cepbench.store.store import Store
+from pytest_cepbench.suites import Suite, load_data, load_suite
 
 
 def run(arguments: Namespace) -> int:
@@ -304,3 +320,84 @@ def _fingerprint(step: str) -> str:
         return str(json.loads(step)["fingerprint"])[:SHORT_FINGERPRINT]
     except (ValueError, LookupError, TypeError, RecursionError):
         return ""
+
+
+def move_answers(arguments: Namespace) -> int:
+    """Export or import; exit codes as in `main`."""
+    try:
+        return _export(arguments) if arguments.action == "export" else _import(arguments)
+    except SpecError as error:
+        return complain(str(error), MISTAKE)
+    except CepError as error:
+        return complain(str(error), NOT_DONE)
+    except KeyboardInterrupt:
+        return complain("interrupted", INTERRUPTED)
+
+
+def _export(arguments: Namespace) -> int:
+    suite = load_suite(suite_file(arguments.suite))
+    folder: Path = arguments.baselines / suite.name
+    baselines = dict(battle_baselines(folder))
+    every = [digest for baseline in baselines.values() for digest in baseline.answers.values()]
+    digests = set(every) - {""}
+    if not digests:
+        raise SpecError(
+            f"{str(folder)!r} holds no baseline of battles: accept one with --snapshot-update"
+        )
+    with open_store(arguments.store) as store:
+        answers = get_answers(store, digests)
+        missing = digests - answers.keys()
+        if missing:
+            return complain(
+                f"{len(missing)} of {len(digests)} accepted answers are not in the store "
+                f"{str(arguments.store)!r}: use the store of the run that accepted them",
+                NOT_DONE,
+            )
+        if arguments.layout == "opening":
+            accepted = {
+                sample: digest
+                for path, baseline in baselines.items()
+                if path.parent == folder  # those of anchors are older
+                for sample, digest in baseline.answers.items()
+            }
+            return _export_folder(arguments, suite, accepted, answers, store)
+        data = bundle_bytes(answers.values(), store)
+    target: Path = arguments.out or folder / BUNDLE
+    replace_files(target.parent, {target: data})
+    size = show_size(len(data))
+    tell(f"{len(answers)} answers in {target}, {size}: commit it with the baselines")
+    return 0
+
+
+def _export_folder(
+    arguments: Namespace,
+    suite: Suite,
+    accepted: Mapping[str, str],
+    answers: Mapping[str, Answer],
+    store: Store,
+) -> int:
+    """Write the last accepted answers as OpenING's scripts read them. accepted: sample -> digest.
+
+    Raises DatasetError for a suite of other questions, WriteError.
+    """
+
+    def steps_of(sample: Sample) -> list[tuple[str, ImageArtifact | None]] | Failure:
+        digest = accepted[sample.id]
+        if not digest:
+            return Failure("missing", "no answer was accepted")
+        steps = answers[digest].steps
+        return [(s.text, None if s.image is None else store.get_image(s.image)) for s in steps]
+
+    dataset = load_data(suite, read_data(arguments.data))
+    samples = [sample for sample in dataset.samples if sample.id in accepted]
+    contents = ((sample, steps_of(sample)) for sample in samples)
+    written = write_answers(arguments.out or HOME / "answers", arguments.name, contents)
+    tell(f"{len(samples)} answers in {written}")
+    return 0
+
+
+def _import(arguments: Namespace) -> int:
+    with open_store(arguments.store) as store:
+        for bundle in arguments.bundles:
+            tell(f"{import_bundle(bundle, store)} answers of {bundle}")
+    return 0
