@@ -26,6 +26,7 @@ from pytest_cepbench.report.history.timeline import when
 from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.studies.comparison import (
+    CaseLeaderboard,
     ComparedCase,
     Comparison,
     MeasuredRun,
@@ -33,7 +34,6 @@ from pytest_cepbench.studies.comparison import (
     compare_runs,
     rank_common_cases,
 )
-from pytest_cepbench.studies.leaderboard import CaseLeaderboard
 
 _MOST_SAMPLES = 3
 

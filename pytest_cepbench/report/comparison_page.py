@@ -20,8 +20,7 @@ from pytest_cepbench.report.number_format import bounds_of, change_of, counted, 
 from pytest_cepbench.report.page_images import ImageSource, PageImages
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.templates import render, source_of
-from pytest_cepbench.studies.comparison import ComparedCase, Comparison
-from pytest_cepbench.studies.leaderboard import CaseLeaderboard
+from pytest_cepbench.studies.comparison import CaseLeaderboard, ComparedCase, Comparison
 
 _MOST_SAMPLES = 10
 

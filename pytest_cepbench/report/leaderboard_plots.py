@@ -9,7 +9,7 @@ from pytest_cepbench.report import svg
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.report.svg import Scale
 from pytest_cepbench.studies.arena import Leaderboard
-from pytest_cepbench.studies.leaderboard import CaseLeaderboard
+from pytest_cepbench.studies.comparison import CaseLeaderboard
 
 _MARGIN = 16.0
 _ROW = 24.0

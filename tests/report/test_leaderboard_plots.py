@@ -17,7 +17,7 @@ from pytest_cepbench.report.leaderboard_plots import (
     draw_case_leaderboards,
 )
 from pytest_cepbench.studies.arena import make_leaderboard
-from pytest_cepbench.studies.leaderboard import CaseLeaderboard, RankedModel
+from pytest_cepbench.studies.comparison import CaseLeaderboard, RankedModel
 from tests.metrics.arena.panels import simulate
 from tests.test_escapes import hides_nothing
 

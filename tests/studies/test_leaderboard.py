@@ -13,7 +13,7 @@ from scipy import stats
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import Baseline, CaseKey, Measurement, record_of
-from pytest_cepbench.studies.leaderboard import rank_case, rank_runs
+from pytest_cepbench.studies.comparison import rank_case, rank_runs
 
 HARD = np.random.default_rng(0).normal(0, 1, 60)
 """What makes a sample hard for all models alike."""
