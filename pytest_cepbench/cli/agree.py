@@ -1,4 +1,4 @@
-"""`cepbench agree models` and `people`: what people and metrics say of models, and people of people."""
+"""`cepbench agree models` and `people`: how people, and metrics with people, agree."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
-from msgspec.structs import replace
+import msgspec
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import (
@@ -54,10 +54,12 @@ def rejudge(arguments: Namespace) -> int:
     judge = describe_fixed_role(bound)
     judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
     changed = {
-        path: replace(baseline, identity=baseline.identity | judged)
+        path: msgspec.structs.replace(baseline, identity=baseline.identity | judged)
         for path, baseline in battles.items()
     } | {
-        path: replace(_without_failures(baseline), identity=baseline.identity | judged)
+        path: msgspec.structs.replace(
+            _without_failures(baseline), identity=baseline.identity | judged
+        )
         for path, baseline in verdict_failure_baselines(folder)
     }
     lines = [f"judge: {judge}, {suite.battle_rules}", *map(str, changed)]
@@ -97,4 +99,4 @@ def _require_verdicts(judge: BoundRole, store: Store, suite: Path) -> None:
 def _without_failures(baseline: Baseline) -> Baseline:
     """The share of missing verdicts of answers against themselves: none was needed."""
     scores = {name: dict.fromkeys(part, 0.0) for name, part in baseline.scores.items()}
-    return replace(baseline, value=0.0, scores=scores)
+    return msgspec.structs.replace(baseline, value=0.0, scores=scores)

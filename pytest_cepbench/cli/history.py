@@ -1,4 +1,4 @@
-"""`cepbench history`: each case over the runs of a project, and what a series of gates looked at."""
+"""`cepbench history`: each case over the runs of a project, and the looks of a series."""
 
 from __future__ import annotations
 

@@ -375,8 +375,8 @@ def _write_verdicts(arguments: Namespace, name: str, asked: _AskedCard) -> list[
     Raises WriteError.
     """
     files: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": asked.given.verdicts}
-    for number, repeat in enumerate(asked.given.repeats, 1):
-        files[f"{name}-again-{number}.json"] = repeat
+    for index, repeat in enumerate(asked.given.repeats, 1):
+        files[f"{name}-again-{index}.json"] = repeat
     if arguments.on == SHAPES_PANEL:
         files[f"{name}-truth.json"] = asked.panel.people
     for file, verdicts in files.items():
