@@ -1,33 +1,75 @@
-"""`cepbench arena leaderboard`: models ranked, and judges compared, by files of verdicts."""
+"""`cepbench arena`: models ranked by verdicts, another judge, verdicts to train a judge with."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
+import msgspec
+
+from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.agree import (
     agreement_table,
     confusion_table,
     number,
     percent,
 )
+from pytest_cepbench.cli.judges import DATA, read_answer_folders, read_questions
 from pytest_cepbench.cli.output import (
     Section,
     Table,
     rank_range,
+    show,
+    tell,
     write_and_show,
 )
+from pytest_cepbench.cli.project_files import battle_baselines, verdict_failure_baselines
+from pytest_cepbench.cli.session import open_store, read_count, run_servers, suite_file
+from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
+from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.evaluation.python_api import importable
+from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate.baseline import dump_baseline
+from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.metrics.battles import TiePolicy
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.people import HumanJudge
+from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
+from pytest_cepbench.ratings.folder import STUDY
+from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import (
     JudgeComparison,
     Leaderboard,
     compare_judges,
     make_leaderboard,
 )
+from pytest_cepbench.studies.panels import (
+    SHAPES_PANEL,
+    BattlePanel,
+    choose_battles,
+    opening_panel,
+    shapes_panel,
+)
+from pytest_cepbench.studies.training_files import (
+    TrainingBattle,
+    TrainingExport,
+    panel_battles,
+    people_battles,
+    stored_battles,
+    write_training,
+)
+from pytest_cepbench.suites import ModelPool, load_suite
+from pytest_cepbench.suites.model_options import RoleChoices
+from pytest_cepbench.suites.model_pool import describe_fixed_role
+from pytest_cepbench.suites.role_assignment import named_models
 
 _POLICIES: dict[TiePolicy, str] = {
     "fdt": "ties forced",
@@ -171,3 +213,173 @@ def _agreement_page(comparison: JudgeComparison, command: str) -> list[Section]:
         f"agreement of {comparison.first} and {comparison.second}: {comparison.shared:,} battles"
     )
     return [Section(title, (*lines, shares)), Section("verdicts", (counts,))]
+
+
+def rejudge(arguments: Namespace) -> int:
+    """Write the judge into the baselines of battles; exit codes as in `main`.
+
+    Accepted answers score one half against themselves whoever judges, and need no verdict, so no
+    battle is fought here and no verdict is missing. A judge that gave none yet, anywhere, may give
+    none at all: it has to judge a candidate's answers first.
+    """
+    suite = load_suite(suite_file(arguments.suite))
+    choices = (
+        RoleChoices() if arguments.judge is None else RoleChoices(roles={"judge": arguments.judge})
+    )
+    named = named_models(suite, choices)
+    if suite.answer_plan is None or JUDGE not in named:
+        raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
+    folder: Path = arguments.baselines / suite.name
+    with open_store(arguments.store) as store, importable([suite.file]):
+        bound = ModelPool(store).runner(named[JUDGE]).bound
+        battles = dict(battle_baselines(folder))
+        if not battles:
+            raise SpecError(f"{str(folder)!r} holds no baseline of battles")
+        _require_verdicts(bound, store, arguments.suite)
+    judge = describe_fixed_role(bound)
+    judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
+    changed = {
+        path: msgspec.structs.replace(baseline, identity=baseline.identity | judged)
+        for path, baseline in battles.items()
+    } | {
+        path: msgspec.structs.replace(
+            _without_failures(baseline), identity=baseline.identity | judged
+        )
+        for path, baseline in verdict_failure_baselines(folder)
+    }
+    lines = [f"judge: {judge}, {suite.battle_rules}", *map(str, changed)]
+    if arguments.dry_run:
+        show([Section(f"Rejudge {suite.name}", tuple(lines))], "nothing written: --dry-run")
+        return 0
+    replace_files(
+        arguments.baselines,
+        {path: dump_baseline(baseline).encode() for path, baseline in changed.items()},
+    )
+    show([Section(f"Rejudge {suite.name}", tuple(lines))])
+    return 0
+
+
+def _require_verdicts(judge: BoundRole, store: Store, suite: Path) -> None:
+    """Raise SpecError for a judge of which the store has no verdict, and people without a vote."""
+    people = judge.load() if judge.named_in_baselines else None
+    if isinstance(people, HumanJudge):
+        given = bool(people.battles)
+    else:
+        given = judge.short_fingerprint in models_in(store.index.read, WINNERS)
+    if given:
+        return
+    study = judge.spec.partition(":")[2].partition("?")[0]
+    first = (
+        f"let people judge, with `cepbench rate ask {study}`"
+        if people is not None
+        else f"let it judge, with `pytest {suite} --model=CANDIDATE --judge={judge.spec}` (which "
+        "ends as incomparable and keeps the verdicts; the accepted model's own answers need none)"
+    )
+    raise SpecError(
+        f"the judge {judge.spec} gave no verdict yet, and is not written into baselines unasked: "
+        f"{first}, then try again"
+    )
+
+
+def _without_failures(baseline: Baseline) -> Baseline:
+    """The share of missing verdicts of answers against themselves: none was needed."""
+    scores = {name: dict.fromkeys(part, 0.0) for name, part in baseline.scores.items()}
+    return msgspec.structs.replace(baseline, value=0.0, scores=scores)
+
+
+_LOADER = "judged-battles"
+
+
+def export_training(arguments: Namespace) -> int:
+    """Write the files and say what they hold; exit codes as in `main`."""
+    limit = read_count("--samples", arguments.samples)
+    seed = arguments.seed
+    if not (seed.isascii() and seed.isdecimal()):
+        raise SpecError(f"--seed {seed!r}: a whole number from 0 on is expected")
+    with open_store(arguments.store) as store, run_servers() as servers:
+        pool = ModelPool(store, servers=lambda: servers)
+        battles = (
+            battle
+            for source in arguments.sources
+            for battle in _battles(source, arguments, pool, limit)
+        )
+        export = write_training(
+            arguments.out,
+            battles,
+            arguments.format,
+            JUDGE_PROMPTS[arguments.prompt],
+            arguments.unseen,
+        )
+    show([_page(export)], f"written: {arguments.out}")
+    return 0
+
+
+def _battles(
+    source: str, arguments: Namespace, pool: ModelPool, limit: int | None
+) -> Iterator[TrainingBattle]:
+    """The battles of one source, their ids marked with its name where there are several.
+
+    Raises kinds of CepError for what is none.
+    """
+    path, found = Path(source), _open(source, arguments, pool, limit)
+    several = len(arguments.sources) > 1
+    for battle in found:
+        yield replace(battle, id=f"{path.stem}/{battle.id}") if several else battle
+
+
+def _open(
+    source: str, arguments: Namespace, pool: ModelPool, limit: int | None
+) -> Iterator[TrainingBattle]:
+    path = Path(source)
+    if source == SHAPES_PANEL and not path.exists():
+        panel = shapes_panel(pool, limit, int(arguments.seed))
+        return panel_battles(panel, pool.store)
+    if (path / STUDY).is_file():
+        return people_battles(path)
+    if _holds_verdicts(path):
+        return panel_battles(_people_panel(path, arguments, pool, limit), pool.store)
+    if path.suffix == ".jsonl" or (path.is_dir() and (path / FILE_NAME).is_file()):
+        return stored_battles(path)
+    suite = load_suite(suite_file(path))
+    if suite.table.data.loader != _LOADER:
+        raise SpecError(
+            f"suite {suite.name!r} has no battles with stored verdicts: its loader is "
+            f"{suite.table.data.loader!r}, and {_LOADER!r} is expected. Have people judge its "
+            f"answers (`cepbench rate ask {source} --kind pair`) and give the folder of their votes"
+        )
+    return stored_battles(suite.folder / (suite.table.data.path or "."))
+
+
+def _holds_verdicts(path: Path) -> bool:
+    """Whether a file has verdicts in OpenING's format, and not the battles themselves."""
+    if path.suffix == ".jsonl":
+        return any("data_id" in line for _, line in islice(read_json_lines(path), 1))
+    return path.suffix == ".json"
+
+
+def _people_panel(
+    path: Path, arguments: Namespace, pool: ModelPool, limit: int | None
+) -> BattlePanel:
+    names = ModelNames()
+    people = choose_battles(read_verdicts(path, names), None, 0)
+    questions = read_questions(arguments.data)
+    if questions is None:
+        raise SpecError(
+            f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
+            f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
+        )
+    answers = read_answer_folders(arguments.answers, names, people)
+    panel = opening_panel(
+        path.stem, people, questions, answers, pool.store, partial=arguments.partial
+    )
+    for reason, count in panel.left_out.items():
+        tell(f"{path}: {count:,} battles left out, {reason}")
+    return panel.limited(limit, int(arguments.seed))
+
+
+def _page(export: TrainingExport) -> Section:
+    battles = ", ".join(f"{count:,} {split}" for split, count in export.battles.items())
+    verdicts = ", ".join(f"{count:,} {name}" for name, count in sorted(export.verdicts.items()))
+    rows = tuple((name, f"{count:,}") for name, count in export.rows.items())
+    lines = (f"battles: {battles}", f"verdicts: {verdicts}", f"images: {export.images:,}")
+    return Section("battles with verdicts", (*lines, Table(("file", "rows"), rows)))
