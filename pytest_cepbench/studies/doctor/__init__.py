@@ -18,8 +18,6 @@ from pytest_cepbench.studies.doctor.diagnosis import (
     MeasuredSuite,
     Status,
 )
-from pytest_cepbench.studies.doctor.encoder_checks import encoder_sensitivity, sensitivity_name
-from pytest_cepbench.studies.doctor.generator_checks import REPEATABILITY, generator_repeatability
 from pytest_cepbench.studies.doctor.measurement_checks import (
     CONSTANT_OUTPUTS,
     COST,
@@ -30,6 +28,12 @@ from pytest_cepbench.studies.doctor.measurement_checks import (
     duplicates,
     measurability,
     visible_drops,
+)
+from pytest_cepbench.studies.doctor.model_checks import (
+    REPEATABILITY,
+    encoder_sensitivity,
+    generator_repeatability,
+    sensitivity_name,
 )
 from pytest_cepbench.studies.prepared_study import studied_models
 from pytest_cepbench.studies.study_data import StudyUsage

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes, parse_image
-from pytest_cepbench.studies.doctor.encoder_checks import (
+from pytest_cepbench.studies.doctor.model_checks import (
     COVERED_SIDE,
     CROP_SIDE,
     FAINT_BLUR,

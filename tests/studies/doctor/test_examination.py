@@ -21,7 +21,7 @@ from pytest_cepbench.errors import RoleError
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Trial, prepare_calibration
 from pytest_cepbench.studies.doctor import Check, Diagnosis, examine
-from pytest_cepbench.studies.doctor.encoder_checks import IMAGE_DISTORTIONS, TEXT_DISTORTIONS
+from pytest_cepbench.studies.doctor.model_checks import IMAGE_DISTORTIONS, TEXT_DISTORTIONS
 from pytest_cepbench.suites import ChainRun, ModelPool, RoleChoices, load_data, load_suite
 from pytest_cepbench.suites.estimate import Forecast
 from tests.studies.doctor.test_measurement_checks import only
