@@ -1,7 +1,7 @@
 """Studies: how far a suite's numbers move with seed, generator, encoder or length."""
 
+from pytest_cepbench.studies.grids import run_study
 from pytest_cepbench.studies.prepared_study import PreparedStudy, prepare_study
-from pytest_cepbench.studies.runner import run_study
 from pytest_cepbench.studies.study_data import (
     Column,
     Grid,
