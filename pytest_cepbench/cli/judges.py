@@ -46,7 +46,10 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.judge_card import (
     FEW_BATTLES,
     AskedJudge,
+    AskedOrder,
+    AskedVerdicts,
     MeasuredJudge,
+    collect_verdicts,
     measure_asked,
     measure_judge,
     require_models,
@@ -58,11 +61,6 @@ from pytest_cepbench.studies.panels import (
     opening_panel,
     ratings_panel,
     shapes_panel,
-)
-from pytest_cepbench.studies.verdict_collection import (
-    AskedOrder,
-    AskedVerdicts,
-    collect_verdicts,
 )
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.judge_cards import JudgeIdentity, card_path, identify_judge, read_card

@@ -31,14 +31,14 @@ from pytest_cepbench.metrics.battles import Forfeit, Pairing, roulette
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.studies.calibration import Announce
-from pytest_cepbench.studies.rated_items import RatedRun, check_samples
-from pytest_cepbench.studies.verdict_collection import (
+from pytest_cepbench.studies.judge_card import (
     AskedOrder,
     AskedVerdicts,
     collect_verdicts,
     equal_answers,
     shown_in_order,
 )
+from pytest_cepbench.studies.rated_items import RatedRun, check_samples
 
 Modality = Literal["text", "image"]
 

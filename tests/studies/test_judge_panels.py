@@ -14,9 +14,8 @@ from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.judge_card import AskedJudge, measure_asked
+from pytest_cepbench.studies.judge_card import AskedJudge, collect_verdicts, measure_asked
 from pytest_cepbench.studies.panels import PANEL_MODELS, choose_battles, opening_panel, shapes_panel
-from pytest_cepbench.studies.verdict_collection import collect_verdicts
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.judge_cards import identify_judge
 from pytest_cepbench.suites.model_options import RoleAssignment
