@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,12 +12,9 @@ import msgspec
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.agree import (
-    agreement_table,
-    confusion_table,
-    number,
     percent,
 )
-from pytest_cepbench.cli.judges import DATA, read_answer_folders, read_questions
+from pytest_cepbench.cli.judges import DATA, file_titles, read_answer_folders, read_questions
 from pytest_cepbench.cli.output import (
     Section,
     Table,
@@ -46,9 +43,7 @@ from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import (
-    JudgeComparison,
     Leaderboard,
-    compare_judges,
     make_leaderboard,
 )
 from pytest_cepbench.studies.panels import (
@@ -91,22 +86,12 @@ def run(arguments: Namespace) -> int:
     return write_and_show(content, page, command, arguments.out, name, "leaderboard", drawing)
 
 
-def compare_two_judges(arguments: Namespace) -> int:
-    """Print and write how far two judges agree; exit codes as in `main`."""
-    command: str = arguments.command_line
-    comparison = _compared(arguments)
-    page = _agreement_page(comparison, command)
-    name = f"agreement-{comparison.first}-{comparison.second}"[:120]
-    content = {"comparison": comparison}
-    return write_and_show(content, page, command, arguments.out, name, "agreement")
-
-
 def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
     names = ModelNames()
     if arguments.no_answer and arguments.battles is None:
         raise SpecError("--no-answer needs --battles FILE, the battles that were to be judged")
     arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
-    titles = _titles(arguments.verdicts)
+    titles = file_titles(arguments.verdicts)
     panels = [(title, read_verdicts(path, names)) for path, title in titles.items()]
     return [
         make_leaderboard(
@@ -120,29 +105,6 @@ def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
         )
         for title, battles in panels
     ]
-
-
-def _compared(arguments: Namespace) -> JudgeComparison:
-    names = ModelNames()
-    first, second = _titles(arguments.verdicts).values()
-    return compare_judges(
-        (first, second),
-        read_verdicts(arguments.verdicts[0], names),
-        read_verdicts(arguments.verdicts[1], names),
-        [names(name) for name in arguments.unseen],
-    )
-
-
-def _titles(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each file. Raises SpecError where two have the same."""
-    titles: dict[Path, str] = {}
-    for path in paths:
-        if path in titles or path.stem in titles.values():
-            raise SpecError(
-                f"two files are called {path.stem!r}: rename one, results are named after them"
-            )
-        titles[path] = path.stem
-    return titles
 
 
 def _board_page(board: Leaderboard) -> Iterator[Section]:
@@ -195,24 +157,6 @@ def _board_notes(board: Leaderboard) -> Iterator[str]:
             "the battles alone leave some ratings without bound: half a battle of each model "
             "against an average one was added"
         )
-
-
-def _agreement_page(comparison: JudgeComparison, command: str) -> list[Section]:
-    unseen = ", ".join(comparison.unseen) or "none named (--unseen MODEL)"
-    lines = (
-        f"command: {command}",
-        f"judged by {comparison.first} alone: {comparison.only_first}",
-        f"judged by {comparison.second} alone: {comparison.only_second}",
-        f"Krippendorff's alpha over the four verdicts in order: {number(comparison.alpha)}",
-        f"unseen models: {unseen}",
-        "chance: agreement of a judge that always gives the most frequent verdict of the first",
-    )
-    shares = agreement_table(comparison.agreements)
-    counts = confusion_table(comparison.first, comparison.second, comparison.confusion)
-    title = (
-        f"agreement of {comparison.first} and {comparison.second}: {comparison.shared:,} battles"
-    )
-    return [Section(title, (*lines, shares)), Section("verdicts", (counts,))]
 
 
 def rejudge(arguments: Namespace) -> int:

@@ -9,13 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.cli.agree import (
-    agreement_table,
-    confusion_table,
-    number,
-    share,
-)
-from pytest_cepbench.cli.arena import compare_two_judges
+from pytest_cepbench.cli.agree import agreement_table, confusion_table, number, share
 from pytest_cepbench.cli.output import (
     NOT_DONE,
     Section,
@@ -43,6 +37,7 @@ from pytest_cepbench.ratings.votes import people_battles
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
+from pytest_cepbench.studies.arena import JudgeComparison, compare_judges
 from pytest_cepbench.studies.judge_card import (
     FEW_BATTLES,
     AskedJudge,
@@ -489,3 +484,57 @@ def _measure_files(arguments: Namespace) -> MeasuredJudge:
         seen=[names(name) for name in arguments.seen],
         repeats=repeats,
     )
+
+
+# -- two judges -----------------------------------------------------------------------------------
+
+
+def compare_two_judges(arguments: Namespace) -> int:
+    """Print and write how far two judges agree; exit codes as in `main`."""
+    command: str = arguments.command_line
+    comparison = _compared(arguments)
+    page = _agreement_page(comparison, command)
+    name = f"agreement-{comparison.first}-{comparison.second}"[:120]
+    content = {"comparison": comparison}
+    return write_and_show(content, page, command, arguments.out, name, "agreement")
+
+
+def _compared(arguments: Namespace) -> JudgeComparison:
+    names = ModelNames()
+    first, second = file_titles(arguments.verdicts).values()
+    return compare_judges(
+        (first, second),
+        read_verdicts(arguments.verdicts[0], names),
+        read_verdicts(arguments.verdicts[1], names),
+        [names(name) for name in arguments.unseen],
+    )
+
+
+def _agreement_page(comparison: JudgeComparison, command: str) -> list[Section]:
+    unseen = ", ".join(comparison.unseen) or "none named (--unseen MODEL)"
+    lines = (
+        f"command: {command}",
+        f"judged by {comparison.first} alone: {comparison.only_first}",
+        f"judged by {comparison.second} alone: {comparison.only_second}",
+        f"Krippendorff's alpha over the four verdicts in order: {number(comparison.alpha)}",
+        f"unseen models: {unseen}",
+        "chance: agreement of a judge that always gives the most frequent verdict of the first",
+    )
+    shares = agreement_table(comparison.agreements)
+    counts = confusion_table(comparison.first, comparison.second, comparison.confusion)
+    title = (
+        f"agreement of {comparison.first} and {comparison.second}: {comparison.shared:,} battles"
+    )
+    return [Section(title, (*lines, shares)), Section("verdicts", (counts,))]
+
+
+def file_titles(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each file. Raises SpecError where two have the same."""
+    titles: dict[Path, str] = {}
+    for path in paths:
+        if path in titles or path.stem in titles.values():
+            raise SpecError(
+                f"two files are called {path.stem!r}: rename one, results are named after them"
+            )
+        titles[path] = path.stem
+    return titles
