@@ -276,6 +276,8 @@ REMOVED: Mapping[str, str] = {
     "--limit": "--samples",
     "--pilot": "--samples",
     "--from": "--report",
+    "--examples": "--prompts=paper, which has them",
+    "dataset pairs": "a list of ids (source,image_id) and the loader sdp, which joins them",
     "rate import": "cepbench rate ask, whose pages keep the votes",
     "rate export label-studio": "cepbench rate ask, whose pages keep the votes",
     "store push": "--cep-publish",

@@ -15,22 +15,10 @@ from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.arena_set import QUESTIONS, write_questions
 from pytest_cepbench.construction.arena_templates import ArenaQuestion
-from pytest_cepbench.construction.caption_pairs import (
-    CaptionPairs,
-    join_pairs,
-    write_pairs,
-)
-from pytest_cepbench.construction.data_card import add_images, write_card
-from pytest_cepbench.construction.folder import (
-    ConstructionFolder,
-    NearDuplicates,
-    open_construction,
-)
+from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
 from pytest_cepbench.construction.frozen_set import (
-    MANIFEST,
     FrozenSet,
     settle_labels,
-    shown_members,
     table_path,
     write_frozen,
 )
@@ -146,31 +134,12 @@ def run_freeze(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
     target: Path = arguments.to or arguments.folder / files.FROZEN
     images = read_images(arguments.images)
-    if _is_frozen(arguments.folder):
-        page, written = _add_images(arguments, images)
-    else:
-        name = _name_of_set(arguments)
-        folder = open_construction(arguments.folder)
-        freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
-        page, written = freeze(arguments, folder, images, name, target)
+    name = _name_of_set(arguments)
+    folder = open_construction(arguments.folder)
+    freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
+    page, written = freeze(arguments, folder, images, name, target)
     show([page], *(f"written: {path}" for path in written))
     return 0
-
-
-def _is_frozen(folder: Path) -> bool:
-    """Whether a folder is a frozen set, such as one that was passed on, and no construction."""
-    return (folder / MANIFEST).is_file() and not (folder / files.CONSTRUCTION).is_file()
-
-
-def _add_images(arguments: Namespace, images: Path | None) -> tuple[Section, list[Path]]:
-    if images is None or not arguments.copy or arguments.name or arguments.to:
-        raise SpecError(
-            f"{str(arguments.folder)!r} is a frozen set: --copy --images DIR write its images into "
-            "it, and nothing else of it changes"
-        )
-    written = add_images(arguments.folder, images)
-    name = written[0].stem
-    return Section(f"{name}: images added, with the pixels that were frozen", ()), written
 
 
 def _freeze_patterns(
@@ -183,13 +152,7 @@ def _freeze_patterns(
     labelled = read_labelled(folder, images)
     people = read_people(folder, labelled.names)
     frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
-    counts = read_counts(folder)
-    near = folder.read(files.NEAR, NearDuplicates) if folder.has(files.NEAR) else None
-
-    def card(copied: bool) -> str:  # noqa: FBT001 - of two cards, one
-        return write_card(frozen, counts, near, copy=copied)
-
-    written = write_frozen(frozen, target, card, copy=arguments.copy)
+    written = write_frozen(frozen, read_counts(folder), target, copy=arguments.copy)
     return _freeze_page(frozen, copied=table_path(target, name).is_file()), written
 
 
@@ -217,18 +180,14 @@ def _freeze_arena(
 
 
 def _name_of_set(arguments: Namespace) -> str:
-    if arguments.name is not None:
-        return check_name(arguments.name, f"--name {arguments.name!r}")
-    name = arguments.folder.resolve().name
-    return check_name(name, f"the folder {name!r} cannot name the set, give --name NAME")
-
-
-def check_name(name: str, what: str) -> str:
-    """The name of a data set, which its files have.
-
-    what: gave the name, for the message. Raises SpecError.
-    """
+    """The name of a data set, which its files have. Raises SpecError for one that cannot be."""
+    name: str = arguments.name or arguments.folder.resolve().name
     if not _NAME.fullmatch(name):
+        what = (
+            f"--name {name!r}"
+            if arguments.name
+            else (f"the folder {name!r} cannot name the set, give --name NAME")
+        )
         raise SpecError(
             f"{what}: letters, digits, '.', '_' and '-' are expected, at most 64, and a letter or "
             "a digit first"
@@ -248,30 +207,6 @@ def _freeze_page(frozen: FrozenSet, *, copied: bool) -> Section:
             "the images are not copied, paths and digests stand for them: with --copy the table "
             "that suites load is written"
         )
-    rows = tuple((name, str(images), str(moved)) for name, images, moved in shown_members(frozen))
+    rows = tuple((name, str(images), str(moved)) for name, images, moved in frozen.shown_members)
     table = Table(("pattern", "images", "changed by people"), rows)
     return Section(f"{frozen.name}: {len(frozen.labels)} images", (*lines, table))
-
-
-def run_pairs(arguments: Namespace) -> int:
-    """Join and write; exit codes as in `main`."""
-    out: Path = arguments.out
-    name = out.resolve().name
-    check_name(name, f"--out {str(out)!r}, whose last part names the set")
-    per_source = read_count("--per-source", arguments.per_source) or 1
-    seed = read_seed(arguments.seed)
-    if out.exists() and not out.is_dir():
-        raise SpecError(f"--out {str(out)!r} is a file: a folder is expected")
-    pairs = join_pairs(arguments.docci, arguments.nocaps, arguments.ids, per_source, seed)
-    written = write_pairs(pairs, out, name, copy=arguments.copy)
-    show([_pairs_page(pairs, name)], *(f"written: {path}" for path in written))
-    return 0
-
-
-def _pairs_page(pairs: CaptionPairs, name: str) -> Section:
-    lines = [
-        f"{source}: {len(pairs.dataset.in_category(source))}" for source in pairs.dataset.categories
-    ]
-    if pairs.same:
-        lines.append(f"images with the pixels of another pair's: {len(pairs.same)}, all kept")
-    return Section(f"{name}: {len(pairs.records)} pairs", tuple(lines))

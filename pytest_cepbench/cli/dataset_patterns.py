@@ -22,7 +22,6 @@ from pytest_cepbench.construction.pattern_stages import (
     construct_patterns,
 )
 from pytest_cepbench.construction.patterns import MOST_PATTERNS
-from pytest_cepbench.construction.source_images import LIMIT
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models import RoleName
@@ -92,7 +91,6 @@ def _read(arguments: Namespace) -> _Request:
         images=images,
         out=arguments.out,
         style=arguments.prompts,
-        examples=arguments.examples,
         patterns=file,
         most=number,
         per_pattern=read_count("--per-pattern", arguments.per_pattern) or 1,
@@ -110,7 +108,7 @@ def _read(arguments: Namespace) -> _Request:
             "a summary of the names that are found needs a writer: give one with --writer SPEC, or "
             "the patterns themselves with --patterns FILE (or stop before it: --until count)"
         )
-    names: tuple[RoleName, ...] = ("describer", "writer", "encoder")
+    names: tuple[RoleName, ...] = ("describer", "writer")
     given = {role: getattr(arguments, role) for role in names}
     choices = RoleChoices(roles={role: spec for role, spec in given.items() if spec is not None})
     return _Request(settings, choices, arguments.out)
@@ -143,7 +141,6 @@ def _prepare(request: _Request, pool: ModelPool) -> _Prepared:
     models = ConstructionModels(
         describer=runner("describer"),
         writer=runner("writer") if "writer" in given else None,
-        encoder=runner("encoder") if "encoder" in given else None,
     )
     return _Prepared(request, models)
 
@@ -163,11 +160,6 @@ def _page(constructed: Constructed) -> Iterator[Section]:
         lines.append(
             f"files that hold no image that can be read: {len(source.unreadable)} ({name}: {why})"
         )
-    if constructed.near_duplicates is not None:
-        lines.append(
-            f"near duplicates, cosine above {LIMIT:g}: {constructed.near_duplicates} pairs, all "
-            f"kept; see {files.NEAR}"
-        )
     lines += _extraction_lines(constructed)
     labelled = constructed.annotations
     if labelled:
@@ -185,8 +177,7 @@ def _page(constructed: Constructed) -> Iterator[Section]:
             (name, str(share.images), str(share.chosen)) for name, share in chosen.patterns.items()
         )
         title = f"{len(chosen.images)} images chosen by {chosen.sampling}"
-        expected = () if chosen.expected is None else (f"expected: {chosen.expected:g}",)
-        yield Section(title, (*expected, Table(("pattern", "images", "chosen"), rows)))
+        yield Section(title, (Table(("pattern", "images", "chosen"), rows),))
 
 
 def _extraction_lines(constructed: Constructed) -> Iterator[str]:
@@ -196,10 +187,6 @@ def _extraction_lines(constructed: Constructed) -> Iterator[str]:
     shown = list(counts.patterns.items())[:_MOST_SHOWN]
     names = ", ".join(f"{name} {number}" for name, number in shown)
     yield f"{len(counts.patterns)} names of patterns in {counts.images} images: {names}"
-    yield (
-        f"share of annotations that are examples of the paper's prompt: "
-        f"{100 * counts.example_share:.1f} % (examples in the prompt: {counts.examples})"
-    )
     if counts.failures:
         failed = ", ".join(f"{kind} {number}" for kind, number in counts.failures.items())
         yield f"images without an annotation: {failed}"

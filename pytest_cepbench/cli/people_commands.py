@@ -231,7 +231,6 @@ _PATTERNS = [
     option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
     option("--describer", metavar="SPEC", required=True, help="the model that names patterns"),
     option("--writer", metavar="SPEC", help="the model that summarizes names; not with a file"),
-    option("--encoder", metavar="SPEC", help="reports near duplicates, which are kept"),
     option(
         "--patterns",
         metavar="N|FILE",
@@ -256,13 +255,8 @@ _PATTERNS = [
         "--prompts",
         choices=("neutral", "paper"),
         default="neutral",
-        help=f"the questions, plain or built as MMGenBench's; {DEFAULT}",
-    ),
-    option(
-        "--examples",
-        choices=("none", "paper"),
-        default="none",
-        help=f"whether the first question names the paper's patterns, which primes; {DEFAULT}",
+        help="the questions, plain or built as MMGenBench's, whose first one names examples of "
+        f"patterns; {DEFAULT}",
     ),
     option(
         "--until",
@@ -278,8 +272,7 @@ _FREEZE = [
         "folder",
         metavar="FOLDER",
         type=Path,
-        help="of dataset patterns or dataset arena, or a frozen set that was passed on without its "
-        "images",
+        help="of dataset patterns or dataset arena",
     ),
     option("--name", metavar="NAME", help="of the data set; default: that of the folder"),
     option("--to", metavar="DIR", type=Path, help="folder to write; default: FOLDER/frozen"),
@@ -293,26 +286,6 @@ _VERIFY = [
     *_CHECKING,
     option("--seed", metavar="N", help="of the order of items; default: 0"),
     option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
-]
-
-_PAIRS = [
-    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
-    option("--docci", metavar="DIR", type=Path, required=True, help="local copy of DOCCI"),
-    option("--nocaps", metavar="DIR", type=Path, required=True, help="local copy of NoCaps"),
-    option(
-        "--ids",
-        metavar="FILE",
-        type=Path,
-        help="list of ids (source, image_id), such as the paper's; default: they are chosen",
-    ),
-    option(
-        "--per-source",
-        metavar="N",
-        default="200",
-        help=f"pairs that are chosen of each source; {DEFAULT}",
-    ),
-    option("--seed", metavar="N", default="0", help=f"of the choice; {DEFAULT}"),
-    flag("--copy", "copy the images, in the layout of SDP's code"),
 ]
 
 _ARENA = [
@@ -341,13 +314,6 @@ _DATASET_ACTIONS = (
         UNWRITTEN,
         _FREEZE,
         run="dataset_files:run_freeze",
-    ),
-    Command(
-        "pairs",
-        "join images and captions of DOCCI and NoCaps into pairs for SDP",
-        UNWRITTEN,
-        _PAIRS,
-        run="dataset_files:run_pairs",
     ),
     Command(
         "arena",

@@ -20,12 +20,9 @@ from pytest_cepbench.construction.folder import (
     Annotation,
     ImageRecord,
     PatternCounts,
-    sorted_counts,
 )
 from pytest_cepbench.construction.patterns import (
-    EXAMPLE_NAMES,
     LONGEST_REPLY,
-    Examples,
     Pattern,
     PatternReply,
     Style,
@@ -198,7 +195,7 @@ MOST_NAMES = 500
 """Most frequent names that a writer is shown."""
 
 
-def count_patterns(annotations: Sequence[Annotation], examples: Examples) -> PatternCounts:
+def count_patterns(annotations: Sequence[Annotation]) -> PatternCounts:
     """How many images each name was given to; spellings that differ in case and spaces are one.
 
     A name is shown as it was spelled most often.
@@ -213,15 +210,16 @@ def count_patterns(annotations: Sequence[Annotation], examples: Examples) -> Pat
         for folded, names in spellings.items()
     }
     counts = {shown[folded]: names.total() for folded, names in spellings.items()}
-    total = sum(counts.values())
-    primed = sum(spellings[fold].total() for fold in map(fold_name, EXAMPLE_NAMES) if fold in shown)
+    failures = Counter(a.failure for a in annotations if a.failure)
+
+    def ordered(numbers: Mapping[str, int]) -> dict[str, int]:
+        return dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0])))
+
     return PatternCounts(
         images=sum(not annotation.failure for annotation in annotations),
-        failures=sorted_counts(a.failure for a in annotations if a.failure),
-        annotations=total,
-        examples=examples,
-        example_share=primed / total if total else 0.0,
-        patterns=dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+        failures=ordered(failures),
+        annotations=sum(counts.values()),
+        patterns=ordered(counts),
     )
 
 

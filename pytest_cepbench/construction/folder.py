@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +12,6 @@ import msgspec
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.escapes import escape_json, one_line
 from pytest_cepbench.files import read_regular
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.replacement import replace_files
 
 FORMAT = 1
@@ -70,8 +68,6 @@ class PatternCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     images: that have an annotation. failures: kind -> images that have none.
     annotations: names of all images together.
-    example_share: share of these that are examples of the paper's prompt, in [0, 1]; `examples`
-    says whether the prompt held them.
     patterns: name -> images, the most frequent first.
     """
 
@@ -79,8 +75,6 @@ class PatternCounts(msgspec.Struct, frozen=True, kw_only=True):
     images: int
     failures: Mapping[str, int]
     annotations: int
-    examples: str
-    example_share: float
     patterns: Mapping[str, int]
 
 
@@ -95,7 +89,6 @@ class ChosenImages(msgspec.Struct, frozen=True, kw_only=True):
     """The images of the set.
 
     sampling, per_pattern, seed: how they were chosen.
-    expected: their number on average, of independent draws; None of quotas.
     images: digests, sorted. patterns: name -> its images.
     """
 
@@ -103,31 +96,8 @@ class ChosenImages(msgspec.Struct, frozen=True, kw_only=True):
     sampling: str
     per_pattern: int
     seed: int
-    expected: float | None
     images: tuple[str, ...]
     patterns: Mapping[str, PatternShare]
-
-
-class NearDuplicate(msgspec.Struct, frozen=True):
-    """Two images whose vectors have a cosine above the limit."""
-
-    first: str
-    second: str
-    cosine: float
-
-
-class NearDuplicates(msgspec.Struct, frozen=True, kw_only=True):
-    """Images that are nearly the same, as an encoder sees it; none of them is left out.
-
-    limit: of the cosine. count: pairs above it. pairs: the nearest of them.
-    without_vector: images that the encoder has no vector of.
-    """
-
-    v: int = FORMAT
-    limit: float
-    count: int
-    without_vector: int
-    pairs: tuple[NearDuplicate, ...]
 
 
 class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +120,7 @@ class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a folder was constructed from; `construction.json`.
 
     kind: of data set: "patterns". source: the folder of images.
-    prompts, examples: of the questions.
+    prompts: of the questions.
     unreadable: path -> why an image was left out.
     models: stage -> the model that was asked in it.
     """
@@ -159,31 +129,16 @@ class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     source: str
     prompts: str
-    examples: str
     seed: int
     unreadable: Mapping[str, str]
     models: Mapping[str, ModelRecord]
-
-
-def record_model(bound: BoundRole, prompt: str, prompt_digest: str) -> ModelRecord:
-    """The record of a model and its prompt."""
-    return ModelRecord(
-        role=bound.role,
-        spec=bound.spec,
-        what=bound.what,
-        adapter=bound.adapter,
-        fingerprint=bound.fingerprint,
-        params=dict(bound.params),
-        prompt=prompt,
-        prompt_digest=prompt_digest,
-    )
 
 
 CONSTRUCTION = "construction.json"
 
 IMAGES, EXTRACT, ANNOTATE = "images.jsonl", "extract.jsonl", "annotate.jsonl"
 
-COUNTS, CHOSEN, NEAR = "counts.json", "chosen.json", "near-duplicates.json"
+COUNTS, CHOSEN = "counts.json", "chosen.json"
 
 PATTERNS = "patterns.toml"
 
@@ -310,8 +265,3 @@ def _decode(data: bytes, kind: type[T], where: str) -> T:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DatasetError(f"{where}: {one_line(str(error))}") from error
-
-
-def sorted_counts(names: Iterable[str]) -> dict[str, int]:
-    """Name -> how often it occurs, the most frequent first, then by name."""
-    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))

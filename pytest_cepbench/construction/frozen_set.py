@@ -1,4 +1,4 @@
-"""Frozen data sets: labels settled, and files in the layout in which MMGenBench was released.
+"""Frozen data sets: labels settled, files in the layout in which MMGenBench was released, a card.
 
 `NAME.tsv` has columns `index` and `image` (base64), `NAME-label-index.json` the indices of each
 pattern. `NAME-images.jsonl` names every image by its path and digest, and is there also where the
@@ -11,7 +11,7 @@ import io
 import json
 import os
 from base64 import b64encode
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,14 +19,24 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
-from pytest_cepbench.construction.folder import FORMAT, encode
+from pytest_cepbench.construction.folder import FORMAT, ModelRecord, PatternCounts, encode
 from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.escapes import escape_json, quote_toml
+from pytest_cepbench.escapes import escape_json, quote_toml, visible
 from pytest_cepbench.files import digest_bytes, parse_toml, read_regular
+from pytest_cepbench.metrics.judge_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.replacement import replace_files
+from pytest_cepbench.report.markdown import escaped
+
+MANIFEST, CARD = "dataset.toml", "card.md"
+
+FILES = "files"
+"""Table of a manifest: path of each file -> its digest."""
+
+_LARGEST = 2**20  # bytes of a manifest
 
 # -- final labels of images: the majority of the model and the people who looked at them -----------
 # Source: MMGenBench, 3.3: labels of the model, checked by people, and voted on.
@@ -71,30 +81,6 @@ def _holds(model: bool, people: Sequence[bool]) -> bool:  # noqa: FBT001 - votes
     return votes > against if votes != against else sum(people) > len(people) / 2
 
 
-def error_share(
-    final: Mapping[str, Collection[str]], truth: Mapping[str, Collection[str]], names: Sequence[str]
-) -> float:
-    """Share of wrong labels over all images and patterns, in [0, 1].
-
-    final, truth: image -> its patterns; of the images of both. Raises ValueError for none.
-    """
-    shared = final.keys() & truth.keys()
-    if not shared or not names:
-        raise ValueError("no image has both a label and a truth")
-    wrong = sum((name in final[i]) != (name in truth[i]) for i in shared for name in names)
-    return wrong / (len(shared) * len(names))
-
-
-MANIFEST = "dataset.toml"
-
-FILES = "files"
-"""Table of a manifest: path of each file -> its digest."""
-
-CARD = "card.md"
-
-_LARGEST = 2**20  # bytes of a manifest
-
-
 class FrozenImage(msgspec.Struct, frozen=True, kw_only=True):
     """An image of a frozen set. index: its number. image: digest of its pixels."""
 
@@ -111,7 +97,6 @@ class FrozenSet:
     """A set whose labels are settled.
 
     labels: digest of an image -> its final label.
-    unverified: images that nobody looked at.
     """
 
     name: str
@@ -146,6 +131,19 @@ class FrozenSet:
                 members[name].append(image.index)
         return {name: indices for name, indices in members.items() if indices}
 
+    @property
+    def shown_members(self) -> list[tuple[str, int, int]]:
+        """(pattern, images that have it, images from which people took it or to which gave it)."""
+        model = self.labelled.labels
+        rows = []
+        for name, indices in self.members.items():
+            changed = sum(
+                (name in model.get(image, ())) != (name in label.patterns)
+                for image, label in self.labels.items()
+            )
+            rows.append((name, len(indices), changed))
+        return rows
+
 
 def settle_labels(
     name: str, labelled: LabelledSet, people: PeopleLabels, *, unverified: bool
@@ -174,12 +172,15 @@ def settle_labels(
     return frozen
 
 
+# -- files -----------------------------------------------------------------------------------------
+
+
 def write_frozen(
-    frozen: FrozenSet, folder: Path, card: Callable[[bool], str], *, copy: bool
+    frozen: FrozenSet, counts: PatternCounts | None, folder: Path, *, copy: bool
 ) -> list[Path]:
     """Write the files of a set; returns their paths.
 
-    card: its text, where the images are in the table and where they are not.
+    counts: of extraction, where it was done.
     copy: whether the images are copied into the table; one that is there already stays.
     Raises DatasetError for an image that has changed, and for a folder that holds another set;
     WriteError.
@@ -188,19 +189,17 @@ def write_frozen(
     index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
     contents: dict[str, bytes] = {
         label_index_name(name): (escape_json(index) + "\n").encode(),
-        image_list_name(name): encode(list(frozen.images)),
+        f"{name}-images.jsonl": encode(list(frozen.images)),
     }
     digests = {file: digest_bytes(data) for file, data in contents.items()}
     table = table_path(folder, name)
-    source = frozen.labelled.source
-    rows = ((record.number, source.load(record)) for record in frozen.labelled.records)
-    with written_table(rows, table) if copy else nullcontext(None) as digest:
+    with _written_table(frozen, table) if copy else nullcontext(None) as digest:
         if digest is not None:
             digests[table.name] = digest
         kept = refuse_other_files(folder, name, digests, copy=copy)
     copied = copy or bool(kept)
     contents |= {
-        CARD: card(copied).encode(),
+        CARD: _card(frozen, counts, copy=copied).encode(),
         MANIFEST: _manifest(frozen, digests | kept, copy=copied),
     }
     replace_files(folder, {folder / file: data for file, data in contents.items()})
@@ -208,18 +207,22 @@ def write_frozen(
 
 
 @contextmanager
-def written_table(images: Iterable[tuple[int, ImageArtifact]], table: Path) -> Iterator[str]:
+def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
     """Write the table row by row, which may be larger than memory; gives its digest.
 
-    images: with their indices.
     It has its name at the end, where nothing was raised meanwhile. Raises WriteError.
     """
     new = table.with_name(f".{table.name}.new")
     hasher = sha256()
+    source = frozen.labelled.source
     try:
         table.parent.mkdir(parents=True, exist_ok=True)
         with new.open("wb") as stream:
-            for row in _table(images):
+            hasher.update(b"index\timage\n")
+            stream.write(b"index\timage\n")
+            for record in frozen.labelled.records:
+                png = b64encode(png_bytes(source.load(record)))
+                row = b"%d\t%s\n" % (record.number, png)
                 hasher.update(row)
                 stream.write(row)
             stream.flush()
@@ -235,18 +238,21 @@ def written_table(images: Iterable[tuple[int, ImageArtifact]], table: Path) -> I
             new.unlink(missing_ok=True)
 
 
-def _table(images: Iterable[tuple[int, ImageArtifact]]) -> Iterator[bytes]:
-    """The rows of the table: images as PNG, which hold pixels and nothing else."""
-    yield b"index\timage\n"
-    for index, image in images:
-        yield b"%d\t%s\n" % (index, b64encode(png_bytes(image)))
-
-
 def png_bytes(image: ImageArtifact) -> bytes:
     """An image as PNG, which holds its pixels and nothing else."""
     stream = io.BytesIO()
     image.to_pil().save(stream, "PNG")
     return stream.getvalue()
+
+
+def table_path(folder: Path, name: str) -> Path:
+    """File of the images of a set."""
+    return folder / f"{name}.tsv"
+
+
+def label_index_name(name: str) -> str:
+    """File of the label index of a set."""
+    return f"{name}-label-index.json"
 
 
 def _manifest(frozen: FrozenSet, digests: Mapping[str, str], *, copy: bool) -> bytes:
@@ -261,14 +267,19 @@ def _manifest(frozen: FrozenSet, digests: Mapping[str, str], *, copy: bool) -> b
         "data": digest_json(sorted(frozen.labels)),
     }
     sampling = {"how": chosen.sampling, "per_pattern": chosen.per_pattern, "seed": chosen.seed}
-    prompts = {"style": construction.prompts, "examples": construction.examples}
     fields = ("role", "spec", "what", "adapter", "fingerprint", "prompt_digest")
     models = {
         f"models.{quote_toml(stage)}": {field: getattr(model, field) for field in fields}
         for stage, model in construction.models.items()
     }
     return manifest_text(
-        {"": head, "sampling": sampling, "prompts": prompts, FILES: digests, **models}
+        {
+            "": head,
+            "sampling": sampling,
+            "prompts": {"style": construction.prompts},
+            FILES: digests,
+            **models,
+        }
     )
 
 
@@ -289,43 +300,37 @@ def manifest_text(tables: Mapping[str, Mapping[str, Any]]) -> bytes:
 
 
 def refuse_other_files(
-    folder: Path,
-    name: str,
-    digests: Mapping[str, str | None],
-    *,
-    copy: bool,
-    option: str = "--to",
+    folder: Path, name: str, digests: Mapping[str, str], *, copy: bool
 ) -> dict[str, str]:
     """Raise DatasetError where a folder holds other files, or a frozen set that would change.
 
-    name: of the set that is to be written. option: names another folder.
-    digests: of its files, by their paths in the folder; None of those that hold what another file
-    says.
+    name: of the set that is to be written.
+    digests: of its files, by their paths in the folder.
     copy: whether images are among them.
     Returns the images' files that are there from before and are not written now, with their
     digests; of a set whose images are copied once more there are none.
     """
-    path = folder / MANIFEST
-    if not path.is_file():
+    if not (folder / MANIFEST).is_file():
+        files = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
         others = [
-            file
-            for file in _files_below(folder)
-            if file not in digests and file != CARD  # else a freeze was stopped
+            file.as_posix()
+            for file in files
+            if not any(part.startswith(".") for part in file.parts)
+            and file.as_posix() not in {*digests, CARD}  # else a freeze was stopped
         ]
         if others:
             raise DatasetError(
-                f"{str(folder)!r} holds other files ({min(others)}): name a new folder with "
-                f"{option}"
+                f"{str(folder)!r} holds other files ({min(others)}): name a new folder with --to"
             )
         return {}
-    before = read_manifest(folder)
-    frozen: Mapping[str, str] = before["files"]
+    before = _read_manifest(folder / MANIFEST)
+    frozen: Mapping[str, str] = before[FILES]
     copied = before.get("images_copied", False) and not copy
     left = {file: digest for file, digest in frozen.items() if file not in digests}
     changed = sorted(
         file
         for file, digest in frozen.items()
-        if digests.get(file) not in (digest, None) or (file in left and not copied)
+        if digests.get(file) != digest and not (file in left and copied)
     )
     if before["name"] != name:
         changed = [MANIFEST]
@@ -333,75 +338,149 @@ def refuse_other_files(
         raise DatasetError(
             f"{str(folder)!r} holds the set {before['name']!r}, which was frozen with other labels "
             f"or images, or under another name ({changed[0]} would change): what is frozen stays; "
-            f"name another folder with {option}"
+            "name another folder with --to"
         )
     return left if all((folder / file).is_file() for file in left) else {}
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a frozen set; with its name and its files, whose digests are texts.
-
-    Raises DatasetError where it cannot be read.
-    """
-    path = folder / MANIFEST
+def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         manifest = parse_toml(read_regular(path, _LARGEST))
     except (OSError, ValueError) as error:
         raise DatasetError(f"{str(path)!r} cannot be read: {error}") from error
-    named = isinstance(manifest.get("name"), str)
-    if not named or not isinstance(manifest.get("files"), dict):
+    if not isinstance(manifest.get("name"), str) or not isinstance(manifest.get(FILES), dict):
         raise DatasetError(
             f"{str(path)!r} is no manifest of a data set: it has no name, or no files"
         )
     return manifest
 
 
-def _files_below(folder: Path) -> list[str]:
-    """The files below a folder, by their paths in it; hidden ones are passed over."""
-    names = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
-    return [
-        name.as_posix() for name in names if not any(part.startswith(".") for part in name.parts)
-    ]
+# -- the card: where a set comes from, who labelled it, and how to use it --------------------------
 
 
-def image_list_name(name: str) -> str:
-    """File of the list of images of a set, with their paths and digests."""
-    return f"{name}-images.jsonl"
+def _card(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> str:
+    """The card as Markdown; names and texts of models stand in it as they are, and do nothing.
 
-
-def manifest_with_images(text: str, name: str, digest: str) -> str:
-    """The manifest of a set without its images, once they are in the table.
-
-    digest: of the table. Raises DatasetError for a manifest that was edited.
+    copy: whether the images are in the table.
     """
-    copied = "images_copied = {}\n"
-    listed = f"{quote_toml(image_list_name(name))} = "
-    begin, found, rest = text.partition(listed)
-    row, end, others = rest.partition("\n")
-    if copied.format("false") not in begin or not found or not end:
-        raise DatasetError(f"the manifest of {name!r} is not as it was written: get the set anew")
-    begin = begin.replace(copied.format("false"), copied.format("true"), 1)
-    return f"{begin}{found}{row}\n{quote_toml(f'{name}.tsv')} = {quote_toml(digest)}\n{others}"
+
+    def items(texts: Iterator[str]) -> list[str]:
+        return [f"- {escaped(text, 500)}" for text in texts]
+
+    lines = [f"# {escaped(frozen.name)}", "", *items(_facts(frozen, counts, copy=copy))]
+    lines += ["", "## Patterns", "", *_patterns(frozen)]
+    lines += ["", "## Labels of people", "", *items(_votes(frozen)), "", "## Models", ""]
+    for stage, model in frozen.labelled.construction.models.items():
+        lines += _model(stage, model)
+    lines += ["## Use", ""]
+    if not copy:
+        how = "`cepbench dataset freeze FOLDER --copy --images DIR`"
+        lines += [f"The table with the images is written where they are: {how}.", ""]
+    table = quote_toml(table_path(Path(), frozen.name).name)
+    labels = quote_toml(label_index_name(frozen.name))
+    lines += ["In a suite:", "", "    [data]", '    loader = "mmgenbench"']
+    lines += [f"    options = {{ file = {table}, labels = {labels} }}"]
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def table_path(folder: Path, name: str) -> Path:
-    """File of the images of a set."""
-    return folder / f"{name}.tsv"
-
-
-def label_index_name(name: str) -> str:
-    """File of the label index of a set."""
-    return f"{name}-label-index.json"
-
-
-def shown_members(frozen: FrozenSet) -> Sequence[tuple[str, int, int]]:
-    """(pattern, images that have it, images from which people took it or to which they gave it)."""
-    model = frozen.labelled.labels
-    rows = []
-    for name, indices in frozen.members.items():
-        changed = sum(
-            (name in model.get(image, ())) != (name in label.patterns)
-            for image, label in frozen.labels.items()
+def _facts(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> Iterator[str]:
+    labelled = frozen.labelled
+    chosen, construction = labelled.chosen, labelled.construction
+    every = labelled.source.records
+    yield (
+        f"{len(labelled.records)} images in {len(frozen.members)} patterns, an image may be in "
+        f"several; chosen of {len(every)}"
+    )
+    if chosen.sampling == "quota":
+        yield (
+            f"chosen by quotas of {chosen.per_pattern} images for each pattern, the rarest first, "
+            "in order of digests: a larger set contains a smaller one"
         )
-        rows.append((name, len(indices), changed))
-    return rows
+    else:
+        yield (
+            f"each image of a pattern of N drawn with the probability {chosen.per_pattern} / N, "
+            f"seed {chosen.seed}"
+        )
+    same = sum(len(record.same) for record in every)
+    yield f"{same} files of the source were left out, since another has the same pixels"
+    if construction.unreadable:
+        yield f"{len(construction.unreadable)} files held no image that can be read"
+    yield f"prompts: {construction.prompts}"
+    if counts is not None:
+        failed = ", ".join(f"{kind} {number}" for kind, number in counts.failures.items())
+        yield (
+            f"extraction: {len(counts.patterns)} names in {counts.annotations} annotations of "
+            f"{counts.images} images; failures: {failed or 'none'}"
+        )
+    where = "in the table" if copy else "not in it: paths and digests stand for them"
+    yield f"the images are {where}; their licences are those of their source"
+
+
+def _patterns(frozen: FrozenSet) -> Iterator[str]:
+    sentences = {pattern.name: pattern.sentence for pattern in frozen.labelled.patterns}
+    yield "| pattern | images | changed by people | what it is |"
+    yield "|---|---:|---:|---|"
+    for name, images, changed in frozen.shown_members:
+        yield f"| {escaped(name)} | {images} | {changed} | {escaped(sentences[name], 500)} |"
+    bare = sum(not label.patterns for label in frozen.labels.values())
+    if bare:
+        yield ""
+        yield f"{bare} images have no pattern that is left: they count in the whole alone."
+    without = [name for name in sentences if name not in frozen.members]
+    if without:
+        yield ""
+        yield f"Without an image: {escaped(', '.join(without), 500)}."
+
+
+def _votes(frozen: FrozenSet) -> Iterator[str]:
+    labels = list(frozen.labels.values())
+    annotators = {name for people in frozen.people.labels.values() for name in people}
+    yield (
+        f"{len(labels) - frozen.unverified} of {len(labels)} images were checked, by "
+        f"{len(annotators)} people; final labels are the majority of the model and those who "
+        "looked, and of the latter where it is a tie"
+    )
+    if frozen.unverified:
+        yield f"{frozen.unverified} images have the labels of the model alone"
+    changed = sum(label.changed for label in labels)
+    disputed = sum(bool(label.disputed) for label in labels)
+    yield f"{changed} images have other labels than the model gave; on {disputed} not all agreed"
+    yield from _agreement(frozen)
+    if frozen.people.outside:
+        yield f"{frozen.people.outside} ticks are of names that have left the list: dropped"
+    yield from frozen.people.remarks
+
+
+def _agreement(frozen: FrozenSet) -> Iterator[str]:
+    """Krippendorff's alpha of labels, yes or no for each image and pattern, by image."""
+    names = frozen.labelled.names
+    people = sorted({name for labels in frozen.people.labels.values() for name in labels})
+    ratings = np.full((len(people) + 1, len(frozen.labels) * len(names)), np.nan)
+    for place, image in enumerate(frozen.labels):
+        own = slice(place * len(names), (place + 1) * len(names))
+        model = frozen.labelled.labels.get(image, ())
+        ratings[0, own] = [name in model for name in names]
+        for person, labels in frozen.people.labels.get(image, {}).items():
+            ratings[1 + people.index(person), own] = [name in labels for name in names]
+    owners = np.repeat(np.arange(len(frozen.labels)), len(names))
+    for who, rows in (("people", ratings[1:]), ("people and the model", ratings)):
+        alpha = alpha_estimate(RatedThings(rows, owners), "nominal")
+        if alpha.value is not None and alpha.low is not None and alpha.high is not None:
+            yield (
+                f"agreement of {who}: Krippendorff's alpha {alpha.value:.2f}, 95 % interval "
+                f"{alpha.low:.2f} to {alpha.high:.2f}, over {alpha.items} images"
+            )
+
+
+def _model(stage: str, model: ModelRecord) -> Sequence[str]:
+    lines = [
+        f"### {escaped(stage)}",
+        "",
+        f"- {escaped(model.role)}: {escaped(model.spec, 500)} ({escaped(model.what)})",
+        f"- adapter {escaped(model.adapter)}, fingerprint {model.fingerprint}",
+    ]
+    if model.prompt:
+        what = "prompt, with the frequencies of counts.json," if stage == "summary" else "prompt,"
+        lines += [f"- {what} digest {model.prompt_digest}:", ""]
+        lines += [f"      {visible(line)}" for line in model.prompt.splitlines()]
+    return [*lines, ""]

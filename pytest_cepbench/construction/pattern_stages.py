@@ -30,12 +30,10 @@ from pytest_cepbench.construction.folder import (
     ModelRecord,
     PatternCounts,
     PatternShare,
-    record_model,
     start_construction,
 )
 from pytest_cepbench.construction.patterns import (
     PROMPTS_VERSION,
-    Examples,
     Pattern,
     Style,
     annotation_prompt,
@@ -50,9 +48,7 @@ from pytest_cepbench.construction.source_images import (
     Sampling,
     SourceImages,
     choose_images,
-    expected_size,
     find_images,
-    find_near_duplicates,
     look_at,
     members_of,
 )
@@ -71,7 +67,7 @@ class ConstructionSettings:
     """What is constructed, and how.
 
     images: folder of images. out: folder of the data set.
-    style, examples: of the prompts.
+    style: of the prompts.
     patterns: a file of patterns to annotate with; None to summarize those that are extracted.
     most: patterns of a summary at most.
     per_pattern: images of each pattern that are wanted. sampling, seed: how they are chosen.
@@ -81,7 +77,6 @@ class ConstructionSettings:
     images: Path
     out: Path
     style: Style = "neutral"
-    examples: Examples = "none"
     patterns: Path | None = None
     most: int = 13
     per_pattern: int = 100
@@ -92,11 +87,10 @@ class ConstructionSettings:
 
 @dataclass(frozen=True)
 class ConstructionModels:
-    """The models that are asked; writer and encoder only where they are needed and given."""
+    """The models that are asked; a writer only where it is needed and given."""
 
     describer: RoleRunner
     writer: RoleRunner | None = None
-    encoder: RoleRunner | None = None
 
 
 @dataclass
@@ -105,7 +99,6 @@ class Constructed:
 
     counts: of extraction; annotations: with the closed list; chosen: the set. None, where a stage
     was not reached. duplicates: files whose pixels another file has too.
-    near_duplicates: pairs; None where no encoder was given.
     """
 
     source: SourceImages
@@ -113,7 +106,6 @@ class Constructed:
     patterns: tuple[Pattern, ...] = ()
     annotations: Sequence[Annotation] = ()
     chosen: ChosenImages | None = None
-    near_duplicates: int | None = None
     written: list[Path] = field(default_factory=list)
 
     @property
@@ -176,17 +168,10 @@ class _Run:
         self._asked: dict[str, ModelRecord] = {}
 
     def begin(self) -> None:
-        """Write the list of images; look for near duplicates where an encoder is given."""
+        """Write the list of images."""
         if self.folder.has(files.CONSTRUCTION):
             self._asked = dict(self.folder.read(files.CONSTRUCTION, ConstructionRecord).models)
-        contents: dict[str, object] = {files.IMAGES: list(self.source.records)}
-        encoder = self.models.encoder
-        if encoder is not None:
-            near = find_near_duplicates(encoder, self.source)
-            contents[files.NEAR] = near
-            self.result.near_duplicates = near.count
-            self._note("near duplicates", encoder, "")
-        self._write(contents)
+        self._write({files.IMAGES: list(self.source.records)})
 
     def given_patterns(self) -> tuple[Pattern, ...]:
         """The closed list that people gave or edited; none where it is still to be made.
@@ -213,13 +198,12 @@ class _Run:
     def extract(self) -> list[Annotation]:
         """Ask for patterns of any name."""
         style = self.settings.style
-        prompt = extraction_prompt(style, self.settings.examples)
-        question = ImageQuestion("extract", prompt, pattern_schema(style))
+        question = ImageQuestion("extract", extraction_prompt(style), pattern_schema(style))
         return self._ask(question, files.EXTRACT)
 
     def count(self, extracted: Sequence[Annotation]) -> PatternCounts:
         """Count the names."""
-        counts = count_patterns(extracted, self.settings.examples)
+        counts = count_patterns(extracted)
         self._write({files.COUNTS: counts})
         return counts
 
@@ -260,12 +244,10 @@ class _Run:
         images = choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
         members = members_of(labels)
         inside = set(images)
-        bernoulli = settings.sampling == "bernoulli"
         chosen = ChosenImages(
             sampling=settings.sampling,
             per_pattern=settings.per_pattern,
             seed=settings.seed,
-            expected=round(expected_size(labels, settings.per_pattern), 1) if bernoulli else None,
             images=tuple(images),
             patterns={
                 pattern.name: PatternShare(len(own), len(inside.intersection(own)))
@@ -289,7 +271,17 @@ class _Run:
 
     def _note(self, stage: str, runner: RoleRunner, prompt: str) -> None:
         """Keep which model a stage asked; tell where it was another one before."""
-        record = record_model(runner.bound, prompt, digest_text(prompt))
+        bound = runner.bound
+        record = ModelRecord(
+            role=bound.role,
+            spec=bound.spec,
+            what=bound.what,
+            adapter=bound.adapter,
+            fingerprint=bound.fingerprint,
+            params=dict(bound.params),
+            prompt=prompt,
+            prompt_digest=digest_text(prompt),
+        )
         before = self._asked.get(stage)
         if before is not None and before.fingerprint != record.fingerprint:
             self.announce(
@@ -306,7 +298,6 @@ class _Run:
             kind=KIND,
             source=str(settings.images),
             prompts=f"{settings.style} {PROMPTS_VERSION}",
-            examples=settings.examples,
             seed=settings.seed,
             unreadable=self.source.unreadable,
             models=self._asked,

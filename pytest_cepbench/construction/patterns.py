@@ -124,9 +124,10 @@ def _pattern(place: str, table: Any) -> Pattern:
 
 
 # -- the questions to models of a construction, and the JSON schemas of their replies --------------
-# `paper` has the roles, the definition, the tasks and the forms of reply of MMGenBench's prompts
-# (Figures 13 to 15) in this project's words; `neutral` leaves out the role of an expert, and asks
-# for names and reasons in one list, which servers can hold a model to.
+# `paper` has the roles, the definition, the tasks, the examples and the forms of reply of
+# MMGenBench's prompts (Figures 13 to 15) in this project's words; `neutral` leaves out the role of
+# an expert and the examples, and asks for names and reasons in one list, which servers can hold a
+# model to.
 
 
 PROMPTS_VERSION = "patterns/1"
@@ -135,10 +136,6 @@ PROMPTS_VERSION = "patterns/1"
 Style = Literal["neutral", "paper"]
 
 STYLES: tuple[Style, ...] = get_args(Style)
-
-Examples = Literal["none", "paper"]
-
-EXAMPLE_CHOICES: tuple[Examples, ...] = get_args(Examples)
 
 EXAMPLE_NAMES = (
     "Orientation and Direction",
@@ -186,10 +183,10 @@ _SUMMARY_FORMS: Mapping[Style, str] = {
 }
 
 
-def extraction_prompt(style: Style, examples: Examples) -> str:
+def extraction_prompt(style: Style) -> str:
     """The question for a description and for patterns of any name. Source: Figure 13."""
     named = ""
-    if examples == "paper":
+    if style == "paper":
         named = f" Examples of patterns: {', '.join(EXAMPLE_NAMES)}."
     return (
         f"{_role(style)}{_DEFINITION}{named}\n\n"

@@ -1,22 +1,17 @@
 """The images that a data set is constructed from: read once, named by their pixels, each once.
 
-Those that are nearly the same are reported, and quotas say which images of a pattern are taken.
+Quotas or draws say which images of a pattern are taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
-from PIL import Image
-
-from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text, read_image
-from pytest_cepbench.chains import RoleRunner, Step
-from pytest_cepbench.construction.folder import ImageRecord, NearDuplicate, NearDuplicates
+from pytest_cepbench.artifacts import ImageArtifact, digest_text, read_image
+from pytest_cepbench.construction.folder import ImageRecord
 from pytest_cepbench.datasets.sources.files import sample_name as relative_name
 from pytest_cepbench.datasets.sources.files import some_of, walk_images
 from pytest_cepbench.errors import DatasetError, ImageError
@@ -38,28 +33,20 @@ class SourceImages:
 
     def load(self, record: ImageRecord) -> ImageArtifact:
         """An image. Raises DatasetError where its file holds another by now, or none."""
-        return load_image(self.folder, record.path, record.image)
-
-
-def load_image(folder: Path, name: str, digest: str) -> ImageArtifact:
-    """The image of a data set in a folder of images. name: its path there. digest: of its pixels.
-
-    Raises DatasetError where its file holds another one, or none.
-    """
-    path = folder / name
-    try:
-        image = read_image(path)
-    except ImageError as error:
-        raise DatasetError(
-            f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
-            "the folder where the images lie now with --images DIR"
-        ) from error
-    if image.digest != digest:
-        raise DatasetError(
-            f"{str(path)!r} has changed since it was read first: restore it, name the folder "
-            "where the images lie now with --images DIR, or begin anew"
-        )
-    return image
+        path = self.folder / record.path
+        try:
+            image = read_image(path)
+        except ImageError as error:
+            raise DatasetError(
+                f"{str(path)!r}: {error}; the data set is constructed from it: restore it, or name "
+                "the folder where the images lie now with --images DIR"
+            ) from error
+        if image.digest != record.image:
+            raise DatasetError(
+                f"{str(path)!r} has changed since it was read first: restore it, name the folder "
+                "where the images lie now with --images DIR, or begin anew"
+            )
+        return image
 
 
 def look_at(path: Path) -> str:
@@ -170,18 +157,6 @@ def members_of(labels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     return dict(sorted(members.items(), key=lambda item: (len(item[1]), item[0])))
 
 
-def expected_size(labels: Mapping[str, Sequence[str]], per_pattern: int) -> float:
-    """Images that independent draws take on average: sum over images of 1 - prod(1 - n / N)."""
-    members = members_of(labels)
-    size = 0.0
-    for patterns in labels.values():
-        left_out = 1.0
-        for pattern in dict.fromkeys(patterns):
-            left_out *= 1.0 - min(1.0, per_pattern / len(members[pattern]))
-        size += 1.0 - left_out
-    return size
-
-
 def _fill(
     labels: Mapping[str, Sequence[str]], members: Mapping[str, Sequence[str]], quota: int
 ) -> list[str]:
@@ -216,49 +191,3 @@ def _draw(members: Mapping[str, Sequence[str]], per_pattern: int, seed: int) -> 
             if int(digest_text(f"{seed} {pattern} {image}")[:16], 16) / _UNIT < probability
         )
     return sorted(chosen)
-
-
-LIMIT = 0.97
-"""Cosine above which two images are reported."""
-
-_MOST_PAIRS = 1000
-
-_BLOCK = 1024  # rows of the matrix of cosines that are in memory at a time
-
-
-def find_near_duplicates(
-    encoder: RoleRunner, source: SourceImages, limit: float = LIMIT
-) -> NearDuplicates:
-    """Pairs of images whose vectors have a cosine above the limit, the nearest first.
-
-    Raises what the encoder's model raises; an image without a vector is counted.
-    """
-    records = source.records
-    steps = [
-        Step(encoder.key("", 0, "image", record.image), 0, partial(_load, source, record))
-        for record in records
-    ]
-    results = encoder.ask("encode_images", steps)
-    kept = [i for i, result in enumerate(results) if not isinstance(result, Failure)]
-    rows = [np.asarray(results[i], dtype=np.float64) for i in kept]
-    vectors = np.stack(rows) if rows else np.zeros((0, 1))
-    vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    pairs: list[NearDuplicate] = []
-    for begin in range(0, len(kept), _BLOCK):
-        cosines = vectors[begin : begin + _BLOCK] @ vectors.T
-        for row, column in zip(*np.nonzero(cosines > limit), strict=True):
-            if column > begin + row:  # each pair once
-                first, second = records[kept[begin + row]].image, records[kept[column]].image
-                cosine = round(float(min(cosines[row, column], 1.0)), 6)
-                pairs.append(NearDuplicate(first, second, cosine))
-    pairs.sort(key=lambda pair: (-pair.cosine, pair.first, pair.second))
-    return NearDuplicates(
-        limit=limit,
-        count=len(pairs),
-        without_vector=len(records) - len(kept),
-        pairs=tuple(pairs[:_MOST_PAIRS]),
-    )
-
-
-def _load(source: SourceImages, record: ImageRecord) -> Image.Image:
-    return source.load(record).to_pil()

@@ -27,7 +27,6 @@ from pytest_cepbench.construction.folder import (
 from pytest_cepbench.construction.patterns import (
     PROMPTS_VERSION,
     STYLES,
-    Examples,
     Pattern,
     annotation_prompt,
     read_patterns,
@@ -127,10 +126,7 @@ def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
     if (
         not has
         or _stopped(construction, "extract", extracted)
-        or (
-            counts is not None
-            and counts != count_patterns(extracted, cast("Examples", counts.examples))
-        )
+        or (counts is not None and counts != count_patterns(extracted))
     ):
         raise DatasetError(
             f"{str(folder.path)!r}: extraction was stopped, and what is there is of another model "

@@ -1,184 +1,18 @@
-"""`cepbench dataset pairs` and `cepbench dataset arena`: sets that existing loaders read."""
+"""`cepbench dataset arena`: questions with gold answers, which the loader of OpenING reads."""
 
 from __future__ import annotations
 
-import csv
-import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from pytest_cepbench.construction.arena_set import CHECKS
-from pytest_cepbench.datasets.nocaps_docci import load_nd400, load_pairs
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.ratings.folder import VoteFile, read_ratings
 from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Ended, Home
-
-# -- pairs -----------------------------------------------------------------------------------------
-
-
-def put_copies(root: Path, number: int = 6) -> None:
-    """Copies of DOCCI and NoCaps, with so many images each; the last has the first one's pixels."""
-    for folder, level in (("docci/images", 0), ("nocaps/images", 100)):
-        (root / folder).mkdir(parents=True)
-        for i in range(number):
-            shade = level + i if i < number - 1 else level
-            Image.new("RGB", (4, 4), (shade,) * 3).save(root / folder / f"im{i}.png")
-    docci = [
-        {"example_id": f"d{i}", "image_file": f"im{i}.png", "description": f' "Scene", {i}\n '}
-        for i in range(number)
-    ]
-    (root / "docci/docci_descriptions.jsonlines").write_text(
-        "".join(f"{json.dumps(entry)}\n" for entry in docci)
-    )
-    nocaps = {
-        "images": [{"id": i, "file_name": f"im{i}.png"} for i in range(number)],
-        "annotations": [{"image_id": i, "caption": f"Thing {i}."} for i in range(number)],
-    }
-    (root / "nocaps/captions.json").write_text(json.dumps(nocaps))
-
-
-def pairs(home: Home, *argv: str) -> Ended:
-    """The command with both copies."""
-    return home.command("dataset", "pairs", "--docci=docci", "--nocaps=nocaps", *argv)
-
-
-def test_pairs_are_chosen_of_both_sources(home: Home) -> None:
-    """The list and the copied layout are what the loaders read; larger sets contain smaller."""
-    put_copies(home.path)
-    small = pairs(home, "--out=small", "--per-source=2")
-    large = pairs(home, "--out=large", "--per-source=4", "--copy")
-    assert (small.code, large.code) == (0, 0), small.err + large.err
-    listed = load_nd400(
-        home.path / "small/ids.csv",
-        docci=str(home.path / "docci"),
-        nocaps=str(home.path / "nocaps"),
-    )
-    copied = load_pairs(home.path / "large")
-
-    assert [len(listed.in_category(source)) for source in ("docci", "nocaps")] == [2, 2]
-    texts = {sample.id: sample.text for sample in copied.samples}
-    assert len(texts) == 8
-    assert {sample.id: sample.text for sample in listed.samples}.items() <= texts.items()
-    lines = (home.path / "large/pairs.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    digests = {r["id"]: r["image"] for r in records}
-    assert {s.id: s.image.load().digest for s in copied.samples if s.image} == digests
-    assert not (home.path / "small" / "image-first").exists()
-
-
-def test_a_list_is_joined_as_it_is(home: Home) -> None:
-    """Two of its images have the same pixels, which is told."""
-    put_copies(home.path)
-    with (home.path / "list.csv").open("w", newline="") as file:
-        rows = [("source", "image_id"), ("docci", "d0"), ("docci", "d5"), ("nocaps", "3")]
-        csv.writer(file).writerows(rows)
-    ended = pairs(home, "--out=own", "--ids=list.csv")
-    again = pairs(home, "--out=own", "--ids=list.csv")
-
-    assert (ended.code, again.code) == (0, 0), ended.err
-    assert "own: 3 pairs" in ended.out
-    assert "pixels of another pair's: 1, all kept" in ended.out
-    assert "d5" in (home.path / "own/card.md").read_text()
-
-
-def test_pairs_that_cannot_be_joined_are_one_line(home: Home) -> None:
-    """Too few images, an unknown id, a folder of something else."""
-    put_copies(home.path, 3)
-    (home.path / "list.csv").write_text("source,image_id\ndocci,d9\n")
-    (home.path / "full").mkdir()
-    (home.path / "full/mine.txt").write_text("x")
-    for words, complaint in (
-        (["--out=a", "--per-source=4"], "docci has 3 images with captions: 4 are wanted"),
-        (["--out=b", "--ids=list.csv"], "docci d9: not annotated"),
-        (
-            ["--out=full", "--per-source=2"],
-            "holds other files (mine.txt): name a new folder with --out",
-        ),
-        (["--out=c", "--per-source=none"], "--per-source"),
-        (["--out=d", "--ids=gone.csv"], "gone.csv"),
-    ):
-        ended = pairs(home, *words)
-        assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
-        assert complaint in ended.err
-
-
-def files_below(folder: Path) -> dict[str, bytes]:
-    """The files of a folder by their paths in it."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def test_pairs_are_never_replaced_by_other_pairs(home: Home) -> None:
-    """Captions and images of two choices in one folder would be paired by position."""
-    put_copies(home.path)
-    made = pairs(home, "--out=pr", "--per-source=3", "--copy")
-    before = files_below(home.path / "pr")
-    others = [
-        pairs(home, "--out=pr", "--per-source=3", "--seed=1", "--copy"),
-        pairs(home, "--out=pr", "--per-source=3", "--seed=1"),
-        pairs(home, "--out=pr", "--per-source=4", "--copy"),
-    ]
-    same = pairs(home, "--out=pr", "--per-source=3", "--copy")
-
-    assert (made.code, same.code) == (0, 0), same.err
-    assert [ended.code for ended in others] == [2, 2, 2]
-    assert all("what is frozen stays" in ended.err for ended in others)
-    assert all("name another folder with --out" in ended.err for ended in others)
-    assert files_below(home.path / "pr") == before
-    load_pairs(home.path / "pr")
-
-
-def test_copied_pairs_stay_where_the_list_is_written_again(home: Home) -> None:
-    """The manifest and the card go on to tell of the images that are there."""
-    put_copies(home.path)
-    pairs(home, "--out=pr", "--per-source=3", "--copy")
-    before = files_below(home.path / "pr")
-
-    assert pairs(home, "--out=pr", "--per-source=3").code == 0
-    assert files_below(home.path / "pr") == before
-
-
-def test_pairs_go_on_after_an_image_was_repaired(home: Home) -> None:
-    """The message names source and file, and nothing is written before all images were read."""
-    put_copies(home.path)
-    damaged = [home.path / f"docci/images/im{i}.png" for i in range(6)]
-    whole = [path.read_bytes() for path in damaged]
-    for path in damaged:
-        path.write_bytes(b"no image")
-    failed = pairs(home, "--out=pr", "--per-source=3", "--copy")
-    for path, data in zip(damaged, whole, strict=True):
-        path.write_bytes(data)
-    repaired = pairs(home, "--out=pr", "--per-source=3", "--copy")
-
-    assert (failed.code, failed.err.count("\n"), repaired.code) == (2, 1, 0), repaired.err
-    assert re.search(r"docci d\d: '.*docci/images/im\d\.png': not an image", failed.err)
-    assert len(load_pairs(home.path / "pr").samples) == 6
-
-
-def test_copies_that_were_stopped_take_no_other_pairs(home: Home) -> None:
-    """Images without a manifest are those of a run that was killed: the same pairs go on."""
-    put_copies(home.path)
-    pairs(home, "--out=pr", "--per-source=3", "--copy")
-    whole = files_below(home.path / "pr")
-    for name in ("ids.csv", "pairs.jsonl", "card.md", "dataset.toml", "text-first/gen-0.csv"):
-        (home.path / "pr" / name).unlink()
-    other = pairs(home, "--out=pr", "--per-source=3", "--seed=1", "--copy")
-    same = pairs(home, "--out=pr", "--per-source=3", "--copy")
-
-    assert (other.code, same.code) == (2, 0), same.err
-    assert "holds other files (image-first/gen-0/" in other.err
-    assert files_below(home.path / "pr") == whole
-
-
-# -- arenas ----------------------------------------------------------------------------------------
 
 TEMPLATES = """
 [[task]]

@@ -237,22 +237,17 @@ def test_spellings_are_counted_together_once_an_image() -> None:
             Annotation(image="2", patterns=("Color", "count")),
             Annotation(image="3", patterns=("COLOR",)),
             Annotation(image="4", failure="bad-json"),
-        ],
-        "none",
+        ]
     )
 
     assert list(counts.patterns.items()) == [("Color", 3), ("Counts", 1), ("count", 1)]
     assert (counts.images, counts.failures, counts.annotations) == (3, {"bad-json": 1}, 5)
 
 
-def test_the_share_of_examples_is_reported() -> None:
-    """Whether or not the prompt held them: so much of a list was given to the model."""
-    own = count_patterns([Annotation(image="1", patterns=("text", "Mood", "Surreal"))], "paper")
-
-    assert own.example_share == pytest.approx(2 / 3)
-    assert all(name in extraction_prompt("paper", "paper") for name in EXAMPLE_NAMES)
-    assert not any(name in extraction_prompt("paper", "none") for name in EXAMPLE_NAMES)
-    assert count_patterns([], "none").example_share == 0
+def test_the_papers_prompt_names_examples() -> None:
+    """The plain one does not: examples prime."""
+    assert all(name in extraction_prompt("paper") for name in EXAMPLE_NAMES)
+    assert not any(name in extraction_prompt("neutral") for name in EXAMPLE_NAMES)
 
 
 def test_a_summary_is_read_and_kept(tmp_path: Path) -> None:

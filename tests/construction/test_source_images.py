@@ -15,7 +15,6 @@ from pytest_cepbench.construction.source_images import (
     SAMPLINGS,
     Sampling,
     choose_images,
-    expected_size,
     find_images,
     members_of,
 )
@@ -145,11 +144,14 @@ def test_draws_have_the_size_that_is_expected() -> None:
         for number in range(60)
     }
     sizes = [len(choose_images(labels, 10, "bernoulli", seed)) for seed in range(300)]
+    counts = {name: sum(name in own for own in labels.values()) for name in "ABC"}
+    expected = sum(1 - np.prod([1 - 10 / counts[name] for name in own]) for own in labels.values())
 
     error = np.std(sizes) / np.sqrt(len(sizes))
-    assert abs(np.mean(sizes) - expected_size(labels, 10)) < 4 * error
+    assert abs(np.mean(sizes) - expected) < 4 * error
     assert len(set(sizes)) > 5
-    assert expected_size(labels, 1000) == sum(bool(patterns) for patterns in labels.values())
+    every = choose_images(labels, 1000, "bernoulli", 0)
+    assert len(every) == sum(bool(patterns) for patterns in labels.values())
 
 
 def test_one_image_of_each_pattern_is_the_least() -> None:

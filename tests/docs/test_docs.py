@@ -124,7 +124,7 @@ _FOREIGN_OPTIONS = {
     "--ratings", "--score",  # of cepbench rate draw
     "--pair-model", "--battles", "--no-answer", "--forfeits",
     "--by", "--unseen",  # of cepbench arena
-    "--copy", "--docci", "--examples", "--ids", "--nocaps", "--patterns",
+    "--copy", "--patterns",
     "--per-pattern", "--per-source", "--prompts", "--sampling", "--until",
     "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--partial",
