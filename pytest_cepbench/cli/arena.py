@@ -78,7 +78,7 @@ def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
     command: str = arguments.command_line
     boards = _leaderboards(arguments)
-    page = [section for board in boards for section in _board_page(board)]
+    page = [section for board in boards for section in board_page(board)]
     page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
     content = {"leaderboards": boards}
     drawing = draw_arena_leaderboards(boards)
@@ -107,7 +107,8 @@ def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
     ]
 
 
-def _board_page(board: Leaderboard) -> Iterator[Section]:
+def board_page(board: Leaderboard) -> Iterator[Section]:
+    """A leaderboard as a page, its groups in a table of their own."""
     head = ("model", "rank", "rating", "+/-", "battles", *_POLICIES.values())
     rows = tuple(
         (

@@ -49,7 +49,83 @@ _ARENA_OUT = option(
     "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=DEFAULT
 )
 
+_PAIR_MODEL = option(
+    "--pair-model",
+    choices=("ordered", "davidson", "rao-kupper"),
+    default="ordered",
+    help=f"ordered logit of all four verdicts, or one of those in which ties are alike; {DEFAULT}",
+)
+
+_FORFEITS = option(
+    "--forfeits",
+    choices=("charged-and-credited", "charged", "ignored"),
+    default="charged-and-credited",
+    help=f"lost by the one and won by the other, lost only, or left out; {DEFAULT}",
+)
+
+_BY = option(
+    "--by",
+    choices=("task", "meta-topic", "capability", "difficulty"),
+    help="win rates of OpenING's tasks, meta-topics, capabilities, or of common and hard tasks too",
+)
+
 _ARENA_ACTIONS = (
+    Command(
+        "play",
+        "let answers of several models battle before a judge, and rank the models",
+        UNMEASURED,
+        [
+            option(
+                "answers",
+                metavar="[NAME=]ANSWERS",
+                nargs="+",
+                help="a folder of answers in OpenING's layout, or the report of a run of the suite",
+            ),
+            option(
+                "--suite",
+                metavar="SUITE",
+                type=Path,
+                default=Path("pytest_cepbench.suites.opening"),
+                help=f"whose questions, judge and order they are; {DEFAULT}",
+            ),
+            option("--judge", metavar="SPEC", help="the judge; default: the suite's own"),
+            option(
+                "--rounds", metavar="K", default="2", help=f"battles of each question; {DEFAULT}"
+            ),
+            option(
+                "--order",
+                choices=("both", "balanced"),
+                help="show each pair of answers in both orders, or once; default: the suite's",
+            ),
+            option(
+                "--only",
+                choices=("text", "image"),
+                help="leave the other modality out of the answers",
+            ),
+            option(
+                "--reference",
+                metavar="NAME",
+                help="let the reference answers battle too, as a model of this name",
+            ),
+            option("--samples", metavar="N", help="the first N battles of all"),
+            option("--seed", metavar="N", default="0", help=f"of draw and judge; {DEFAULT}"),
+            option("--name", metavar="NAME", help="of the leaderboard; default: the suite's"),
+            flag("--plan", "say what it would take, and ask nothing"),
+            *shared(
+                "data",
+                metavar="NAME=PATH",
+                action="append",
+                default=[],
+                help="where the questions lie, such as opening=FOLDER",
+            ),
+            _PAIR_MODEL,
+            _FORFEITS,
+            _BY,
+            option("--out", metavar="DIR", type=Path, default=Path(".cepbench/play"), help=DEFAULT),
+            *STORE,
+        ],
+        run="arena_play",
+    ),
     Command(
         "rejudge",
         "let a suite's accepted answers be judged by another judge from now on",
@@ -72,13 +148,7 @@ _ARENA_ACTIONS = (
             option(
                 "verdicts", metavar="FILE", type=Path, nargs="+", help="verdicts of one judge each"
             ),
-            option(
-                "--pair-model",
-                choices=("ordered", "davidson", "rao-kupper"),
-                default="ordered",
-                help="ordered logit of all four verdicts, or one of those in which ties are alike; "
-                + DEFAULT,
-            ),
+            _PAIR_MODEL,
             option(
                 "--battles", metavar="FILE", type=Path, help="the battles that were to be judged"
             ),
@@ -89,18 +159,8 @@ _ARENA_ACTIONS = (
                     "a model whose arranged battles without verdict are forfeits (several allowed)"
                 ),
             ),
-            option(
-                "--forfeits",
-                choices=("charged-and-credited", "charged", "ignored"),
-                default="charged-and-credited",
-                help=f"lost by the one and won by the other, lost only, or left out; {DEFAULT}",
-            ),
-            option(
-                "--by",
-                choices=("task", "meta-topic", "capability", "difficulty"),
-                help="win rates of OpenING's tasks, meta-topics, capabilities, or of common and "
-                "hard tasks too",
-            ),
+            _FORFEITS,
+            _BY,
             _ARENA_OUT,
         ],
         run="arena",

@@ -123,14 +123,14 @@ _FOREIGN_OPTIONS = {
     "--speed", "--size", "--minutes", "--regress",  # of scripts in benchmarks
     "--ratings", "--score",  # of cepbench rate draw
     "--pair-model", "--battles", "--no-answer", "--forfeits",
-    "--by", "--unseen",  # of cepbench arena
+    "--by", "--unseen", "--rounds", "--plan", "--only", "--reference",  # of cepbench arena
     "--copy", "--patterns",
     "--per-pattern", "--per-source", "--prompts", "--sampling", "--until",
     "--unverified",  # of cepbench dataset
     "--people", "--seen", "--repeat", "--on", "--order", "--partial",
     "--answers", "--family",  # of cepbench agree judges
     "--share", "--practice", "--attention", "--host", "--peek",
-    "--only-write", "--kind", "--annotators",  # of cepbench rate
+    "--only-write", "--kind", "--annotators", "--all-annotators",  # of cepbench rate
     "--annotator", "--draws", "--format", "--report",  # of agreement, alignment and ratings
     "--jobs", "--read", "--write", "--checkpoints",
     "--of", "--amount", "--list",  # of reference/regress.py

@@ -92,6 +92,15 @@ def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
     Raises DatasetError for no verdicts, a model without a name or against itself, and a battle that
     was judged twice in the same order; WriteError where the file cannot be written.
     """
+    _write(path, battles)
+
+
+def write_battles(path: Path, battles: Iterable[Pairing]) -> None:
+    """Write battles that are to be judged, as `read_battles` reads them; as `write_verdicts`."""
+    _write(path, battles)
+
+
+def _write(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None:
     records: dict[tuple[str, str, str], dict[str, Any]] = {}
     for battle in battles:
         key = (battle.question, battle.first, battle.second)
@@ -104,8 +113,9 @@ def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
             "data_id": battle.question,
             "model_A": {"id": model_id(battle.first), "name": battle.first},
             "model_B": {"id": model_id(battle.second), "name": battle.second},
-            "winner": battle.winner,
         }
+        if isinstance(battle, JudgedBattle):
+            records[key]["winner"] = battle.winner
     if not records:
         raise DatasetError(f"there is no verdict to write to {str(path)!r}")
     if path.suffix == ".jsonl":

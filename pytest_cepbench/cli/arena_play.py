@@ -1,0 +1,310 @@
+"""`cepbench arena play`: answers of several models battle, a judge decides, and they are ranked."""
+
+from __future__ import annotations
+
+import json
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.cli.arena import board_page
+from pytest_cepbench.cli.output import HOME, Section, show, tell, write_and_show
+from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
+from pytest_cepbench.cli.session import measured, read_count, read_data, read_seed, suite_file
+from pytest_cepbench.datasets.opening.answers import read_answers
+from pytest_cepbench.datasets.opening.questions import TASKS
+from pytest_cepbench.datasets.opening.verdict_files import (
+    ModelNames,
+    write_battles,
+    write_verdicts,
+)
+from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.files import keep_out_of_git, parse_json, read_text
+from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.measures.base import JUDGE
+from pytest_cepbench.metrics.battles import coverage_time
+from pytest_cepbench.option_values import split_name
+from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
+from pytest_cepbench.report.totals import usage_line
+from pytest_cepbench.report.writers import write_reports
+from pytest_cepbench.store import Store
+from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
+from pytest_cepbench.studies.arena_play import (
+    Battles,
+    Entrant,
+    arrange,
+    plan_play,
+    play,
+    recorded_entrant,
+    reference_entrant,
+    stored_entrant,
+)
+from pytest_cepbench.studies.judge_card import AskedOrder, AskedVerdicts
+from pytest_cepbench.studies.remeasurement import seeds_of
+from pytest_cepbench.suites import ModelPool, RoleChoices, Suite, load_suite
+from pytest_cepbench.suites.data import load_data
+from pytest_cepbench.suites.role_assignment import named_models
+
+PLAY = "play.json"
+"""Says what the files beside it are of."""
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is to be played.
+
+    suite: its file; whose questions and, unless an option says otherwise, judge and order they are.
+    rounds: battles of each question.
+    """
+
+    suite: Path
+    rounds: int
+    seed: int
+    limit: int | None
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The judge, the battles, and what play.json says of them."""
+
+    judge: RoleRunner
+    order: AskedOrder
+    battles: Battles
+    settings: Mapping[str, Any]
+
+
+def run(arguments: Namespace) -> int:
+    """Arrange, ask, rank, write; exit codes as in `main`."""
+    outcome = measured(
+        arguments.store,
+        read=lambda: _read(arguments),
+        prepare=lambda request, pool: _prepare(arguments, request, pool),
+        measure=lambda prepared, _: _measure(arguments, prepared),
+    )
+    return outcome if isinstance(outcome, int) else _write(arguments, *outcome)
+
+
+def _read(arguments: Namespace) -> _Request:
+    return _Request(
+        suite_file(arguments.suite),
+        read_count("--rounds", arguments.rounds) or 1,
+        read_seed(arguments.seed),
+        read_count("--samples", arguments.samples),
+    )
+
+
+def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepared:
+    """Raises kinds of CepError for what is wrong with the suite, the answers or the judge."""
+    suite = load_suite(request.suite)
+    if suite.answer_plan is None:
+        raise SuiteError(f"suite {suite.name!r} is of chains: battles are of interleaved answers")
+    choices = (
+        RoleChoices() if arguments.judge is None else RoleChoices(roles={"judge": arguments.judge})
+    )
+    named = named_models(suite, choices)
+    if JUDGE not in named:
+        raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
+    judge = pool.runner(named[JUDGE])
+    entrants, samples = _entrants(arguments, request, suite, pool.store)
+    # Orders that are asked about anew in doubt are for gates; here each model is first in half of
+    # its battles, or in both orders of all.
+    order: AskedOrder = "arranged" if _order(arguments, suite) == "balanced" else "both"
+    battles = arrange(
+        entrants, samples, pool.store, request.rounds,
+        seed=request.seed, limit=request.limit, only=arguments.only,
+    )  # fmt: skip
+    _grouping(arguments.by, battles)  # a mistake is said before anything is asked
+    settings = {
+        "suite": suite.name,
+        "judge": judge.bound.spec,
+        "judge_fingerprint": judge.bound.fingerprint,
+        "order": _order(arguments, suite),
+        "only": arguments.only,
+        "seed": request.seed,
+    }
+    if not arguments.plan:
+        _check_folder(arguments.out, settings)
+    return _Prepared(judge, order, battles, settings)
+
+
+def _order(arguments: Namespace, suite: Suite) -> str:
+    order: str = arguments.order or suite.battle_rules.order
+    return "balanced" if order == "balanced" else "both"
+
+
+def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Raise SpecError for a folder with a play of another judge, suite, order or seed."""
+    path = out / PLAY
+    if not path.is_file():
+        return
+    try:
+        known = parse_json(read_text(path))
+    except (OSError, ValueError) as error:
+        raise SpecError(f"{path} could not be read: {error}; give another --out") from error
+    own = known if isinstance(known, dict) else {}
+    for name, value in settings.items():
+        if own.get(name) != value:
+            raise SpecError(
+                f"{str(out)!r} holds a play with {name} {own.get(name)!r}, not {value!r}: give "
+                "another folder with --out"
+            )
+
+
+def _entrants(
+    arguments: Namespace, request: _Request, suite: Suite, store: Store
+) -> tuple[list[Entrant], list[Sample]]:
+    """The models, in the order given, and the questions."""
+    given = [split_name(text) for text in arguments.answers]
+    folders = [(name, _folder(text)) for name, text in given]
+    reports = [
+        text for text, (_, folder) in zip(arguments.answers, folders, strict=True) if folder is None
+    ]
+    runs = {}
+    seeds = 1
+    if reports:
+        rated = named_runs("grades", request.suite, RatedSource(reports=reports))
+        runs = dict(zip(reports, rated, strict=True))
+        seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in rated)
+    dataset = load_data(suite, read_data(arguments.data)).repeated(seeds)
+    samples = [sample for sample in dataset.samples if sample.question]
+    names = ModelNames()
+    entrants: dict[str, Entrant] = {}
+    for text, (name, folder) in zip(arguments.answers, folders, strict=True):
+        if folder is None:
+            entrant = stored_entrant(runs[text], samples, store)
+        else:
+            answers = read_answers(folder, partial=True)
+            entrant = recorded_entrant(names(name or answers.model), answers, samples, store)
+            lacking = sum(sample.id not in answers.answers for sample in samples)
+            if lacking:
+                tell(f"{folder}: {lacking:,} of {len(samples):,} questions are not answered")
+        if entrant.name in entrants:
+            raise SpecError(
+                f"two of the answers are of {entrant.name!r}: name them, as in NAME={text}"
+            )
+        entrants[entrant.name] = entrant
+    if arguments.reference is not None:
+        if arguments.reference in entrants:
+            raise SpecError(f"--reference {arguments.reference!r} is the name of a model already")
+        entrants[arguments.reference] = reference_entrant(arguments.reference, samples, store)
+    return list(entrants.values()), samples
+
+
+def _folder(text: str) -> Path | None:
+    """The folder of answers that is meant, as a path or a spec `replay:`; None for a report."""
+    _, _, replayed = text.partition("replay:")
+    path = Path(replayed.partition("?")[0]) if text.startswith("replay:") else Path(text)
+    if path.is_dir():
+        return path
+    if text.startswith("replay:") or not path.is_file():
+        raise SpecError(
+            f"{text!r}: neither a folder of answers in OpenING's layout nor a report of a run "
+            "(--cep-report)"
+        )
+    return None
+
+
+def _measure(
+    arguments: Namespace, prepared: _Prepared
+) -> tuple[_Prepared, AskedVerdicts, Leaderboard] | int:
+    """The verdicts and what they say, or 0 where the plan was all that was asked for.
+
+    Raises DatasetError where the verdicts can rank nobody, and as `play`.
+    """
+    battles, judge, seed = prepared.battles, prepared.judge, int(prepared.settings["seed"])
+    plan = plan_play(battles, judge, prepared.order, seed)
+    new = plan.verdicts - plan.stored
+    asked = (
+        f"verdicts: {plan.verdicts:,}, of which the store has {plan.stored:,}; each of the other "
+        f"{new:,} shows the judge {plan.images:.1f} images and {plan.words:,.0f} words in the mean"
+    )
+    lines = [*_battle_lines(battles), asked]
+    if arguments.plan:
+        show([Section("plan of the battles", (*lines, "nothing was asked: --plan"))])
+        return 0
+    for line in lines:
+        tell(line)
+    given = play(battles, judge, prepared.order, tell, seed=seed)
+    tally = judge.tally
+    usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
+    tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")
+    board = make_leaderboard(
+        arguments.name or prepared.settings["suite"],
+        given.verdicts,
+        arguments.pair_model,
+        forfeits=battles.forfeits,
+        forfeit_policy=arguments.forfeits.replace("-", "_"),
+        grouping=_grouping(arguments.by, battles),
+    )
+    return prepared, given, board
+
+
+def _battle_lines(battles: Battles) -> Iterator[str]:
+    models = {name for p in battles.arranged for name in (p.first, p.second)}
+    yield (
+        f"battles: {len(battles.arranged):,} of {len(models)} models on "
+        f"{len({p.question for p in battles.arranged}):,} questions in "
+        f"{len(set(battles.tasks.values()))} tasks; {battles.coverage()}"
+    )
+    yield (
+        f"of pairs drawn at random, {coverage_time(len(models)):.1f} battles a task would be "
+        f"needed in the mean until every model has fought; by roulette {len(models) - 1} are"
+    )
+    if battles.forfeits or battles.empty or battles.equal:
+        yield (
+            f"without a judge: {len(battles.forfeits):,} forfeits (one answer is missing), "
+            f"{battles.empty:,} in which both are, {battles.equal:,} of equal answers; the latter "
+            "two are left out"
+        )
+
+
+def _write(
+    arguments: Namespace, prepared: _Prepared, given: AskedVerdicts, board: Leaderboard
+) -> int:
+    """Write verdicts, battles and the leaderboard. Raises WriteError."""
+    out, battles = arguments.out, prepared.battles
+    out.mkdir(parents=True, exist_ok=True)
+    keep_out_of_git(HOME, out)
+    write_verdicts(out / "verdicts.json", given.verdicts)
+    write_battles(out / "battles.json", battles.arranged)
+    facts = {
+        **prepared.settings,
+        "battles": len(battles.arranged),
+        "verdicts": len(given.verdicts),
+        "forfeits": len(battles.forfeits),
+        "equal": battles.equal,
+        "empty": battles.empty,
+        "judge_failures": dict(given.failures),
+    }
+    write_reports(out / PLAY, {".json": json.dumps(facts, indent=2, sort_keys=True) + "\n"})
+    page = list(board_page(board))
+    page[0] = Section(page[0].title, (*_head(arguments, battles, given), *page[0].blocks))
+    return write_and_show(
+        {"leaderboards": [board], "play": facts},
+        page,
+        arguments.command_line,
+        out,
+        "leaderboard",
+        drawing=draw_arena_leaderboards([board]),
+    )
+
+
+def _grouping(by: str | None, battles: Battles) -> Any:
+    """Groups by OpenING's ids where the questions are OpenING's, else by the suite's categories."""
+    opening = all(question[:4] in TASKS for question in battles.tasks)
+    if by is not None and by != "task" and not opening:
+        raise SpecError(f"--by {by}: is known of OpenING's questions; these have --by task")
+    return battles.tasks if by == "task" and not opening else by
+
+
+def _head(arguments: Namespace, battles: Battles, given: AskedVerdicts) -> Sequence[str]:
+    failures = sum(given.failures.values())
+    lines = [f"command: {arguments.command_line}", *_battle_lines(battles)]
+    if failures:
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
+        lines.append(f"the judge gave no verdict {failures} times ({kinds}): left out")
+    return lines

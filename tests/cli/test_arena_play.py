@@ -1,0 +1,286 @@
+"""`cepbench arena play`: answers battle before a judge, each battle once, and models are ranked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.datasets.opening.verdict_files import read_battles, read_verdicts
+from pytest_cepbench.store import Store
+from tests.cli.conftest import Ended, Home
+from tests.cli.reports import result_of, write_report
+from tests.cli.test_asked_judge import LONGER, MODULE, UIDS, Interrupted, Longer
+from tests.datasets.opening.files import png, put_answer, put_questions, question
+from tests.studies.toy import write_suite
+from tests.suites.answers import ANSWERS, prepare
+
+WORDS = {"long": 30, "middle": 20, "short": 10}
+
+SUITE = """
+name = "battles"
+version = 1
+
+[data]
+loader = "opening"
+options = { partial = true }
+
+[answer]
+steps = "free"
+
+[prompts]
+
+[arena]
+order = "balanced"
+
+[metrics.win_rate]
+tolerance = 0.05
+"""
+
+
+@pytest.fixture
+def folders(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Questions of two tasks, and answers of three models in OpenING's layout."""
+    monkeypatch.setattr(Longer, "shown", 0)
+    monkeypatch.setattr(Interrupted, "stopped", False)
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    (home.path / "battles.toml").write_text(SUITE, "utf-8")
+    put_questions(home.path / "questions", [question(uid) for uid in UIDS])
+    for model, words in WORDS.items():
+        for place, uid in enumerate(UIDS):
+            write_answer(home.path / f"{model}_output", uid, f"{model} " * words, 40 + place)
+    return home
+
+
+def write_answer(folder: Path, uid: str, text: str, color: int) -> None:
+    """An answer of one step with a picture."""
+    image = f"{uid}-o-0.jpg"
+    put_answer(folder, uid, [{"text": text, "image": image}])
+    (folder / image).write_bytes(png(color))
+
+
+def play(home: Home, *argv: str, judge: str = LONGER, models: tuple[str, ...] = ()) -> Ended:
+    """The command on the folders of the three models."""
+    answers = models or tuple(f"{name}_output" for name in WORDS)
+    return home.command(
+        *("arena", "play", *answers, "--suite=battles.toml", "--data=opening=questions"),
+        *(f"--judge={judge}", *argv),
+    )
+
+
+def board(home: Home, out: str = ".cepbench/play") -> dict[str, Any]:
+    """The leaderboard that was written."""
+    document = json.loads((home.path / out / "leaderboard.json").read_text("utf-8"))
+    (only,) = document["leaderboards"]
+    return dict(only)
+
+
+def test_the_models_are_ranked_by_the_judge(folders: Home) -> None:
+    """Two battles of each question in one order each; files in the released format beside."""
+    ended = play(folders)
+    assert ended.code == 0, ended.err
+    standings = board(folders)["standings"]
+    out = folders.path / ".cepbench/play"
+    battles, verdicts = read_battles(out / "battles.json"), read_verdicts(out / "verdicts.json")
+
+    assert [row["model"] for row in standings] == ["long", "middle", "short"]
+    assert len(battles) == len(verdicts) == Longer.shown == 2 * len(UIDS)
+    assert [(b.question, b.first, b.second) for b in battles] == [
+        (v.question, v.first, v.second) for v in verdicts
+    ]
+    assert len({(b.question, *sorted((b.first, b.second))) for b in battles}) == len(battles)
+    assert {b.question for b in battles[: len(UIDS)]} == set(UIDS)  # a round, and then the next
+    assert "3 of 3 pairs have met, all 3 models have fought in 1 of 1 tasks" in ended.err
+    assert json.loads((out / "play.json").read_text("utf-8"))["judge"] == LONGER
+    assert (out / "leaderboard.svg").is_file()
+
+
+def test_the_files_rank_as_the_play_did(folders: Home) -> None:
+    """`arena leaderboard` on the written verdicts has the same standings."""
+    play(folders)
+    played = board(folders)
+    verdicts = ".cepbench/play/verdicts.json"
+    ended = folders.command("arena", "leaderboard", verdicts, "--out=again")
+    (path,) = (folders.path / "again").glob("*.json")
+    (read,) = json.loads(path.read_text("utf-8"))["leaderboards"]
+
+    assert ended.code == 0, ended.err
+    assert read["standings"] == played["standings"]
+    assert read["curves"] == played["curves"]
+
+
+def test_curves_and_policies_are_in_the_file(folders: Home) -> None:
+    """The win rate by the number of battles ends at the win rate; each policy has its pairs."""
+    play(folders)
+    content = board(folders)
+
+    for standing, curve in zip(content["standings"], content["curves"], strict=True):
+        assert curve[-1] == [standing["battles"], pytest.approx(standing["win_rates"]["fdt"])]
+        assert [size for size, _ in curve] == sorted({size for size, _ in curve})
+    assert set(content["pair_win_rates"]) == set(content["standings"][0]["win_rates"])
+
+
+def test_a_plan_asks_nothing(folders: Home) -> None:
+    """It counts verdicts, those that the store has, and what the judge is shown."""
+    ended = play(folders, "--plan", "--order=both")
+
+    assert ended.code == 0, ended.err
+    assert Longer.shown == 0
+    assert "verdicts: 48, of which the store has 0" in ended.out
+    assert "nothing was asked: --plan" in ended.out
+    assert not (folders.path / ".cepbench/play").exists()
+    play(folders)
+    assert "verdicts: 48, of which the store has 24" in play(folders, "--plan", "--order=both").out
+
+
+def test_further_rounds_ask_about_new_battles_alone(folders: Home) -> None:
+    """Battles of fewer rounds are among those of more, and were stored."""
+    play(folders, "--rounds=1")
+    assert Longer.shown == len(UIDS)
+    ended = play(folders, "--rounds=3")
+
+    assert ended.code == 0, ended.err
+    assert Longer.shown == 3 * len(UIDS)
+    assert len(read_verdicts(folders.path / ".cepbench/play/verdicts.json")) == 3 * len(UIDS)
+    assert "24 verdicts by the judge, 12 from the store" in ended.err
+
+
+def test_an_interrupted_play_goes_on(folders: Home) -> None:
+    """What was judged is not asked again, and nothing is ranked before the end."""
+    spec = f"{MODULE}:Interrupted"
+    ended = play(folders, judge=spec)
+    before = Longer.shown
+
+    assert ended.code == 130
+    assert 0 < before < 2 * len(UIDS)
+    assert not (folders.path / ".cepbench/play/verdicts.json").exists()
+    assert play(folders, judge=spec).code == 0
+    assert Longer.shown == 2 * len(UIDS)
+
+
+def test_missing_answers_are_forfeits(folders: Home) -> None:
+    """Lost by the one and won by the other, in the win rates alone; both missing is no battle."""
+    for uid in UIDS[:2]:
+        for path in (folders.path / "long_output").glob(f"{uid}*"):
+            path.unlink()
+    ended = play(folders, "--rounds=3")
+    first = board(folders)
+    free = play(folders, "--rounds=3", "--forfeits=ignored", "--out=ignored")
+
+    assert ended.code == 0, ended.err
+    assert "long_output: 2 of 12 questions are not answered" in ended.err
+    assert first["forfeits"] == 4
+    assert first["standings"][0]["battles"] == 24
+    assert first["standings"][0]["win_rates"]["ties_as_zero"] < 20.5 / 24
+    assert free.code == 0, free.err
+    assert board(folders, "ignored")["standings"][0]["battles"] == 20
+    assert "4 forfeits (one answer is missing)" in free.out
+
+
+def test_texts_alone_and_images_alone(folders: Home) -> None:
+    """Another question to the judge than the whole answers; equal images need none."""
+    play(folders)
+    shown = Longer.shown
+    texts = play(folders, "--only=text", "--out=texts")
+    images = play(folders, "--only=image", "--out=images")
+
+    assert texts.code == 0, texts.err
+    assert Longer.shown == 2 * shown
+    assert images.code == 1
+    assert "none of 24 battles has two different answers: 0 lack one, 0 both, 24 are equal" in (
+        images.err
+    )
+
+
+def test_reference_answers_battle_too(folders: Home) -> None:
+    """As a model of the name that is given."""
+    ended = play(folders, "--reference=Human")
+    assert ended.code == 0, ended.err
+    assert {row["model"] for row in board(folders)["standings"]} == {*WORDS, "Human"}
+
+
+def test_groups_of_tasks(folders: Home) -> None:
+    """Capability and difficulty follow from OpenING's ids: 0101 is story writing, a hard task."""
+    play(folders, "--by=capability")
+    assert list(board(folders)["standings"][0]["groups"]) == ["Content Creation"]
+    play(folders, "--by=difficulty")
+    assert list(board(folders)["standings"][0]["groups"]) == ["hard tasks"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "models", "says"),
+    [
+        (("--rounds=4",), (), "expected 1 to 3 rounds: 3 models make 3 pairs; got 4"),
+        (("--rounds=0",), (), "--rounds"),
+        ((), ("long_output", "long_output"), "two of the answers are of 'long'"),
+        ((), ("long_output",), "expected two or more different models, got ['long']"),
+        ((), ("long_output", "nowhere"), "'nowhere': neither a folder of answers"),
+        ((), ("long_output", "empty"), "empty"),
+        ((), ("long_output", "other_output"), "holds no answer to these questions"),
+        (("--reference=long",), (), "--reference 'long' is the name of a model already"),
+        (("--only=sound",), (), "--only"),
+    ],
+)
+def test_what_is_refused(
+    folders: Home, argv: tuple[str, ...], models: tuple[str, ...], says: str
+) -> None:
+    """In one line, before anything is asked or written."""
+    (folders.path / "empty").mkdir()
+    write_answer(folders.path / "other_output", "0102001", "of another task", 80)
+    try:
+        ended = play(folders, *argv, models=models)
+    except SystemExit as error:  # argparse's own
+        ended = Ended(int(error.code or 0), "", folders.capture.readouterr().err)
+    assert ended.code == 2
+    assert says in ended.err
+    assert Longer.shown == 0
+    assert not (folders.path / ".cepbench/play").exists()
+
+
+def test_a_folder_is_of_one_judge(folders: Home) -> None:
+    """Verdicts of two judges are never mixed in it."""
+    play(folders)
+    before = (folders.path / ".cepbench/play/verdicts.json").read_bytes()
+    ended = play(folders, judge=f"{MODULE}:First")
+
+    assert ended.code == 2
+    assert f"holds a play with judge '{LONGER}'" in ended.err
+    assert (folders.path / ".cepbench/play/verdicts.json").read_bytes() == before
+
+
+def test_a_judge_that_follows_the_order_ranks_nobody(folders: Home) -> None:
+    """Its verdicts say nothing of the models, and nothing is written."""
+    ended = play(folders, judge=f"{MODULE}:First")
+    assert ended.code == 1
+    assert "the judge leaned to the first answer in all 24 battles" in ended.err
+    assert not (folders.path / ".cepbench/play").exists()
+
+
+def test_a_judge_that_says_nothing_ranks_nobody(folders: Home) -> None:
+    """The command fails, and says why there is no verdict."""
+    ended = play(folders, judge=f"{MODULE}:Silent")
+    assert ended.code == 1
+    assert "the judge gave no verdict on 24 battles: no-verdict: hm" in ended.err
+
+
+def test_reports_of_runs_battle(home: Home) -> None:
+    """Answers that runs of a suite left in the store, judged by the suite's own judge."""
+    write_suite(home.path, ANSWERS)
+    for name, model in (("worse", "shapes:?miss=0.6"), ("better", "shapes:?miss=0.1")):
+        with Store(home.path / ".cepbench/store") as store:
+            measured = prepare(home.path, store, model=model).measure()
+        write_report(home.path / f"{name}.json", [result_of(measured)])
+    command = ("arena", "play", "worse=worse.json", "better=better.json", "--suite=.", "--rounds=1")
+    ended = home.command(*command, "--by=task")
+    standings = board(home)["standings"]
+
+    assert ended.code == 0, ended.err
+    assert [row["model"] for row in standings] == ["better", "worse"]
+    assert len(standings[0]["groups"]) > 1
+    ended = home.command(*command, "--store=elsewhere")
+    assert ended.code == 2
+    assert "answers of the run of 'worse' are not in the store" in ended.err
+    assert "pytest_cepbench" in sys.modules
