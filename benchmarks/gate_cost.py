@@ -1,6 +1,6 @@
 r"""What a gate costs: arithmetic of real architectures, counted, and the minutes that it comes to.
 
-    python -m benchmarks.gate_cost            # tables for docs/cost.md, some minutes of CPU
+    python -m benchmarks.gate_cost            # tables for docs/clusters.md, some minutes of CPU
 
 Nothing is run: models are built on torch's meta device, whose tensors have shapes and no values,
 and `torch.utils.flop_counter` counts the multiplications and additions of their matrix products,

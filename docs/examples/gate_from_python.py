@@ -1,6 +1,6 @@
 """Gate a checkpoint without pytest: accept a describer, then gate a worse one.
 
-docs/python-api.md explains `gate_checkpoint` and its result.
+docs/training-loop.md explains `gate_checkpoint` and its result.
 """
 
 from pytest_cepbench import gate_checkpoint

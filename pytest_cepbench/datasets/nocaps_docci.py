@@ -50,8 +50,12 @@ def load_pairs(
 ) -> Dataset:
     """The pairs in the layout of the authors' code, or their list of ids joined to local copies.
 
-    path: a folder with text-first/ and image-first/ (see `load_sdp`: category, encoding), else the
-    list or its folder (see `load_nd400`: docci, nocaps, ids).
+    path: a folder with text-first/ and image-first/ (see `load_sdp`), else the list or its folder
+        (see `load_nd400`).
+    category: of all samples, in the layout of the authors' code.
+    encoding: of the CSV, in that layout.
+    docci, nocaps: folders of the copies, beside the list of ids.
+    ids: file name of the list of ids; the only one when None.
     Raises DatasetError as they do.
     """
     if (path / "text-first").is_dir() or (path / "image-first").is_dir():

@@ -50,10 +50,10 @@ class MetricTable(
     """Settings that every metric has; what is left out is the suite's or the metric's own.
 
     kind: which metric it is; the table's name when left out.
-    tolerance, anchor_tolerance, gate: as in `Policy`; the unit is the metric's own.
+    tolerance, anchor_tolerance, gate: of the metric's cases; the suite's when left out.
     weight: of each of its cases when alpha is divided among the cases of a run, 0.01 to 100.
     pool: whether groups and the whole suite are the unweighted mean of their categories' values
-    ("categories") or one value over all their samples, each counted once ("samples").
+        ("categories") or one value over all their samples, each counted once ("samples").
     parts: whether categories and groups are cases of their own ("all") or only the whole suite.
     """
 

@@ -42,7 +42,10 @@ class TextTable(MetricTable, frozen=True, kw_only=True):
 
 
 class RepetitionTable(TextTable, frozen=True, kw_only=True):
-    """repetition: n: words of the n-grams that are counted."""
+    """Settings of repetition.
+
+    n: words of the n-grams that are counted.
+    """
 
     n: int = REPEATED
 

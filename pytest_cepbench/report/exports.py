@@ -130,7 +130,7 @@ COLUMNS: dict[str, type] = {
     "method": str, "tolerance": float, "alpha": float, "gate": str, "n": int, "units": int,
     "visible": float, "floor": float, "anchor": float, "reasons": str, "nodeid": str,
 }  # fmt: skip
-"""Column -> its type; docs/exports.md says what each is. None stands for what is not known."""
+"""Column -> its type; docs/report.md says what each is. None stands for what is not known."""
 
 
 def case_rows(run: ExportedRun) -> list[dict[str, Any]]:
@@ -152,7 +152,7 @@ SAMPLE_COLUMNS: dict[str, type] = {
     "sample": str, "categories": str,
     "value": float, "baseline": float, "difference": float, "reference": str,
 }  # fmt: skip
-"""Column -> its type; docs/exports.md says what each is. None stands for what is not known."""
+"""Column -> its type; docs/report.md says what each is. None stands for what is not known."""
 
 
 def sample_rows(run: ExportedRun) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ class _Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class DataTable(_Strict, frozen=True):
     """The source of the samples.
 
-    loader: one of the package's loaders, or "python:package.module:function".
+    loader: one of the package's loaders, or "python:package.module:function"; required.
     name: what `--cep-data NAME=PATH` calls it; the loader's name when left out.
     path: of the data, relative to the suite's folder; `--cep-data` goes before it.
     needed: whether a path is needed although the loader has data of its own.
@@ -59,7 +59,8 @@ class DataTable(_Strict, frozen=True):
         clauses, or generated scenes, make.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
     choose. `cepbench accept --remeasure` sets it.
-    edits: edits of the starts, each of which adds edited samples; see `with_edits`.
+    edits: edits of the starts, each of which adds edited samples: mirror, move, recolor, remove,
+        redraw of scenes; mirror, brightness, contrast, hue of other images.
     """
 
     loader: str
@@ -85,6 +86,7 @@ class ChainTable(_Strict, frozen=True):
     start: "image", "text", or "both" for two chains of every sample.
     iterations: T, one describe and one generate each; 3 when neither this nor generations is given.
     generations: G, single transformations, in place of iterations.
+    seed: what every step's seed is derived from.
     seeds: how often each sample is played, each time with seeds of its own.
     """
 
@@ -108,6 +110,7 @@ class AnswerTable(_Strict, frozen=True):
     steps: "free" where the model decides how many, "gold" where it is told the reference answer's
     number, as OpenING's published scripts do, or the number that it is told.
     most: steps that an answer may have.
+    seed: what every step's seed is derived from.
     seeds: how often each question is asked, each time with seeds of its own.
     """
 
@@ -124,6 +127,7 @@ class ArenaTable(_Strict, frozen=True):
     order: both orders of every pair, one that alternates, or a second where the first left doubt.
     tie: what a tie is worth: one half, or all to the answer that it leans to ("lean").
     score: by the verdict, or by the probabilities of all four ("soft").
+    seed: of the judge.
     """
 
     against: Literal["accepted", "gold"] = "accepted"
@@ -136,8 +140,10 @@ class ArenaTable(_Strict, frozen=True):
 class PromptsTable(_Strict, frozen=True):
     """The prompts of the models.
 
-    generate holds `{description}`.
-    clean, max_words: what is done to a description before it is drawn; see `Wording`.
+    describe: the describer's; required where a chain describes.
+    generate: the generator's, holding `{description}`.
+    clean: whether a description is cleaned before it is drawn, as MMGenBench's code does.
+    max_words: most words of a description that are drawn.
     system: the writer's system prompt, of interleaved answers.
     image, edit: what generator and editor draw a step from, holding `{step}`; `{question}` stands
     for the question's texts.
@@ -183,6 +189,9 @@ class PresetTable(_Strict, frozen=True):
 class GateTable(_Strict, frozen=True):
     """The rules by which cases are judged; see `Policy`.
 
+    gate: the rule: regression, noninferiority or threshold.
+    tolerance: largest drop that does not matter, in the metric's own unit.
+    anchor_tolerance: the same since the anchor; twice the tolerance when left out.
     alpha: error of a run in each direction, which is divided among its cases.
     primary: the cases that can fail a run, as METRIC, PART/METRIC or PART/*; all when left out.
     pooled: whether the suite has a verdict of its own, an item beside its cases.
@@ -218,7 +227,11 @@ class CaseTable(_Strict, frozen=True):
 class SuiteTable(_Strict, frozen=True):
     """The whole file.
 
+    name: of the suite: lower-case letters, digits, - and _; required.
+    version: a whole number, raised when the suite changes its meaning; required.
+    description: free text.
     encoders: further encoders, which metrics name; name -> model spec.
+    groups: categories that are averaged.
     """
 
     name: str

@@ -102,6 +102,8 @@ def build_dataset(
     are also those of every larger number, the same on every machine.
     metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape;
     `remarks`.
+    samples_per_category: 1 to 10,000.
+    seed: of the scenes.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
     check_options(samples_per_category, seed)
@@ -238,6 +240,8 @@ def load_shapes(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     No scene is in a category twice before all of its family's scenes are. The samples of a number
     are also those of every larger number, the same on every machine.
     metadata: "scene", a list of objects as dicts with cell (0..8), size, color and shape.
+    samples_per_category: 1 to 10,000.
+    seed: of the scenes.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
     return build_dataset("shapes", _FAMILIES, samples_per_category, seed)
@@ -303,6 +307,8 @@ def load_shapes_tasks(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     asks; what is asked is in the metadata, in GenEval's form: "tag", "include" and, in counting,
     "exclude", over the names of the shapes and colors of the world (cyan is none of GenEval's).
     Every other position prompt asks where the first object is, the others where the second is.
+    samples_per_category: 1 to 10,000.
+    seed: of the scenes.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
 

@@ -64,7 +64,7 @@ def test_an_image_of_one_color_keeps_all_but_its_color(distortion: object) -> No
 
 
 def test_distortions_are_as_strong_as_documented() -> None:
-    """docs/doctor.md names the shares of the image's sides."""
+    """docs/writing-a-suite.md names the shares of the image's sides."""
     assert (FAINT_BLUR, MIDDLE_BLUR, STRONG_BLUR) == (1 / 256, 1 / 64, 1 / 16)
     assert (CROP_SIDE, COVERED_SIDE) == (0.7, 1 / 3)
 

@@ -182,6 +182,8 @@ def load_shapes_arena(samples_per_category: int = 24, seed: int = 0) -> Dataset:
     metadata: "task", as the category; "steps", how many the gold answer has; "scenes", the scenes
     of the question's images and then of the gold steps, each a list of objects as dicts with cell
     (0..8), size, color and shape.
+    samples_per_category: 1 to 10,000.
+    seed: of the questions.
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
     check_options(samples_per_category, seed)
