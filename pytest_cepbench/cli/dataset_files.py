@@ -13,8 +13,7 @@ from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.cli.session import read_annotators, read_count, read_seed
 from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.arena_set import QUESTIONS, write_questions
-from pytest_cepbench.construction.arena_templates import ArenaQuestion
+from pytest_cepbench.construction.arena_set import QUESTIONS, ArenaQuestion, write_questions
 from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
 from pytest_cepbench.construction.frozen_set import (
     FrozenSet,
