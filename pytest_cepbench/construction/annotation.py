@@ -18,8 +18,10 @@ from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.construction.folder import (
     Annotation,
+    Announce,
     ImageRecord,
     PatternCounts,
+    SourceImages,
 )
 from pytest_cepbench.construction.patterns import (
     LONGEST_REPLY,
@@ -33,7 +35,6 @@ from pytest_cepbench.construction.patterns import (
     summary_question,
     summary_schema,
 )
-from pytest_cepbench.construction.source_images import Announce, SourceImages
 from pytest_cepbench.errors import MeasurementError, UnreadableReplyError
 from pytest_cepbench.store import Result
 

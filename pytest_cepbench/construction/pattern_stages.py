@@ -23,6 +23,7 @@ from pytest_cepbench.construction.annotation import (
 )
 from pytest_cepbench.construction.folder import (
     Annotation,
+    Announce,
     ChosenImages,
     ConstructionFolder,
     ConstructionRecord,
@@ -30,6 +31,12 @@ from pytest_cepbench.construction.folder import (
     ModelRecord,
     PatternCounts,
     PatternShare,
+    Sampling,
+    SourceImages,
+    choose_images,
+    find_images,
+    look_at,
+    members_of,
     start_construction,
 )
 from pytest_cepbench.construction.patterns import (
@@ -42,15 +49,6 @@ from pytest_cepbench.construction.patterns import (
     read_patterns,
     summary_question,
     write_patterns,
-)
-from pytest_cepbench.construction.source_images import (
-    Announce,
-    Sampling,
-    SourceImages,
-    choose_images,
-    find_images,
-    look_at,
-    members_of,
 )
 from pytest_cepbench.errors import DatasetError, SpecError
 

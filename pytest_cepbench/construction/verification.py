@@ -22,6 +22,9 @@ from pytest_cepbench.construction.folder import (
     ConstructionRecord,
     ImageRecord,
     PatternCounts,
+    Sampling,
+    SourceImages,
+    choose_images,
     find_recorded,
 )
 from pytest_cepbench.construction.patterns import (
@@ -31,7 +34,6 @@ from pytest_cepbench.construction.patterns import (
     annotation_prompt,
     read_patterns,
 )
-from pytest_cepbench.construction.source_images import Sampling, SourceImages, choose_images
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study

@@ -19,14 +19,13 @@ from pytest_cepbench.construction.annotation import (
     require_annotations,
     summarize,
 )
-from pytest_cepbench.construction.folder import Annotation
+from pytest_cepbench.construction.folder import Annotation, SourceImages, find_images
 from pytest_cepbench.construction.patterns import (
     EXAMPLE_NAMES,
     Pattern,
     extraction_prompt,
     pattern_schema,
 )
-from pytest_cepbench.construction.source_images import SourceImages, find_images
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.store import Store

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.construction.source_images import (
+from pytest_cepbench.construction.folder import (
     SAMPLINGS,
     Sampling,
     choose_images,
