@@ -157,10 +157,10 @@ def is_sealed(key: object, kind: object, payload: object, stored_seal: object) -
 
 def unseal(key: object, kind: object, payload: object, stored_seal: object) -> Result | None:
     """The result of a row; None where the row is damaged, or of a kind from a newer version."""
-    if not (isinstance(kind, str) and isinstance(payload, bytes)):
-        return None
     if not is_sealed(key, kind, payload, stored_seal):
         return None
+    assert isinstance(kind, str)
+    assert isinstance(payload, bytes)
     try:
         return unpack(kind, payload)
     except ValueError:

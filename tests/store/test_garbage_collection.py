@@ -178,6 +178,17 @@ def test_the_models_of_a_store(tmp_path: Path) -> None:
         assert models_in(reader.read) == {"a" * 16, "b" * 16}
 
 
+def test_the_size_of_a_kind_has_its_images(root: Path) -> None:
+    """Rows of images are a digest each; the files that they refer to count with them."""
+    with ReadonlyStore(root, "root") as reader:
+        whole = summarize(reader).kinds["image"].bytes
+        files = [path for path in (root / "images").rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files)
+        for path in files:
+            path.unlink()
+        assert whole - summarize(reader).kinds["image"].bytes == size > 0
+
+
 @pytest.mark.parametrize(
     "provenance", ["", "{}", "[1]", '{"model": 3}', "null", "[" * 5000], ids=lambda text: text[:12]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.store import Result
 from pytest_cepbench.store.rows import (
+    _MOST_PROVENANCE,
     MOST_PAYLOAD,
     check_row,
     dated,
@@ -109,7 +111,10 @@ def test_a_seal_breaks_with_any_bit(key: str, result: Result, data: st.DataObjec
     assert not is_sealed(key, kind + "s", payload, sealed)
 
 
-def sealed(kind: str, payload: bytes, provenance: str = "{}") -> tuple[Any, ...]:
+LONG = json.dumps({"prompt": "x" * _MOST_PROVENANCE})
+
+
+def sealed(kind: str, payload: bytes, provenance: str | None = "{}") -> tuple[Any, ...]:
     """A row under a seal that is right, as an attacker could write it."""
     return "k", kind, payload, provenance, 1.0, seal("k", kind, payload)
 
@@ -121,6 +126,9 @@ def sealed(kind: str, payload: bytes, provenance: str = "{}") -> tuple[Any, ...]
         (("k", "text", b"good", "{}", 1.0, b"other"), "its row does not match its seal"),
         (sealed("text", b"good", "[1]"), "its provenance cannot be read"),
         (sealed("text", b"good", "{"), "its provenance cannot be read"),
+        (sealed("text", b"good", '{"a": 1}'), "its provenance cannot be read"),
+        (sealed("text", b"good", None), "its provenance cannot be read"),
+        (sealed("text", b"good", LONG), "its provenance cannot be read"),
         (sealed("program", b"x"), "of a kind that this version does not know"),
         (sealed("image", b"../../../escaped"), "of a kind that this version does not know"),
         (sealed("boxes", b"[" * 100_000), "of a kind that this version does not know"),

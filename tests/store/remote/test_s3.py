@@ -156,6 +156,7 @@ def test_a_bucket_that_cannot_be_written_is_one_line(
     with owner.checking():
         for url in (URL, f"s3://{BUCKET}/new"):
             with pytest.raises(
-                StoreError, match=r"^--cep-publish .*access is denied.*to write.*s3:PutObject"
+                StoreError,
+                match=r"^--cep-publish .*access is denied.*to write.*s3:PutObject.*only read it",
             ):
                 Store(tmp_path / "own", publish=url)
