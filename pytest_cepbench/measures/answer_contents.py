@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 from pytest_cepbench.artifacts.outcome import Criterion
 from pytest_cepbench.chains.answers.answering import SampleAnswer
@@ -21,12 +22,12 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.measures.answer_data import AnswerData, LoadedStep, Opponents
 from pytest_cepbench.measures.base import (
-    CaseMeasure,
     CaseScores,
     MeasureBase,
     Measured,
     MetricTable,
     by_category,
+    by_part,
     everyone,
 )
 from pytest_cepbench.measures.cases import Case
@@ -46,21 +47,20 @@ class CaseOpponents:
     anchor: Opponents | None = None
 
 
-class AnswerMeasure(CaseMeasure, Protocol):
-    """One metric of interleaved answers, with its settings."""
+@dataclass(frozen=True, kw_only=True)
+class AnswerMeasure(MeasureBase):
+    """One metric of interleaved answers.
 
-    @property
-    def judged(self) -> bool:
-        """Whether battles are fought for it, so that it needs a judge."""
+    judged: whether battles are fought for it, so that it needs a judge.
+    scored: whether the judge scores single answers for it.
+    win_rate: the metric whose accepted answers are battled for it; empty where none are.
+    """
 
-    @property
-    def scored(self) -> bool:
-        """Whether the judge scores single answers for it."""
+    judged: bool = False
+    scored: bool = False
+    win_rate: str = ""
 
-    @property
-    def win_rate(self) -> str:
-        """The metric whose accepted answers are battled for it; empty where none are."""
-
+    @abstractmethod
     def read(
         self,
         case: Case,
@@ -70,29 +70,14 @@ class AnswerMeasure(CaseMeasure, Protocol):
     ) -> None:
         """Have everything made that the case needs of these samples and the store does not hold."""
 
+    @abstractmethod
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """The scores of a case."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerMeasureBase(MeasureBase):
-    """What most metrics of answers are, as of `AnswerMeasure`: no judge is asked for them."""
-
-    judged: bool = False
-    scored: bool = False
-    win_rate: str = ""
 
 
 def outcome_of_answer(own: SampleAnswer) -> CaseScores:
     """Whether a sample was answered, and who failed where not."""
     return CaseScores(own.sample.id, own.failure, own.blamed)
-
-
-def by_part(
-    parts: Mapping[str, Sequence[Sample]], scores: Mapping[str, float]
-) -> dict[str, dict[str, float]]:
-    """Scores of samples by the part of the case that pools them."""
-    return {name: {s.id: scores[s.id] for s in samples} for name, samples in parts.items()}
 
 
 class LackTable(MetricTable, frozen=True, kw_only=True):
@@ -116,24 +101,37 @@ class TruthTable(MetricTable, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CountMeasure(AnswerMeasureBase):
-    """A number that is counted in each answer, 1 where there is none; see `AnswerMeasure`.
+class CountMeasure(AnswerMeasure):
+    """A number that is counted in each answer, 1 where there is none.
 
+    title, version: label and identity.
     count: of an answer.
     shares: whether the numbers are shares, in [0, 1].
     """
 
-    label: str
-    identity: str
+    title: str
+    version: str
     count: Callable[[SampleAnswer], float]
     shares: bool = True
     higher_is_better: bool = False
 
-    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return self.title
+
+    @property
+    def identity(self) -> str:
+        """The definition."""
+        return self.version
+
+    def read(
+        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> None:
         """The answers."""
         data.answers(samples)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A number per sample."""
         parts = by_category(case, data)
         samples = everyone(parts)
@@ -161,7 +159,7 @@ class CountMeasure(AnswerMeasureBase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TruthMeasure(AnswerMeasureBase):
+class TruthMeasure(AnswerMeasure):
     """The truth of answers in the arena of shapes: one of its criteria, or their weighted sum."""
 
     criterion: str
@@ -176,11 +174,13 @@ class TruthMeasure(AnswerMeasureBase):
         """The definition."""
         return f"{TRUTH_VERSION} {self.criterion}"
 
-    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+    def read(
+        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> None:
         """The answers and their truth."""
         self._scores(samples, data)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample; 0 for one without an answer."""
         parts = by_category(case, data)
         samples = everyone(parts)

@@ -27,14 +27,12 @@ from pytest_cepbench.measures.answer_contents import (
     Against,
     AnswerFailuresTable,
     AnswerMeasure,
-    AnswerMeasureBase,
     CaseOpponents,
     CountMeasure,
     LackTable,
     StepGapTable,
     TruthMeasure,
     TruthTable,
-    by_part,
     count_gap,
     count_lacks,
     count_lost,
@@ -47,6 +45,7 @@ from pytest_cepbench.measures.base import (
     Measured,
     MetricTable,
     by_category,
+    by_part,
     everyone,
 )
 from pytest_cepbench.measures.battle_measures import (
@@ -76,11 +75,11 @@ class CriteriaTable(MetricTable, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CriteriaMeasure(AnswerMeasureBase):
+class CriteriaMeasure(AnswerMeasure):
     """The judge's scores, divided by 10.
 
     A missing answer scores 0: that is the model's failure. A score that the judge does not give is
-    none: the sample is left out, and `judge_failures` counts it. See `AnswerMeasure`.
+    none: the sample is left out, and `judge_failures` counts it.
     """
 
     criterion: str
@@ -96,11 +95,13 @@ class CriteriaMeasure(AnswerMeasureBase):
         """The definition."""
         return f"criteria/1 {self.criterion}"
 
-    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+    def read(
+        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> None:
         """The answers and their scores."""
         data.scores(samples)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample, in [0, 1]."""
         parts = by_category(case, data)
         samples = everyone(parts)
@@ -172,7 +173,7 @@ class AgreementTable(MetricTable, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AgreementMeasure(AnswerMeasureBase):
+class AgreementMeasure(AnswerMeasure):
     """The share of the orders asked in which the judge agrees with the stored verdict of a battle.
 
     A verdict that it does not give agrees with none. The readings are OpenING's, table 4: ties
@@ -180,19 +181,25 @@ class AgreementMeasure(AnswerMeasureBase):
     """
 
     ties: Reading
-    label: str = "agreement with stored verdicts"
     judged: bool = True
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "agreement with stored verdicts"
 
     @property
     def identity(self) -> str:
         """The definition."""
         return f"agreement/1 ties {self.ties}"
 
-    def read(self, _: Case, samples: Sequence[Sample], data: AnswerData, __: CaseOpponents) -> None:
+    def read(
+        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> None:
         """The verdicts."""
         data.gold_battles(samples)
 
-    def measure(self, case: Case, data: AnswerData, _: CaseOpponents) -> Measured:
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A share per battle. Raises MeasurementError for data without stored verdicts."""
         parts = by_category(case, data)
         samples = everyone(parts)
@@ -311,12 +318,8 @@ class _JudgeUse:
 def _make(
     name: str, table: MetricTable, suite: str, against: Against, asked: _JudgeUse
 ) -> AnswerMeasure:
-    by_part = isinstance(table, WinRateTable | AgreementTable)
-    common: dict[str, Any] = {
-        "name": name,
-        "pool": table.pool or "categories",
-        "parts": table.parts or ("all" if by_part else "overall"),
-    }
+    each = isinstance(table, WinRateTable | AgreementTable)
+    common = table.shared(name, parts="all" if each else "overall")
     if isinstance(table, WinRateTable):
         # Accepted answers score one half against themselves, so no more can be lost.
         accepted = against == "accepted"
@@ -349,18 +352,18 @@ def _make_count(
         steps = "a step" if table.of == "any" else "every step"
         return CountMeasure(
             **common,
-            label=f"answers without {lacks} in {steps}",
-            identity=f"{kind}/1 of {table.of}",
+            title=f"answers without {lacks} in {steps}",
+            version=f"{kind}/1 of {table.of}",
             count=count_lacks(kind, table.of),
         )
     if isinstance(table, AnswerFailuresTable):
         return CountMeasure(
-            **common, label="failure rate", identity="answer-failures/1", count=count_lost
+            **common, title="failure rate", version="answer-failures/1", count=count_lost
         )
     return CountMeasure(
         **common,
-        label="gap in steps",
-        identity="step_gap/1",
+        title="gap in steps",
+        version="step_gap/1",
         count=count_gap,
         shares=False,
         span=None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -64,6 +65,10 @@ class MetricTable(
     weight: float | None = None
     pool: Pool | None = None
     parts: Parts | None = None
+
+    def shared(self, name: str, pool: Pool = "categories", parts: Parts = "all") -> dict[str, Any]:
+        """What every measure is made of: its name, and pool and parts where they are left out."""
+        return {"name": name, "pool": self.pool or pool, "parts": self.parts or parts}
 
 
 def number_problems(table: object) -> Iterator[str]:
@@ -183,80 +188,59 @@ class RequiredFeatures:
     cutouts: bool = False
 
 
-class CaseMeasure(Protocol):
-    """One metric of a suite, with its settings: what metrics of chains and of answers share.
-
-    Fields are plain, so that a measure can be made without models or data.
-    """
-
-    @property
-    def name(self) -> str:
-        """Its key under [metrics]."""
-
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Its direction."""
-
-    @property
-    def identity(self) -> str:
-        """Version and settings that decide its numbers, in one line."""
-
-    @property
-    def pool(self) -> Pool:
-        """The way in which categories make a group or the whole."""
-
-    @property
-    def parts(self) -> Parts | None:
-        """Which parts of the data are its cases; None where only its own are."""
-
-    @property
-    def own_parts(self) -> tuple[str, ...]:
-        """Further cases over all samples, such as mappings."""
-
-    @property
-    def per_sample(self) -> bool:
-        """True where every sample has a score of its own, False where all have one together."""
-
-    @property
-    def span(self) -> float | None:
-        """The distance of its best from its worst value: 2 for cosines, 1 for shares, None where
-        there is no limit.
-        """
-
-
 @dataclass(frozen=True, kw_only=True)
-class MeasureBase:
-    """What most metrics are, as of `CaseMeasure`: a share for each sample, higher is better."""
+class MeasureBase(ABC):
+    """One metric of a suite, with its settings; it can be made without models or data.
+
+    name: its key under [metrics].
+    pool: the way in which categories make a group or the whole.
+    parts: which parts of the data are its cases; None where only its own are.
+    higher_is_better: its direction.
+    own_parts: further cases over all samples, such as mappings.
+    per_sample: whether every sample has a score of its own, or all have one together.
+    span: the distance of its best from its worst value: 2 for cosines, 1 for shares, None where
+        there is no limit.
+    """
 
     name: str
     pool: Pool
-    parts: Parts
+    parts: Parts | None
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     span: float | None = 1.0
 
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """Its name for people."""
 
-class Measure(CaseMeasure, Protocol):
-    """One metric of chains, with its settings."""
+    @property
+    @abstractmethod
+    def identity(self) -> str:
+        """Version and settings that decide its numbers, in one line."""
 
+
+class Measure(MeasureBase):
+    """One metric of chains."""
+
+    @abstractmethod
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """All that the scores of a case depend on; those of all its cases where None."""
 
+    @abstractmethod
     def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Have everything made that the case needs of these samples and the store does not hold.
 
         Raises what growing and reading chains raise.
         """
 
+    @abstractmethod
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """The scores of a case. Raises MeasurementError where there can be none."""
 
-    def show(self, case: Case, sample_id: str, chain_data: ChainData, /) -> ChainExcerpt | None:
+    @abstractmethod
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt | None:
         """A sample of a case for the reader; None where a score belongs to no single chain."""
 
 
@@ -298,11 +282,15 @@ class SuiteContext:
         """
         chosen = start or ("image" if "image" in self.plans else "text")
         if chosen not in self.plans:
-            raise SuiteError(
-                f"suite {self.suite!r}, metric {metric!r}: there are no {chosen}-first chains "
-                f"([chain] start = {' and '.join(self.plans)})"
+            raise self.error(
+                metric,
+                f"there are no {chosen}-first chains ([chain] start = {' and '.join(self.plans)})",
             )
         return self.plans[chosen]
+
+    def error(self, metric: str, problem: object) -> SuiteError:
+        """What is raised for a metric that does not fit its suite."""
+        return SuiteError(f"suite {self.suite!r}, metric {metric!r}: {problem}")
 
 
 def outcome_of(trace: Trace, plan: ChainPlan, reader: str) -> CaseScores:
@@ -328,6 +316,13 @@ def shown_trace(trace: Trace, generations: Sequence[int]) -> ChainExcerpt:
 def grower(plan: ChainPlan, generation: int) -> str:
     """The role whose step a generation is."""
     return "describer" if plan.describes(generation) else "generator"
+
+
+def by_part(
+    parts: Mapping[str, Sequence[Sample]], scores: Mapping[str, float]
+) -> dict[str, dict[str, float]]:
+    """Scores of samples by the part of the case that pools them."""
+    return {name: {s.id: scores[s.id] for s in samples} for name, samples in parts.items()}
 
 
 def by_category(case: Case, data: SampleData) -> dict[str, tuple[Sample, ...]]:

@@ -17,9 +17,8 @@ from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
 from pytest_cepbench.gate.sensitivity import MOST_TIES
 from pytest_cepbench.measures.answer_contents import (
     Against,
-    AnswerMeasureBase,
+    AnswerMeasure,
     CaseOpponents,
-    by_part,
     outcome_of_answer,
 )
 from pytest_cepbench.measures.answer_data import AnswerData, Opponents
@@ -29,6 +28,7 @@ from pytest_cepbench.measures.base import (
     Measured,
     MetricTable,
     by_category,
+    by_part,
     everyone,
 )
 from pytest_cepbench.measures.cases import Case
@@ -48,7 +48,7 @@ class JudgeFailuresTable(MetricTable, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WinRateMeasure(AnswerMeasureBase):
+class WinRateMeasure(AnswerMeasure):
     """The mean score of battles against accepted answers, or against reference answers.
 
     A sample scores 1 where its answer is better in every order that is asked, 0 where it is worse,
@@ -72,7 +72,7 @@ class WinRateMeasure(AnswerMeasureBase):
 
     def read(
         self,
-        _: Case,
+        case: Case,
         samples: Sequence[Sample],
         data: AnswerData,
         opponents: CaseOpponents,
@@ -147,7 +147,7 @@ class WinRateMeasure(AnswerMeasureBase):
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeFailuresMeasure(AnswerMeasureBase):
+class JudgeFailuresMeasure(AnswerMeasure):
     """The share of verdicts and scores that the judge did not give.
 
     Counted are the verdicts of a win rate's battles, and beside them the replies with scores, each
@@ -158,9 +158,13 @@ class JudgeFailuresMeasure(AnswerMeasureBase):
     """
 
     against: Against
-    label: str = "judge's failures"
     higher_is_better: bool = False
     judged: bool = True
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "judge's failures"
 
     @property
     def identity(self) -> str:
@@ -171,7 +175,7 @@ class JudgeFailuresMeasure(AnswerMeasureBase):
 
     def read(
         self,
-        _: Case,
+        case: Case,
         samples: Sequence[Sample],
         data: AnswerData,
         opponents: CaseOpponents,

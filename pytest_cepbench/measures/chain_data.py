@@ -148,12 +148,11 @@ class ChainData(SampleData):
         """The trace of each sample by id, at these generations, by the encoder of a role."""
         self.require_recorded(start, generations)
 
-        def read(group: ChainGroup) -> dict[str, Trace]:
-            runner = self.runner(role)
-            traces = group.read(lambda chains: trace(chains, generations, runner, self.store))
+        def read(chains: Sequence[Chain]) -> dict[str, Trace]:
+            traces = trace(chains, generations, self.runner(role), self.store)
             return {read_trace.chain.sample.id: read_trace for read_trace in traces}
 
-        return self.per_sample(("trace", role, *generations), start, samples, read)
+        return self.per_chain(("trace", role, *generations), start, samples, read)
 
     def readable(self, traces: Mapping[str, Trace], role: str) -> dict[str, Trace]:
         """Those that the encoder of a role did not fail at, unless it is under test.
@@ -273,6 +272,16 @@ class ChainData(SampleData):
         for group in self._groups_of(start, missing):
             known.update(read(group))
         return {sample.id: known[sample.id] for sample in samples}
+
+    def per_chain(
+        self,
+        key: Hashable,
+        start: Modality,
+        samples: Sequence[Sample],
+        read: Callable[[Sequence[Chain]], Mapping[str, V]],
+    ) -> dict[str, V]:
+        """The same of the chains of groups, where damaged artifacts are made anew."""
+        return self.per_sample(key, start, samples, lambda group: group.read(read))
 
     def require_recorded(self, start: Modality, generations: Sequence[int]) -> None:
         """Raise MeasurementError where chains made elsewhere never hold one of the generations."""

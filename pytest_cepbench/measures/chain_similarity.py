@@ -10,11 +10,10 @@ import numpy.typing as npt
 
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.measures.base import (
     ENCODER,
     ChainExcerpt,
-    MeasureBase,
+    Measure,
     Measured,
     MetricTable,
     Pool,
@@ -76,8 +75,8 @@ in several patterns counts in each of them, and once in the whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimilarityMeasure(MeasureBase):
-    """One number per chain out of its similarities s(1..at), by one encoder; see `Measure`."""
+class SimilarityMeasure(Measure):
+    """One number per chain out of its similarities s(1..at), by one encoder."""
 
     kind: str
     plan: ChainPlan
@@ -96,11 +95,11 @@ class SimilarityMeasure(MeasureBase):
         """Formula and last iteration."""
         return f"{self.kind}/{FORMULAS[self.kind].version} at {self.at}, over {self.pool}"
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and what came back to their modality."""
         return (RequiredFeatures(self.plan, (0, *self._generations), self.encoder),)
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The traces."""
         self._traces(chain_data, samples)
 
@@ -130,7 +129,7 @@ class SimilarityMeasure(MeasureBase):
             floor=floor,
         )
 
-    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain with its similarities."""
         trace = self._traces(chain_data, chain_data.named(sample_id))[sample_id]
         return shown_trace(trace, self._generations)
@@ -173,8 +172,5 @@ def last_iteration(
         else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
     )
     if not 1 <= at <= plan.iterations:
-        raise SuiteError(
-            f"suite {context.suite!r}, metric {name!r}: at = {at}, and the chains have "
-            f"{plan.iterations} iterations"
-        )
+        raise context.error(name, f"at = {at}, and the chains have {plan.iterations} iterations")
     return at

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_text
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, RoleRunner, Step, load_link
+from pytest_cepbench.chains import Chain, ChainPlan, RoleRunner, Step, load_link
 from pytest_cepbench.datasets.edits import (
     PIXEL_EDITS,
     SCENE_EDITS,
@@ -202,15 +202,10 @@ class FactComparison:
     ) -> dict[str, Scene | None]:
         """The scene of each sample's answer; None where there is no answer."""
 
-        def read(group: ChainGroup) -> dict[str, Scene | None]:
-            return group.read(
-                lambda chains: {
-                    chain.sample.id: _scene(chain, self.at, chain_data.store) for chain in chains
-                }
-            )
+        def read(chains: Sequence[Chain]) -> dict[str, Scene | None]:
+            return {c.sample.id: _scene(c, self.at, chain_data.store) for c in chains}
 
-        key = ("scenes of answers", self.at)
-        return chain_data.per_sample(key, plan.start, samples, read)
+        return chain_data.per_chain(("scenes of answers", self.at), plan.start, samples, read)
 
 
 def _scene(chain: Chain, generation: int, store: Store) -> Scene | None:
@@ -353,14 +348,12 @@ class VectorComparison:
     ) -> dict[str, Encoded]:
         """The vector of each sample's answer, by sample id, or of the mirrored answer."""
 
-        def read(group: ChainGroup) -> dict[str, Encoded]:
+        def read(chains: Sequence[Chain]) -> dict[str, Encoded]:
             runner = chain_data.runner(self.encoder)
-            return group.read(
-                lambda chains: self._encode(chains, runner, chain_data.store, mirrored=mirrored)
-            )
+            return self._encode(chains, runner, chain_data.store, mirrored=mirrored)
 
         key = ("vectors of edited answers", self.at, self.encoder, mirrored)
-        return chain_data.per_sample(key, plan.start, samples, read)
+        return chain_data.per_chain(key, plan.start, samples, read)
 
     def _encode(
         self, chains: Sequence[Chain], runner: RoleRunner, store: Store, *, mirrored: bool

@@ -10,15 +10,14 @@ from typing import Literal
 from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.datasets.edits import UNSEEN_EDITS
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.errors import MeasurementError, unknown_name
 from pytest_cepbench.measures.base import (
     ENCODER,
     CaseScores,
     ChainExcerpt,
+    Measure,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -60,19 +59,13 @@ class EquivarianceTable(MetricTable, frozen=True, kw_only=True):
     edits: list[str] | None = None
 
 
-@dataclass(frozen=True)
-class EquivarianceMeasure:
-    """One score per edited sample, by edit; the whole is the mean of the edits; see `Measure`."""
+@dataclass(frozen=True, kw_only=True)
+class EquivarianceMeasure(Measure):
+    """One score per edited sample, by edit; the whole is the mean of the edits."""
 
-    name: str
     plan: ChainPlan
     at: int
-    edits: tuple[str, ...]
     comparison: Comparison
-    parts: Parts | None
-    pool: Pool = "samples"
-    higher_is_better: bool = True
-    per_sample: bool = True
 
     @property
     def label(self) -> str:
@@ -83,23 +76,13 @@ class EquivarianceMeasure:
     def identity(self) -> str:
         """Formula, generation and edits."""
         compared = self.comparison.identity
-        return f"equivariance/1 {compared}, at {self.at}, edits {' '.join(self.edits)}"
+        return f"equivariance/1 {compared}, at {self.at}, edits {' '.join(self.own_parts)}"
 
-    @property
-    def own_parts(self) -> tuple[str, ...]:
-        """The edits."""
-        return self.edits
-
-    @property
-    def span(self) -> float | None:
-        """1 of facts, 2 of cosines."""
-        return self.comparison.span
-
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The answers, to starts that were edited and to those that were not."""
         return (RequiredFeatures(self.plan, (self.at,), self.comparison.reader),)
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The answers, and their vectors where these are compared."""
         chain_data.require_recorded(self.plan.start, (self.at,))
         self.comparison.read(self.plan, samples, chain_data)
@@ -162,7 +145,8 @@ class EquivarianceMeasure:
         chain_data.require_recorded(self.plan.start, (self.at,))
         chains = chain_data.chains(self.plan.start, samples)
         part = case.key.part
-        return pair_up((part,) if part in self.edits else self.edits, samples, chains)
+        edits = (part,) if part in self.own_parts else self.own_parts
+        return pair_up(edits, samples, chains)
 
     def _outcome(self, chain: Chain) -> CaseScores:
         """What stopped a chain before its answer; what stops it later has no part in the score."""
@@ -187,39 +171,47 @@ def make_equivariance(
     Raises SuiteError where the suite's data has no edits, or none that the answers can show; for an
     edit that the data has not; for a generation that the chains do not reach.
     """
-    where = f"suite {context.suite!r}, metric {name!r}"
     plan = context.plan(name, table.start)
     if not 1 <= table.at <= plan.generations:
-        raise SuiteError(
-            f"{where}: at = {table.at}, and the chains have {plan.generations} generations"
+        raise context.error(
+            name, f"at = {table.at}, and the chains have {plan.generations} generations"
         )
     if not context.edits:
-        raise SuiteError(
-            f"{where}: the data has no edited starts: name some under [data], such as "
-            'edits = ["mirror"]'
+        raise context.error(
+            name,
+            'the data has no edited starts: name some under [data], such as edits = ["mirror"]',
         )
     for edit in table.edits or ():
         if edit not in context.edits:
-            raise SuiteError(f"{where}: {unknown_name('edit of the data', edit, context.edits)}")
+            raise context.error(name, f"{unknown_name('edit of the data', edit, context.edits)}")
     # A text says nothing of brightness, so a text-first chain has nothing to show.
     shown = [e for e in context.edits if plan.start == "image" or e not in UNSEEN_EDITS]
     edits = tuple(edit for edit in shown if table.edits is None or edit in table.edits)
     if not edits:
-        raise SuiteError(f"{where}: a text is the same after the edits {', '.join(context.edits)}")
+        raise context.error(name, f"a text is the same after the edits {', '.join(context.edits)}")
+    try:
+        comparison = _comparison(table, edits)
+    except ValueError as error:
+        raise context.error(name, error) from error
     return EquivarianceMeasure(
-        name, plan, table.at, edits, _comparison(where, table, edits), table.parts or "overall"
+        **table.shared(name, "samples", "overall"),
+        own_parts=edits,
+        span=comparison.span,
+        plan=plan,
+        at=table.at,
+        comparison=comparison,
     )
 
 
-def _comparison(where: str, table: EquivarianceTable, edits: Sequence[str]) -> Comparison:
+def _comparison(table: EquivarianceTable, edits: Sequence[str]) -> Comparison:
     if table.compare == "facts":
         return FactComparison(table.at, table.score)
     foreign = [edit for edit in edits if edit not in VECTOR_EDITS]
     if foreign:
-        raise SuiteError(
-            f"{where}: the edit {foreign[0]!r} cannot be made in any text or image, so vectors do "
+        raise ValueError(
+            f"the edit {foreign[0]!r} cannot be made in any text or image, so vectors do "
             f"not show it: set compare = 'facts', or edits = {list(VECTOR_EDITS)}"
         )
     if table.score != "both":
-        raise SuiteError(f"{where}: score = {table.score!r} is of facts, and vectors are compared")
+        raise ValueError(f"score = {table.score!r} is of facts, and vectors are compared")
     return VectorComparison(table.at, table.encoder)

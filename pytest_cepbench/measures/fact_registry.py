@@ -13,11 +13,12 @@ from pytest_cepbench.measures.base import ENCODER, MetricTable, SuiteContext
 from pytest_cepbench.measures.fact_checks import (
     FactChecker,
     FactSource,
+    QuestionSource,
     SceneChecker,
     SceneSource,
+    VqaChecker,
 )
-from pytest_cepbench.measures.geneval_facts import DetectorChecker, PromptSource
-from pytest_cepbench.measures.vqa_facts import QuestionSource, VqaChecker
+from pytest_cepbench.measures.geneval_facts import DetectorChecker, PictureReader, PromptSource
 from pytest_cepbench.measures.vqa_questions import (
     CONTROLS,
     LEAST_CONTROL,
@@ -57,8 +58,7 @@ class FactsTable(MetricTable, frozen=True, kw_only=True):
 
 
 def _vqa_checker(table: FactsTable) -> FactChecker:
-    settings = QuestionSettings(table.prompt, table.controls, table.least_control)
-    return VqaChecker(settings)
+    return VqaChecker(QuestionSettings(table.prompt, table.controls, table.least_control))
 
 
 def _detector_checker(table: FactsTable) -> FactChecker:
@@ -67,7 +67,8 @@ def _detector_checker(table: FactsTable) -> FactChecker:
         for name in ("threshold", "counting_threshold")
         if (value := getattr(table, name)) is not None
     }
-    return DetectorChecker(replace(GENEVAL, **thresholds), table.colors, table.color_encoder)
+    settings = replace(GENEVAL, **thresholds)
+    return DetectorChecker(PictureReader("facts", settings, table.colors, table.color_encoder))
 
 
 SOURCES: Mapping[str, Callable[[FactsTable], FactSource]] = {

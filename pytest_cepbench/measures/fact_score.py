@@ -10,17 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
+from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.errors import MeasurementError, unknown_name
 from pytest_cepbench.measures.base import (
     CaseScores,
     ChainExcerpt,
-    MeasureBase,
+    Measure,
     Measured,
     RequiredFeatures,
     SuiteContext,
     by_category,
+    by_part,
     everyone,
     outcome_of_chain,
     population,
@@ -83,8 +84,8 @@ class CheckedChain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactsMeasure(MeasureBase):
-    """The mean macro-F1 of a sample's facts over the artifacts of its chain; see `Measure`.
+class FactsMeasure(Measure):
+    """The mean macro-F1 of a sample's facts over the artifacts of its chain.
 
     Texts and pictures count alike. Where a checker fails at an artifact the sample has no score.
     """
@@ -125,7 +126,7 @@ class FactsMeasure(MeasureBase):
     def _checker(self, generation: int) -> FactChecker:
         return self.texts if self.plan.describes(generation) else self.pictures
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The artifacts of the chains, as their checkers read them, and starts that are asked."""
         asked = self._questions
         return tuple(
@@ -136,7 +137,7 @@ class FactsMeasure(MeasureBase):
             )
         ) + (() if asked is None else asked.required_starts(self.plan))
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Check the facts of the samples."""
         self._checked(chain_data, samples)
 
@@ -155,10 +156,7 @@ class FactsMeasure(MeasureBase):
         floor = self._floor(case, parts, checked)
         facts = [[s.id, *map(str, self._facts(s))] for s in population(case, chain_data)]
         return Measured(
-            scores={
-                name: {s.id: checked[s.id].score or 0.0 for s in part}
-                for name, part in parts.items()
-            },
+            scores=by_part(parts, {name: own.score or 0.0 for name, own in checked.items()}),
             samples=samples,
             outcomes=[checked[sample.id].outcome for sample in samples],
             curve=tuple(curve),
@@ -168,7 +166,7 @@ class FactsMeasure(MeasureBase):
             facts=self._summary(samples, checked),
         )
 
-    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain with the F1 of its artifacts, and the facts that it lost first."""
         samples = chain_data.named(sample_id)
         checked = self._checked(chain_data, samples)[sample_id]
@@ -204,10 +202,9 @@ class FactsMeasure(MeasureBase):
     def _checked(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, CheckedChain]:
         chain_data.require_recorded(self.plan.start, self.generations)
 
-        def read(group: ChainGroup) -> dict[str, CheckedChain]:
-            return group.read(lambda chains: self._check_chains(chains, chain_data))
-
-        return chain_data.per_sample(self, self.plan.start, samples, read)
+        return chain_data.per_chain(
+            self, self.plan.start, samples, lambda chains: self._check_chains(chains, chain_data)
+        )
 
     def _check_chains(
         self, chains: Sequence[Chain], chain_data: ChainData
@@ -347,20 +344,19 @@ def make_facts(_: str, name: str, table: FactsTable, context: SuiteContext) -> F
     together or with the data, and for an iteration that the chains do not reach.
     """
     plan = context.plan(name, table.start)
-    where = f"suite {context.suite!r}, metric {name!r}"
     for what, given, known in (
         ("source of facts", table.facts, SOURCES),
         ("checker of texts", table.texts, TEXT_CHECKERS),
         ("checker of pictures", table.pictures, PICTURE_CHECKERS),
     ):
         if given not in known:
-            raise SuiteError(f"{where}: {unknown_name(what, given, known)}")
+            raise context.error(name, unknown_name(what, given, known))
     try:
         check_kinds(table.kinds or ())
         texts = TEXT_CHECKERS[table.texts](table)
         pictures = PICTURE_CHECKERS[table.pictures](table)
     except ValueError as error:
-        raise SuiteError(f"{where}: {error}") from error
+        raise context.error(name, error) from error
     last = plan.generations if table.at is None else 2 * table.at
     problem = ""
     if table.kinds == []:
@@ -371,15 +367,13 @@ def make_facts(_: str, name: str, table: FactsTable, context: SuiteContext) -> F
         modalities = tuple(dict.fromkeys(plan.modality(g) for g in range(1, last + 1)))
         problem = next(misfits(table, modalities, context), "")
     if problem:
-        raise SuiteError(f"{where}: {problem}")
+        raise context.error(name, problem)
     return FactsMeasure(
-        name=name,
+        **table.shared(name),
         plan=plan,
         generations=tuple(range(1, last + 1)),
         source=SOURCES[table.facts](table),
         texts=texts,
         pictures=pictures,
         kinds=tuple(dict.fromkeys(table.kinds or ())),
-        pool=table.pool or "categories",
-        parts=table.parts or "all",
     )

@@ -1,238 +1,121 @@
-"""fid, gc_fid, kid: how far the images of an iteration, taken together, are from the starts."""
+"""Sets of artifacts that chains have become, as an encoder sees them."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import ChainPlan, Modality
+from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError, TooFewError
-from pytest_cepbench.gate.measurement import SAMPLE
+from pytest_cepbench.errors import MeasurementError, TooFewError
 from pytest_cepbench.measures.base import (
-    ENCODER,
-    INFLUENCE,
-    JACKKNIFE,
     CaseScores,
-    MeasureBase,
+    Measure,
     Measured,
-    MetricTable,
     RequiredFeatures,
-    SuiteContext,
     block_of_each,
     by_category,
     everyone,
     outcome_of_chain,
-    scored_blocks,
     too_few_units,
     unbounded,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import last_iteration
 from pytest_cepbench.measures.sanity_checks import one_vector
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_vectors
-from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
-from pytest_cepbench.models.binding import features_name, weights_present
-
-Array = npt.NDArray[np.float64]
-
-_ALL = "all images"
-
-LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
-"""Fréchet distance at one iteration (MMGenBench, Eq. 5), its weighted mean over iterations
-(GenCeption, Eq. 4), kernel distance at one iteration."""
 
 FEWEST = 2
 """Images that a set must have; one alone has no spread."""
 
 
-class SetTable(MetricTable, frozen=True, kw_only=True):
-    """fid, gc_fid, kid: distance of all artifacts at an iteration from all starts.
-
-    at, start: as in `SimilarityTable`. encoder: a role, or several in order of preference: the
-    first whose weights are on this machine is taken, and the metric's label says which.
-    """
-
-    at: int | None = None
-    encoder: str | list[str] = ENCODER
-    start: Modality | None = None
-
-
 @dataclass(frozen=True)
-class _CategoryDistances:
-    """The distances of one category.
+class CategorySets:
+    """What was measured of the sets of one category.
 
-    steps: one for each iteration that counts.
-    outcomes: of every chain.
+    value: its score.
+    curve: the number of each iteration that counts.
+    blocks: what bounds are made of; empty where `why` gives the reason.
+    sets: how large they are, in words.
+    note: what a reader should know of them.
+    starts: how many there are.
     """
 
-    steps: tuple[SetStep, ...]
+    value: float
+    curve: tuple[float, ...]
+    blocks: Mapping[str, float]
+    why: str
+    sets: str
+    note: str
+    starts: int
     outcomes: tuple[CaseScores, ...]
-
-    @property
-    def distances(self) -> list[float]:
-        """One for each step that has any."""
-        return [step.whole for step in self.steps if step.whole is not None]
-
-    @property
-    def images(self) -> tuple[int, ...]:
-        """The number of starts, then of images at each step."""
-        return (self.steps[0].images[0], *(step.images[1] for step in self.steps))
-
-    @property
-    def why(self) -> str:
-        """The reason why there can be no bounds; empty where there is none."""
-        return next((step.why for step in self.steps if step.why), "")
-
-    def __str__(self) -> str:
-        later = ", ".join(map(str, self.images[1:]))
-        return f"{self.images[0]} against {later} (D = {self.steps[0].width})"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetMeasure(MeasureBase):
-    """A distance between sets of images in the features of one encoder; see `Measure`.
+class SetsMeasure(Measure):
+    """A number of what many chains have become together, in the features of one encoder.
 
-    features: names the encoder in the label. Groups and wholes are, by default, the unweighted mean
-    of their categories' distances, as in GenCeption's Table 2. Bounds of Frechet distances are made
-    of the influence of every sample; those of KID of ten blocks, which are left out in turn: its
-    influences erred up to twice as often as stated where a checkpoint had drifted.
+    A chain that stopped has no artifact in a set: the sets shrink, their sizes are part of what was
+    measured, and the gate compares no sets of different sizes.
     """
 
-    kind: str
     plan: ChainPlan
     at: int
     encoder: str
-    features: str
-    higher_is_better: bool = False
     per_sample: bool = False
-    span: float | None = None
+
+    together: ClassVar[str] = "all images"
+    """What a score is of, in the place of a sample's id."""
 
     @property
-    def label(self) -> str:
-        """The name for people, such as GC_FID@3 [Inception]."""
-        return f"{LABELS[self.kind].format(T=self.at)} [{self.features}]"
+    @abstractmethod
+    def generations(self) -> tuple[int, ...]:
+        """The start, and the iterations that count."""
 
-    @property
-    def identity(self) -> str:
-        """Formula, iteration, and what bounds are made of."""
-        made = JACKKNIFE if self.kind == "kid" else INFLUENCE
-        return f"{self.kind}/2 at {self.at}, over {self.pool}, {made}"
+    @abstractmethod
+    def _measure_category(
+        self, name: str, samples: Sequence[Sample], chain_data: ChainData
+    ) -> CategorySets:
+        """Raises MeasurementError for too few artifacts, and for an encoder that cannot see."""
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
-        """The starts, and the images of the iterations that count."""
-        return (RequiredFeatures(self.plan, self._generations, self.encoder, stops_chain=False),)
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The starts, and the artifacts of the iterations that count."""
+        return (RequiredFeatures(self.plan, self.generations, self.encoder, stops_chain=False),)
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The features, which only the store keeps: all of them at once are needed once."""
-        chain_data.store_features(self.plan.start, self.encoder, self._generations, samples)
+        chain_data.store_features(self.plan.start, self.encoder, self.generations, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
-        """One distance per category, or one over all samples, and what bounds are made of.
-
-        A chain that stopped has no image to enter the set: the sets shrink, their sizes are part of
-        what was measured, and the gate compares no sets of different sizes.
-        """
+        """One number per category, or one over all samples, and what bounds are made of."""
         parts = by_category(case, chain_data)
-        distances = {name: self._distances(part, chain_data) for name, part in parts.items()}
-        blocks = {name: self._blocks(category) for name, category in distances.items()}
+        found = {
+            name: self._measure_category(name, part, chain_data) for name, part in parts.items()
+        }
         return Measured(
-            scores={
-                name: {_ALL: self._value(category.distances)}
-                for name, category in distances.items()
-            },
+            scores={name: {self.together: own.value} for name, own in found.items()},
             samples=everyone(parts),
-            outcomes=[outcome for category in distances.values() for outcome in category.outcomes],
-            curve=tuple(
-                np.mean([category.distances for category in distances.values()], axis=0).tolist()
-            ),
-            sizes={name: category.images[0] for name, category in distances.items()},
-            blocks={name: scored for name, scored in blocks.items() if scored},
+            outcomes=[outcome for own in found.values() for outcome in own.outcomes],
+            curve=tuple(np.mean([own.curve for own in found.values()], axis=0).tolist()),
+            sizes={name: own.starts for name, own in found.items()},
+            blocks={name: own.blocks for name, own in found.items() if own.blocks},
             notes=(
-                *(f"images of {name}: {category}" for name, category in distances.items()),
-                *(
-                    unbounded(name, category.why)
-                    for name, category in distances.items()
-                    if category.why
-                ),
+                *(own.note for own in found.values()),
+                *(unbounded(name, own.why) for name, own in found.items() if own.why),
             ),
-            identity={
-                "sets": "; ".join(f"{name} {category}" for name, category in distances.items())
-            },
+            identity={"sets": "; ".join(f"{name} {own.sets}" for name, own in found.items())},
         )
 
-    def show(self, _: Case, __: str, ___: ChainData) -> None:
-        """A distance of sets belongs to no chain."""
-
-    @property
-    def _generations(self) -> tuple[int, ...]:
-        first = 1 if self.kind == "gc_fid" else self.at
-        return (0, *range(2 * first, 2 * self.at + 1, 2))
-
-    def _value(self, distances: Sequence[float]) -> float:
-        """The value that the distances at the iterations that count make."""
-        return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
-
-    def _blocks(self, category: _CategoryDistances) -> Mapping[str, float]:
-        if category.why:
-            return {}
-        by_step = [step.parts for step in category.steps]
-        whole = self._value(category.distances)
-        # A mean over iterations is linear: it makes of influences and of distances the same.
-        parts = {name: self._value([step[name] for step in by_step]) for name in by_step[0]}
-        if self.kind == "kid":
-            return scored_blocks(whole, list(parts.values()))
-        # The mean of the scores is the whole, since the parts of all units sum to 0.
-        return {f"{SAMPLE}{unit}": whole + part for unit, part in parts.items()}
-
-    def _distances(self, samples: Sequence[Sample], chain_data: ChainData) -> _CategoryDistances:
-        """Raises MeasurementError for a set of too few images, counting what stopped the chains."""
-        sets = ImageSets(self.plan, self.encoder, samples, chain_data)
-        distance = _kernel if self.kind == "kid" else _frechet
-        steps = tuple(sets.step(generation, distance) for generation in self._generations[1:])
-        failed = {name: why for set_step in steps for name, why in set_step.failed.items()}
-        outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
-        category = _CategoryDistances(steps, outcomes)
-        if min(category.images) < FEWEST:
-            raise MeasurementError(too_few(self.label, "images", category.images, outcomes))
-        return category
-
-
-def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> SetMeasure:
-    """The measure of a table.
-
-    Of several encoders the first is taken that is known and whose weights are on this machine; the
-    last one where none is, so that what is missing is named. Raises SuiteError for an iteration
-    that the chains do not reach.
-    """
-    plan = context.plan(name, table.start)
-    wanted = [table.encoder] if isinstance(table.encoder, str) else table.encoder
-    if not wanted:
-        raise SuiteError(f"suite {context.suite!r}, metric {name!r}: encoder = [] names none")
-    here = [
-        name for name in wanted if name in context.specs and weights_present(context.specs[name])
-    ]
-    encoder = here[0] if here else wanted[-1]
-    return SetMeasure(
-        name=name,
-        kind=kind,
-        plan=plan,
-        at=last_iteration(kind, name, table.at, plan, context),
-        encoder=encoder,
-        features=features_name(context.specs[encoder]) if encoder in context.specs else encoder,
-        pool=table.pool or "categories",
-        parts=table.parts or "all",
-    )
-
-
-# -- sets of images, and the distances between them ------------------------------------------------
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> None:
+        """A number of sets belongs to no chain."""
 
 
 def set_outcomes(
@@ -386,25 +269,3 @@ class ImageSets:
         rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
         in_units, in_blocks = (np.array(own, dtype=np.intp) for own in (units, blocks))
         return FeatureRows(rows, in_units, in_blocks, failed, len(digests))
-
-
-def _frechet(
-    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
-) -> tuple[float, Mapping[str, float]]:
-    result = frechet_influences(starts.features, images.features)
-    if not units:
-        return result.distance, {}
-    added = np.zeros(len(units))
-    for rows, influences in ((starts, result.x), (images, result.y)):
-        added += np.bincount(rows.units, influences / len(influences), len(units))
-    return result.distance, dict(zip(units, (len(units) * added).tolist(), strict=True))
-
-
-def _kernel(
-    starts: FeatureRows, images: FeatureRows, units: Sequence[str]
-) -> tuple[float, Mapping[str, float]]:
-    count = 1 + int(max(starts.blocks.max(), images.blocks.max())) if units else 0
-    whole, without = kernel_distances(
-        starts.features, images.features, starts.blocks, images.blocks, count
-    )
-    return whole, {str(block): distance for block, distance in enumerate(without)}

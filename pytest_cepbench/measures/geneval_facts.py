@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import repeat
 
 import numpy as np
 
-from pytest_cepbench.artifacts import Detection, Failure, canonical_json, digest_json, digest_text
+from pytest_cepbench.artifacts import (
+    Detection,
+    Detections,
+    Failure,
+    canonical_json,
+    digest_json,
+    digest_text,
+)
 from pytest_cepbench.chains import (
     Chain,
     ChainPlan,
@@ -161,6 +169,108 @@ DETECTOR = "detector"
 
 
 @dataclass(frozen=True)
+class ReadImage:
+    """What was found in the image of a chain.
+
+    detections: everything, or why the detector could not look.
+    image: the same by class, with the prompt; None where it could not.
+    colors: of the objects whose color is asked for, or why the encoder could not tell them.
+    """
+
+    detections: Detections | Failure
+    image: JudgedImage | None
+    colors: Mapping[ToColor, str] | Failure
+
+
+@dataclass(frozen=True)
+class PictureReader:
+    """What a detector, and an encoder of cut-outs, find in pictures for GenEval's rules.
+
+    metric: its name, for messages.
+    settings: of the rules.
+    colors: "clip" where `color_encoder` tells them on cut-outs, "detector" for a detector that does
+        so by itself, "query" where it is asked for them in words.
+    """
+
+    metric: str
+    settings: SelectionSettings
+    colors: str
+    color_encoder: str
+
+    @property
+    def identity(self) -> str:
+        """Rules, thresholds, who tells colors."""
+        rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
+        return f"{rules}, colors by {self.colors}"
+
+    def required_features(
+        self, plan: ChainPlan, generations: tuple[int, ...]
+    ) -> tuple[RequiredFeatures, ...]:
+        """The pictures, and what is cut out of them."""
+
+        def query(sample: Sample, detector: BoundRole) -> str:
+            return canonical_json(list(queries(prompt_of(sample), self._style(detector))))
+
+        if not generations:
+            return ()
+        detected = RequiredFeatures(plan, generations, DETECTOR, query, stops_chain=False)
+        if self.colors != "clip":
+            return (detected,)
+        return (detected, RequiredFeatures(plan, generations, self.color_encoder, cutouts=True))
+
+    def read(
+        self, chains: Sequence[Chain], generation: int, chain_data: ChainData
+    ) -> list[ReadImage]:
+        """Look at every chain's image at a generation, which all of them have.
+
+        Raises MeasurementError for a sample without a prompt, and what its models raise.
+        """
+        detector = chain_data.runner(DETECTOR)
+        style = self._style(detector.bound)
+        prompts = [prompt_of(chain.sample) for chain in chains]
+        asked = [queries(prompt, style) for prompt in prompts]
+        words = {chain.sample.id: list(own) for chain, own in zip(chains, asked, strict=True)}
+        detected = boxes(chains, generation, words, detector, chain_data.store)
+        images = [
+            None
+            if isinstance(found, Failure)
+            else JudgedImage(chain, prompt, objects_by_class(found, own))
+            for chain, prompt, own, found in zip(chains, prompts, asked, detected, strict=True)
+        ]
+        seen = [image for image in images if image is not None]
+        told: Iterator[Mapping[ToColor, str] | Failure] = repeat({})
+        if self.colors == "clip":
+            runner = chain_data.runner(self.color_encoder)
+            told = iter(tell_colors(seen, generation, self.settings, runner, chain_data.store))
+        return [
+            ReadImage(found, image, {} if image is None else next(told))
+            for found, image in zip(detected, images, strict=True)
+        ]
+
+    def _style(self, detector: BoundRole) -> QueryStyle:
+        free = detector.params.get("queries") == "free-text"
+        if self.colors != "query":
+            return "photo" if free else "class"
+        if not free:
+            raise MeasurementError(
+                f"{self.metric}: colors = 'query' asks the detector for colors in words, and "
+                f"{detector.spec} knows a fixed set of classes: use an "
+                "open-vocabulary detector (OWLv2), or colors = 'clip'"
+            )
+        return "colored photo"
+
+
+def prompt_of(sample: Sample) -> Prompt:
+    """The prompt of GenEval's form in a sample's metadata. Raises MeasurementError without one."""
+    try:
+        return parse_prompt(sample.metadata)
+    except ValueError as error:
+        raise MeasurementError(
+            f"sample {sample.id!r} has no clauses to judge its images by: {error}"
+        ) from error
+
+
+@dataclass(frozen=True)
 class PromptSource:
     """The facts that the clauses of a GenEval prompt name; see `prompt_atoms`."""
 
@@ -170,7 +280,13 @@ class PromptSource:
         """One for each demand. Raises MeasurementError for metadata of another form."""
         from pytest_cepbench.datasets.metadata_questions import prompt_questions
 
-        prompt = _prompt(sample)
+        try:
+            prompt = parse_prompt(sample.metadata)
+        except ValueError as error:
+            raise MeasurementError(
+                f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: "
+                f"{error}"
+            ) from error
         return tuple(
             Fact(atom.kind, atom.words, question=question.text)
             for atom, question in zip(prompt_atoms(prompt), prompt_questions(prompt), strict=True)
@@ -179,38 +295,22 @@ class PromptSource:
 
 @dataclass(frozen=True)
 class DetectorChecker:
-    """Judges each demand of a prompt by itself, by GenEval's rules on what the detector finds.
+    """Judges each demand of a prompt by itself, by GenEval's rules on what the detector finds."""
 
-    settings: of the rules.
-    colors: "clip" where `color_encoder` tells them on cut-outs, "detector" for its own.
-    """
-
-    settings: SelectionSettings
-    colors: str
-    color_encoder: str
+    reader: PictureReader
     lists: bool = False
     questions: QuestionSettings | None = None
 
     @property
     def identity(self) -> str:
         """Rules, thresholds, who tells colors."""
-        rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
-        return f"detector/1 {rules}, colors by {self.colors}"
+        return f"detector/1 {self.reader.identity}"
 
     def required_features(
         self, plan: ChainPlan, generations: tuple[int, ...]
     ) -> tuple[RequiredFeatures, ...]:
         """The pictures, and what is cut out of them."""
-
-        def query(sample: Sample, detector: BoundRole) -> str:
-            return canonical_json(list(queries(_prompt(sample), _style(detector))))
-
-        if not generations:
-            return ()
-        detected = RequiredFeatures(plan, generations, DETECTOR, query, stops_chain=False)
-        if self.colors != "clip":
-            return (detected,)
-        return (detected, RequiredFeatures(plan, generations, self.color_encoder, cutouts=True))
+        return self.reader.required_features(plan, generations)
 
     def check(
         self,
@@ -224,39 +324,20 @@ class DetectorChecker:
         Raises MeasurementError for a fact that is none of the sample's metadata, and where the
         detector is to tell colors and tells none.
         """
-        detector = chain_data.runner(DETECTOR)
-        style = _style(detector.bound)
-        asked = {chain.sample.id: queries(_prompt(chain.sample), style) for chain in chains}
-        words = {name: list(own) for name, own in asked.items()}
-        detected = boxes(chains, generation, words, detector, chain_data.store)
-        images = [
-            JudgedImage(chain, _prompt(chain.sample), objects_by_class(own, asked[chain.sample.id]))
-            for chain, own in zip(chains, detected, strict=True)
-            if not isinstance(own, Failure)
-        ]
-        colors = self._colors(images, generation, chain_data)
-        read: dict[str, FactReading | Failure] = {
-            image.chain.sample.id: Failure(told.kind, f"{self.color_encoder}: {told.detail}")
-            if isinstance(told, Failure)
-            else self._read(image, told, facts[image.chain.sample.id])
-            for image, told in zip(images, colors, strict=True)
-        }
         return [
-            own if isinstance(own, Failure) else read[chain.sample.id]
-            for chain, own in zip(chains, detected, strict=True)
+            self._judge(own, facts[chain.sample.id])
+            for chain, own in zip(
+                chains, self.reader.read(chains, generation, chain_data), strict=True
+            )
         ]
 
-    def _colors(
-        self, images: Sequence[JudgedImage], generation: int, chain_data: ChainData
-    ) -> Sequence[Mapping[ToColor, str] | Failure]:
-        if self.colors == "clip":
-            runner = chain_data.runner(self.color_encoder)
-            return tell_colors(images, generation, self.settings, runner, chain_data.store)
-        return [{} for _ in images]
-
-    def _read(
-        self, image: JudgedImage, colors: Mapping[ToColor, str], facts: Sequence[Fact]
-    ) -> FactReading:
+    def _judge(self, own: ReadImage, facts: Sequence[Fact]) -> FactReading | Failure:
+        if isinstance(own.detections, Failure):
+            return own.detections
+        if isinstance(own.colors, Failure):
+            return Failure(own.colors.kind, f"{self.reader.color_encoder}: {own.colors.detail}")
+        image = own.image
+        assert image is not None
         atoms = {(atom.kind, atom.words): atom for atom in prompt_atoms(image.prompt)}
         answers = []
         for fact in facts:
@@ -267,23 +348,10 @@ class DetectorChecker:
                     f'metadata alone, and {str(fact)!r} is none: give facts = "geneval"'
                 )
             try:
-                verdict = judge(atom.demand, image.objects, colors, self.settings)
+                verdict = judge(atom.demand, image.objects, own.colors, self.reader.settings)
             except ValueError as error:  # a color that nobody told
                 raise MeasurementError(
                     f"{error}: give colors = 'clip' and a color_encoder"
                 ) from error
             answers.append(float(verdict.correct))
         return FactReading(tuple(answers))
-
-
-def _style(detector: BoundRole) -> QueryStyle:
-    return "photo" if detector.params.get("queries") == "free-text" else "class"
-
-
-def _prompt(sample: Sample) -> Prompt:
-    try:
-        return parse_prompt(sample.metadata)
-    except ValueError as error:
-        raise MeasurementError(
-            f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: {error}"
-        ) from error

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from pytest_cepbench.artifacts import Detections, Failure, canonical_json, digest_json
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, boxes
+from pytest_cepbench.artifacts import Detections, Failure, digest_json
+from pytest_cepbench.chains import Chain, ChainPlan
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures.base import (
     ENCODER,
     CaseScores,
     ChainExcerpt,
-    MeasureBase,
+    Measure,
     Measured,
     MetricTable,
     RequiredFeatures,
@@ -29,7 +29,12 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.geneval_facts import JudgedImage, tell_colors
+from pytest_cepbench.measures.geneval_facts import (
+    DETECTOR,
+    JudgedImage,
+    PictureReader,
+    prompt_of,
+)
 from pytest_cepbench.metrics.constancy import most_common
 from pytest_cepbench.metrics.geneval import PromptResult as Verdict
 from pytest_cepbench.metrics.geneval import (
@@ -41,17 +46,8 @@ from pytest_cepbench.metrics.geneval import (
 from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
     MGG_CODE,
-    Prompt,
-    QueryStyle,
-    SelectionSettings,
-    objects_by_class,
-    parse_prompt,
     prompt_metadata,
-    queries,
 )
-from pytest_cepbench.models.binding import BoundRole
-
-DETECTOR = "detector"
 
 _PRESETS = {"geneval": GENEVAL, "mgg-code": MGG_CODE}
 
@@ -101,21 +97,19 @@ class JudgedChain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComplianceMeasure(MeasureBase):
+class ComplianceMeasure(Measure):
     """The share of right images: of the first one (GenEval), or over all generations (MGG).
 
     A prompt's score is the share of its images that are right, and a task's the mean over its
     prompts; the whole is the unweighted mean of the tasks, or with pool = "samples" the
     micro-average over all images, which is what the Telephone Game's released code prints.
-    A prompt without an image is wrong. See `Measure` and `ComplianceTable`.
+    A prompt without an image is wrong. See `ComplianceTable`.
     """
 
     kind: str
     plan: ChainPlan
     generations: tuple[int, ...]
-    settings: SelectionSettings
-    colors: str
-    color_encoder: str
+    reader: PictureReader
 
     @property
     def label(self) -> str:
@@ -125,24 +119,13 @@ class ComplianceMeasure(MeasureBase):
     @property
     def identity(self) -> str:
         """Rules, thresholds, who tells colors."""
-        rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
-        return f"{self.kind}/1 {rules}, colors by {self.colors}, over {self.pool}"
+        return f"{self.kind}/1 {self.reader.identity}, over {self.pool}"
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The images of the generations that count, and what is cut out of them."""
+        return self.reader.required_features(self.plan, self.generations)
 
-        def query(sample: Sample, detector: BoundRole) -> str:
-            return canonical_json(list(queries(_prompt(sample), self._style(detector))))
-
-        detected = RequiredFeatures(self.plan, self.generations, DETECTOR, query, stops_chain=False)
-        if self.colors != "clip":
-            return (detected,)
-        return (
-            detected,
-            RequiredFeatures(self.plan, self.generations, self.color_encoder, cutouts=True),
-        )
-
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Have the detector look at the images, and the encoder at cut-outs."""
         self._judged_chains(chain_data, samples)
 
@@ -158,7 +141,7 @@ class ComplianceMeasure(MeasureBase):
             if self.pool == "samples"
             else overall_by_generation(correct, tasks)
         )
-        clauses = [[s.id, prompt_metadata(_prompt(s))] for s in population(case, chain_data)]
+        clauses = [[s.id, prompt_metadata(prompt_of(s))] for s in population(case, chain_data)]
         return Measured(
             scores={
                 name: {s.id: float(np.mean(judged_chains[s.id].correct)) for s in part}
@@ -172,7 +155,7 @@ class ComplianceMeasure(MeasureBase):
             blind=_same_boxes(judged_chains.values()),
         )
 
-    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, 1 at the images that are right, and why the first other one is not."""
         samples = chain_data.named(sample_id)
         judged = self._judged_chains(chain_data, samples)[sample_id]
@@ -191,77 +174,47 @@ class ComplianceMeasure(MeasureBase):
     ) -> dict[str, JudgedChain]:
         chain_data.require_recorded("text", self.generations)
 
-        def read(group: ChainGroup) -> dict[str, JudgedChain]:
-            return group.read(lambda chains: self._judge_chains(chains, chain_data))
-
-        return chain_data.per_sample(self, "text", samples, read)
+        return chain_data.per_chain(
+            self, "text", samples, lambda chains: self._judge_chains(chains, chain_data)
+        )
 
     def _judge_chains(
         self, chains: Sequence[Chain], chain_data: ChainData
     ) -> dict[str, JudgedChain]:
-        prompts = {chain.sample.id: _prompt(chain.sample) for chain in chains}
-        detector = chain_data.runner(DETECTOR)
-        style = self._style(detector.bound)
-        detector_queries = {name: queries(prompt, style) for name, prompt in prompts.items()}
-        wanted = {name: list(words) for name, words in detector_queries.items()}
-        judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in prompts}
-        failures: dict[str, Failure] = {}
-        untold: dict[str, Failure] = {}
-        seen: dict[str, list[tuple[str, int]]] = {name: [] for name in prompts}
+        names = [chain.sample.id for chain in chains]
+        judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in names}
+        seen: dict[str, list[tuple[str, int]]] = {name: [] for name in names}
+        undetected: dict[str, tuple[Failure, str]] = {}
+        untold: dict[str, tuple[Failure, str]] = {}
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
-            detected = boxes(able, generation, wanted, detector, chain_data.store)
-            images = []
-            for chain, detections in zip(able, detected, strict=True):
+            images = self.reader.read(able, generation, chain_data)
+            for chain, own in zip(able, images, strict=True):
                 name = chain.sample.id
-                if isinstance(detections, Failure):
-                    failures[name] = detections
-                else:
-                    seen[name].append((chain.links[generation].digest, _boxes_found(detections)))
-                    objects = objects_by_class(detections, detector_queries[name])
-                    images.append(JudgedImage(chain, prompts[name], objects))
-            colors = self._colors(images, generation, chain_data)
-            for image, own_colors in zip(images, colors, strict=True):
-                name = image.chain.sample.id
-                if isinstance(own_colors, Failure):
-                    untold[name] = own_colors
+                if isinstance(own.detections, Failure):
+                    undetected[name] = (own.detections, DETECTOR)
                     continue
-                verdict = judge(image.prompt, image.objects, own_colors, self.settings)
-                judged[name].append((generation, verdict))
-        failed = {name: (why, self.color_encoder) for name, why in untold.items()}
-        failed |= {name: (why, DETECTOR) for name, why in failures.items()}
+                seen[name].append((chain.links[generation].digest, _boxes_found(own.detections)))
+                if isinstance(own.colors, Failure):
+                    untold[name] = (own.colors, self.reader.color_encoder)
+                    continue
+                assert own.image is not None
+                judged[name].append((generation, self._judge(own.image, own.colors)))
+        failed = untold | undetected
         return {
             name: replace(self._sum_up(chain, judged[name], failed), seen=tuple(seen[name]))
-            for chain in chains
-            for name in (chain.sample.id,)
+            for name, chain in zip(names, chains, strict=True)
         }
 
-    def _style(self, detector: BoundRole) -> QueryStyle:
-        free = detector.params.get("queries") == "free-text"
-        if self.colors != "query":
-            return "photo" if free else "class"
-        if not free:
+    def _judge(self, image: JudgedImage, colors: Mapping[ToColor, str]) -> Verdict:
+        settings = self.reader.settings
+        untold = objects_to_color(image.prompt, image.objects, settings)
+        if untold and self.reader.colors != "clip":
             raise MeasurementError(
-                f"{self.name}: colors = 'query' asks the detector for colors in words, and "
-                f"{detector.spec} knows a fixed set of classes: use an "
-                "open-vocabulary detector (OWLv2), or colors = 'clip'"
+                f"{self.name}: colors = {self.reader.colors!r}, and the detector tells none (of "
+                f"{untold[0].name!r} in {image.chain.sample.id!r}): use colors = 'clip'"
             )
-        return "colored photo"
-
-    def _colors(
-        self, images: Sequence[JudgedImage], generation: int, chain_data: ChainData
-    ) -> Sequence[Mapping[ToColor, str] | Failure]:
-        if self.colors == "clip":
-            runner = chain_data.runner(self.color_encoder)
-            return tell_colors(images, generation, self.settings, runner, chain_data.store)
-        for image in images:
-            untold = objects_to_color(image.prompt, image.objects, self.settings)
-            if untold:
-                raise MeasurementError(
-                    f"{self.name}: colors = {self.colors!r}, and the detector tells none (of "
-                    f"{untold[0].name!r} in {image.chain.sample.id!r}): use colors = 'clip'"
-                )
-        return [{} for _ in images]
+        return judge(image.prompt, image.objects, colors, settings)
 
     def _sum_up(
         self,
@@ -312,33 +265,21 @@ def make_compliance(
     last = 1 if kind == "geneval" else plan.generations
     colors = table.colors or ("query" if table.rules == "mgg-code" else "clip")
     if table.rules == "mgg-code" and colors != "query":
-        raise SuiteError(
-            f"suite {context.suite!r}, metric {name!r}: rules = 'mgg-code' asks the detector for "
-            f"colors in words: colors = 'query' is expected, got {colors!r}"
+        raise context.error(
+            name,
+            f"rules = 'mgg-code' asks the detector for "
+            f"colors in words: colors = 'query' is expected, got {colors!r}",
         )
     named = ("threshold", "counting_threshold", "max_objects", "max_overlap", "position_threshold")
     own = {field: getattr(table, field) for field in named if getattr(table, field) is not None}
     try:
         settings = replace(_PRESETS[table.rules], **own)
     except ValueError as error:
-        raise SuiteError(f"suite {context.suite!r}, metric {name!r}: {error}") from error
+        raise context.error(name, error) from error
     return ComplianceMeasure(
-        name=name,
+        **table.shared(name),
         kind=kind,
         plan=plan,
         generations=tuple(range(1, last + 1, 2)),
-        settings=settings,
-        colors=colors,
-        color_encoder=table.color_encoder,
-        pool=table.pool or "categories",
-        parts=table.parts or "all",
+        reader=PictureReader(name, settings, colors, table.color_encoder),
     )
-
-
-def _prompt(sample: Sample) -> Prompt:
-    try:
-        return parse_prompt(sample.metadata)
-    except ValueError as error:
-        raise MeasurementError(
-            f"sample {sample.id!r} has no clauses to judge its images by: {error}"
-        ) from error

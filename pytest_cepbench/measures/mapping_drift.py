@@ -11,15 +11,14 @@ import numpy.typing as npt
 
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.errors import MeasurementError, unknown_name
 from pytest_cepbench.measures.base import (
     ENCODER,
     JACKKNIFE,
     ChainExcerpt,
+    Measure,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     block_of_each,
@@ -81,34 +80,16 @@ class MappingTrack:
         return chain_data.traces(self.plan.start, self.encoder, self.generations, samples)
 
 
-@dataclass(frozen=True)
-class MappingMeasure:
-    """MCD: mean similarity to the start over the generations of each mapping; see `Measure`.
+@dataclass(frozen=True, kw_only=True)
+class MappingMeasure(Measure):
+    """MCD: mean similarity to the start over the generations of each mapping.
 
     The whole suite's value is the mean over the mappings. rates: measure SDR instead, the rate at
     which the mean curve of each mapping decays.
     """
 
-    name: str
     tracks: Mapping[str, MappingTrack]
-    parts: Parts | None
     rates: bool = False
-    pool: Pool = "samples"
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Similarity is good, decay is not."""
-        return not self.rates
-
-    @property
-    def span(self) -> float | None:
-        """2, of cosines; a rate has no limit."""
-        return None if self.rates else 2.0
-
-    @property
-    def per_sample(self) -> bool:
-        """A rate is that of the mean curve."""
-        return not self.rates
 
     @property
     def label(self) -> str:
@@ -121,11 +102,6 @@ class MappingMeasure:
         """Which mapping is compared by whom, and of a rate how blocks are left out."""
         mappings = ", ".join(f"{name} by {track.encoder}" for name, track in self.tracks.items())
         return f"sdr/2 {mappings}, {JACKKNIFE}" if self.rates else f"mcd/1 {mappings}"
-
-    @property
-    def own_parts(self) -> tuple[str, ...]:
-        """The mappings."""
-        return tuple(self.tracks)
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and the artifacts of each mapping that the case is about."""
@@ -275,19 +251,24 @@ def make_mapping(
     tracks = {}
     for mapping, encoder in named.items():
         if mapping not in MAPPINGS:
-            raise SuiteError(
-                f"suite {context.suite!r}, metric {name!r}: "
-                f"{unknown_name('mapping', mapping, MAPPINGS)}"
-            )
+            raise context.error(name, f"{unknown_name('mapping', mapping, MAPPINGS)}")
         start, modality = MAPPINGS[mapping]
         plan = context.plan(name, start)
         generations = mapping_generations(start, modality, plan.generations)
         if not generations:
-            raise SuiteError(
-                f"suite {context.suite!r}, metric {name!r}: mapping {mapping!r} has no generation "
-                f"in chains of {plan.generations}"
+            raise context.error(
+                name, f"mapping {mapping!r} has no generation in chains of {plan.generations}"
             )
         tracks[mapping] = MappingTrack(plan, generations, encoder)
-    if kind == "sdr":  # rates of different mappings have no mean
-        return MappingMeasure(name, tracks, parts=None, rates=True)
-    return MappingMeasure(name, tracks, table.parts or "overall")
+    rates = kind == "sdr"
+    return MappingMeasure(
+        name=name,
+        pool="samples",
+        parts=None if rates else table.parts or "overall",  # rates of mappings have no mean
+        higher_is_better=not rates,
+        own_parts=tuple(tracks),
+        per_sample=not rates,
+        span=None if rates else 2.0,
+        tracks=tracks,
+        rates=rates,
+    )

@@ -15,8 +15,8 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SuiteError, did_you_mean, removed, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.measures.base import (
-    CaseMeasure,
     Measure,
+    MeasureBase,
     MetricTable,
     SuiteContext,
     number_problems,
@@ -67,9 +67,9 @@ KINDS = MetricKinds(
         "gc": "chain_similarity SimilarityTable make_similarity",
         "s": "chain_similarity SimilarityTable make_similarity",
         "sim": "chain_similarity SimilarityTable make_similarity",
-        "gc_fid": "feature_sets SetTable make_sets",
-        "fid": "feature_sets SetTable make_sets",
-        "kid": "feature_sets SetTable make_sets",
+        "gc_fid": "set_measures SetTable make_sets",
+        "fid": "set_measures SetTable make_sets",
+        "kid": "set_measures SetTable make_sets",
         "mcd": "mapping_drift MappingTable make_mapping",
         "sdr": "mapping_drift MappingTable make_mapping",
         "geneval": "geneval_score ComplianceTable make_compliance",
@@ -79,7 +79,7 @@ KINDS = MetricKinds(
         "facts": "fact_score FactsTable make_facts",
         "equivariance": "equivariance EquivarianceTable make_equivariance",
         FAILURES: "text_quality FailuresTable make_failures",
-        "diversity": "set_diversity DiversityTable make_diversity",
+        "diversity": "set_measures DiversityTable make_diversity",
         "retrieval": "start_retrieval RetrievalTable make_retrieval",
         "repetition": "text_quality RepetitionTable make_texts",
         "length": "text_quality TextTable make_texts",
@@ -167,7 +167,7 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
 
 
 def list_cases(
-    measures: Mapping[str, CaseMeasure],
+    measures: Mapping[str, MeasureBase],
     suite: str,
     dataset: Dataset,
     groups: Mapping[str, Sequence[str]],
@@ -195,7 +195,7 @@ def list_cases(
     ]
 
 
-def _labels(measures: Mapping[str, CaseMeasure]) -> dict[str, str]:
+def _labels(measures: Mapping[str, MeasureBase]) -> dict[str, str]:
     """The label of each measure by its name; of several with the same, all but the first have the
     name beside it.
     """
@@ -206,7 +206,7 @@ def _labels(measures: Mapping[str, CaseMeasure]) -> dict[str, str]:
     return labels
 
 
-def _has_case(measure: CaseMeasure, part: str, *, mapping: bool) -> bool:
+def _has_case(measure: MeasureBase, part: str, *, mapping: bool) -> bool:
     if mapping:
         return part in measure.own_parts
     return measure.parts == "all" or (measure.parts == "overall" and part == OVERALL)

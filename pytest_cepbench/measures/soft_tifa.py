@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainGroup, ChainPlan, Modality
+from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.datasets.questions import questions_of
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.measures.base import (
     CaseScores,
     ChainExcerpt,
-    MeasureBase,
+    Measure,
     Measured,
     MetricTable,
     RequiredFeatures,
     SuiteContext,
     by_category,
+    by_part,
     everyone,
     outcome_of_chain,
     population,
@@ -87,13 +87,13 @@ class AskedChain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftTifaMeasure(MeasureBase):
+class SoftTifaMeasure(Measure):
     """The mean over samples of Soft-TIFA, each a mean over the questions of its sample.
 
     A sample without a picture has 0. One that the VQA model could not be asked about has no score.
     The model is asked about the starts too, which the questions are true of: where it answers too
-    few of these or of the control questions rightly, nothing is measured. See `control_notes`,
-    `Measure` and `SoftTifaTable`.
+    few of these or of the control questions rightly, nothing is measured. See
+    `control_notes` and `SoftTifaTable`.
     """
 
     kind: str
@@ -114,7 +114,7 @@ class SoftTifaMeasure(MeasureBase):
             f"{self.plan.start}-first chains, {self.settings.identity}"
         )
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The artifact that is asked about, and the start."""
 
         def query(sample: Sample, _: BoundRole) -> str:
@@ -123,7 +123,7 @@ class SoftTifaMeasure(MeasureBase):
         asked = RequiredFeatures(self.plan, (self.generation,), VQA, query, stops_chain=False)
         return (*self.settings.required_starts(self.plan), asked)
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Have the VQA model answer."""
         self._asked_chains(chain_data, samples)
 
@@ -137,16 +137,14 @@ class SoftTifaMeasure(MeasureBase):
         told = control_notes(self.name, self.settings, self.plan, chain_data, later)
         content = [[s.id, self.settings.query(s)] for s in population(case, chain_data)]
         return Measured(
-            scores={
-                name: {s.id: asked[s.id].score or 0.0 for s in part} for name, part in parts.items()
-            },
+            scores=by_part(parts, {name: own.score or 0.0 for name, own in asked.items()}),
             samples=samples,
             outcomes=[asked[sample.id].outcome for sample in samples],
             identity={"questions": digest_json(content)[:16]},
             notes=(*told, *_kind_note(samples, asked)),
         )
 
-    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain with the score of its picture, and the questions that are answered worst."""
         samples = chain_data.named(sample_id)
         asked = self._asked_chains(chain_data, samples)[sample_id]
@@ -166,10 +164,9 @@ class SoftTifaMeasure(MeasureBase):
     ) -> dict[str, AskedChain]:
         chain_data.require_recorded(self.plan.start, (self.generation,))
 
-        def read(group: ChainGroup) -> dict[str, AskedChain]:
-            return group.read(lambda chains: self._ask(chains, chain_data))
-
-        return chain_data.per_sample(self, self.plan.start, samples, read)
+        return chain_data.per_chain(
+            self, self.plan.start, samples, lambda chains: self._ask(chains, chain_data)
+        )
 
     def _ask(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, AskedChain]:
         if self.settings.controls:
@@ -227,13 +224,11 @@ def make_soft_tifa(
     if not 1 <= generation <= plan.generations:
         problem = f"generation = {generation}: 1 to {plan.generations} is expected"
     if problem:
-        raise SuiteError(f"suite {context.suite!r}, metric {name!r}: {problem}")
+        raise context.error(name, f"{problem}")
     return SoftTifaMeasure(
-        name=name,
+        **table.shared(name),
         kind=kind,
         plan=plan,
         generation=generation,
         settings=settings,
-        pool=table.pool or "categories",
-        parts=table.parts or "all",
     )

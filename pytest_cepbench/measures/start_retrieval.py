@@ -10,18 +10,19 @@ import numpy as np
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError
+from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.gaffke import gaffke_lower
 from pytest_cepbench.measures.base import (
     ENCODER,
     ChainExcerpt,
-    MeasureBase,
+    Measure,
     Measured,
     MetricTable,
     RequiredFeatures,
     SuiteContext,
     by_category,
+    by_part,
     everyone,
     outcome_of,
 )
@@ -69,8 +70,8 @@ class _Starts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrievalMeasure(MeasureBase):
-    """Top-1 retrieval of each chain's own start by its artifacts; see `Measure`.
+class RetrievalMeasure(Measure):
+    """Top-1 retrieval of each chain's own start by its artifacts.
 
     generations: that are looked up, the last of which is the score. The gallery holds the starts of
     all samples of the suite, whatever part of them a case is about or a look takes, so that chance
@@ -92,11 +93,11 @@ class RetrievalMeasure(MeasureBase):
         """Definition and last generation."""
         return f"retrieval/1 of generation {self.generations[-1]}, over {self.pool}"
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and what is looked up."""
         return (RequiredFeatures(self.plan, (0, *self.generations), self.encoder),)
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The traces."""
         self._traces(chain_data, samples)
 
@@ -112,10 +113,7 @@ class RetrievalMeasure(MeasureBase):
         readable = chain_data.readable(traces, self.encoder)
         found = np.array([rows[name] for name in readable])
         return Measured(
-            scores={
-                name: {sample.id: last[sample.id] for sample in part}
-                for name, part in parts.items()
-            },
+            scores=by_part(parts, last),
             samples=samples,
             outcomes=[outcome_of(trace, self.plan, self.encoder) for trace in traces.values()],
             curve=tuple(found.mean(axis=0).tolist()),
@@ -125,7 +123,7 @@ class RetrievalMeasure(MeasureBase):
             identity={"gallery": starts.identity},
         )
 
-    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, with 1 where its artifact finds its start."""
         trace = self._traces(chain_data, chain_data.named(sample_id))[sample_id]
         hits = self._hits(self._starts(chain_data).gallery, [trace])[0]
@@ -224,16 +222,14 @@ def make_retrieval(
         reached = (plan.generations + 1) // 2
         at = reached if table.at is None else table.at
         if not 1 <= at <= reached:
-            raise SuiteError(
-                f"suite {context.suite!r}, metric {name!r}: at = {at}, and the chains have "
-                f"{reached} generations that are a {table.modality}"
+            raise context.error(
+                name,
+                f"at = {at}, and the chains have {reached} generations that are a {table.modality}",
             )
         generations = tuple(range(1, 2 * at, 2))
     return RetrievalMeasure(
-        name=name,
+        **table.shared(name),
         plan=plan,
         generations=generations,
         encoder=table.encoder,
-        pool=table.pool or "categories",
-        parts=table.parts or "all",
     )

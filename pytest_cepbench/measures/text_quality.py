@@ -9,18 +9,16 @@ import numpy as np
 
 from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.measures.base import (
     CaseScores,
     ChainExcerpt,
-    MeasureBase,
+    Measure,
     Measured,
     MetricTable,
-    Parts,
-    Pool,
     RequiredFeatures,
     SuiteContext,
     by_category,
+    by_part,
     everyone,
     outcome_of,
     outcome_of_chain,
@@ -50,29 +48,18 @@ class RepetitionTable(TextTable, frozen=True, kw_only=True):
     n: int = REPEATED
 
 
-@dataclass(frozen=True)
-class TextMeasure:
-    """A statistic of the descriptions of each chain; see `Measure`.
+@dataclass(frozen=True, kw_only=True)
+class TextMeasure(Measure):
+    """A statistic of the descriptions of each chain.
 
     A chain that stopped has the worst score.
     generations: of the descriptions that are read, the last of which is the score.
     n: words of the n-grams of repetition; None for length.
     """
 
-    name: str
     plan: ChainPlan
     generations: tuple[int, ...]
     n: int | None
-    pool: Pool
-    parts: Parts
-    own_parts: tuple[str, ...] = ()
-    per_sample: bool = True
-    span: float | None = 1.0
-
-    @property
-    def higher_is_better(self) -> bool:
-        """Of length."""
-        return self.n is None
 
     @property
     def label(self) -> str:
@@ -89,11 +76,11 @@ class TextMeasure:
     def _kind(self) -> str:
         return "length" if self.n is None else "repetition"
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains up to the last description that counts; no encoder."""
         return (RequiredFeatures(self.plan, self.generations, None),)
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The chains."""
         self._chains(chain_data, samples)
 
@@ -104,17 +91,14 @@ class TextMeasure:
         chains = self._chains(chain_data, samples)
         rows = {name: self._scores(chain) for name, chain in chains.items()}
         return Measured(
-            scores={
-                name: {sample.id: rows[sample.id][-1] for sample in part}
-                for name, part in parts.items()
-            },
+            scores=by_part(parts, {name: row[-1] for name, row in rows.items()}),
             samples=samples,
             outcomes=[outcome_of_chain(chain, self.plan) for chain in chains.values()],
             curve=tuple(np.mean(list(rows.values()), axis=0).tolist()),
             shares=True,
         )
 
-    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, with the number of each of its descriptions."""
         chain = self._chains(chain_data, chain_data.named(sample_id))[sample_id]
         return ChainExcerpt(chain, dict(zip(self.generations, self._scores(chain), strict=True)))
@@ -142,25 +126,23 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
     text, and n below 1.
     """
     plan = context.plan(name, table.start)
-    where = f"suite {context.suite!r}, metric {name!r}"
     generations = [g for g in range(1, plan.generations + 1) if plan.describes(g)]
     at = len(generations) if table.at is None else table.at
     if not 1 <= at <= len(generations):
-        raise SuiteError(f"{where}: at = {at}, and the chains have {len(generations)} descriptions")
+        raise context.error(name, f"at = {at}, and the chains have {len(generations)} descriptions")
     if kind == "length" and plan.start == "image" and at < 2:
-        raise SuiteError(
-            f"{where}: a length is compared with an earlier text, and there is none before at = 1"
+        raise context.error(
+            name, "a length is compared with an earlier text, and there is none before at = 1"
         )
     n = table.n if isinstance(table, RepetitionTable) else None
     if n is not None and n < 1:
-        raise SuiteError(f"{where}: n is at least 1, got {n}")
+        raise context.error(name, f"n is at least 1, got {n}")
     return TextMeasure(
-        name=name,
+        **table.shared(name),
         plan=plan,
         generations=tuple(generations[:at]),
         n=n,
-        pool=table.pool or "categories",
-        parts=table.parts or "all",
+        higher_is_better=n is None,
     )
 
 
@@ -169,8 +151,8 @@ class FailuresTable(MetricTable, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FailureMeasure(MeasureBase):
-    """1 for a sample whose chains stopped, 0 for one whose chains are whole; see `Measure`.
+class FailureMeasure(Measure):
+    """1 for a sample whose chains stopped, 0 for one whose chains are whole.
 
     Of a sample with two chains each counts half. encoders: by start, the role that compares a
     chain's artifacts with it, where the suite has one: what it cannot encode is a failure too.
@@ -179,14 +161,18 @@ class FailureMeasure(MeasureBase):
     plans: tuple[ChainPlan, ...]
     encoders: Mapping[Modality, str]
     higher_is_better: bool = False
-    label: str = "failure rate"
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return "failure rate"
 
     @property
     def identity(self) -> str:
         """The definition."""
         return "failures/2"
 
-    def required_features(self, _: Case | None) -> tuple[RequiredFeatures, ...]:
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains to their ends, and what is compared with their starts."""
         whole = [RequiredFeatures(plan, (plan.generations,), None) for plan in self.plans]
         plans = {plan.start: plan for plan in self.plans}
@@ -196,7 +182,7 @@ class FailureMeasure(MeasureBase):
         ]
         return (*whole, *compared)
 
-    def read(self, _: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """The chains, and what encoders make of them."""
         for plan in self.plans:
             self._outcomes(plan, samples, chain_data)
@@ -212,16 +198,13 @@ class FailureMeasure(MeasureBase):
             for sample in samples
         }
         return Measured(
-            scores={
-                name: {sample.id: shares[sample.id] for sample in part}
-                for name, part in parts.items()
-            },
+            scores=by_part(parts, shares),
             samples=samples,
             outcomes=[outcome for outcomes in by_chain for outcome in outcomes.values()],
             shares=True,
         )
 
-    def show(self, _: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain that stopped, or the first one."""
         chains = [
             chain_data.chains(plan.start, chain_data.named(sample_id))[sample_id]
@@ -251,9 +234,7 @@ def make_failures(
 ) -> FailureMeasure:
     """The measure of a table; encoders as in `FailureMeasure`."""
     return FailureMeasure(
-        name=name,
+        **table.shared(name, parts="overall"),
         plans=tuple(context.plans.values()),
         encoders=encoders,
-        pool=table.pool or "categories",
-        parts=table.parts or "overall",
     )

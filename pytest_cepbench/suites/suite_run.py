@@ -17,8 +17,8 @@ from pytest_cepbench.errors import CepError, MeasurementError, UnscoredError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
 from pytest_cepbench.measures.base import (
-    CaseMeasure,
     CaseScores,
+    MeasureBase,
     Measured,
     by_category,
     everyone,
@@ -70,7 +70,7 @@ class SuiteRun(ABC):
         suite: Suite,
         dataset: Dataset,
         assignments: Assignments,
-        measures: Mapping[str, CaseMeasure],
+        measures: Mapping[str, MeasureBase],
         model_pool: ModelPool,
     ) -> None:
         self.suite = suite

@@ -11,8 +11,9 @@ import pytest
 
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.measures import KINDS, SuiteContext
 from pytest_cepbench.measures.measure_registry import higher_is_better
-from pytest_cepbench.measures.text_quality import TextMeasure
+from pytest_cepbench.measures.text_quality import TextTable, make_texts
 from pytest_cepbench.report.result import ModelShown
 from tests.cli.accepting import WORSE, accept, by_name
 from tests.cli.conftest import Ended, Home
@@ -193,8 +194,11 @@ def test_directions_are_those_of_the_metrics() -> None:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
         assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
     plan = ChainPlan("text", 2, "describe", "{description}")
-    for n in (None, 4):
-        measure = TextMeasure("texts", plan, (2,), n, "categories", "all")
+    context = SuiteContext("suite", {"text": plan}, {})
+    for kind in ("length", "repetition"):
+        settings = KINDS[kind]()
+        assert isinstance(settings, TextTable)
+        measure = make_texts(kind, kind, settings, context)
         assert higher_is_better(measure.identity) == measure.higher_is_better
 
 

@@ -23,7 +23,7 @@ from pytest_cepbench.gate import (
     record_of,
 )
 from pytest_cepbench.gate.measurement import SAMPLE
-from pytest_cepbench.measures import feature_sets
+from pytest_cepbench.measures import set_measures
 from pytest_cepbench.metrics.set_distances import (
     FrechetInfluences,
     frechet_influences,
@@ -232,7 +232,7 @@ def test_a_distance_that_two_metrics_have_is_computed_once(
         computed.append(len(x))
         return frechet_influences(x, y)
 
-    monkeypatch.setattr(feature_sets, "frechet_influences", counted)
+    monkeypatch.setattr(set_measures, "frechet_influences", counted)
     for order in (("fid", "gc_fid", "last"), ("gc_fid", "last", "fid")):
         computed.clear()
         staged = stage(tmp_path / "suite", SUITE + METRICS, store)
