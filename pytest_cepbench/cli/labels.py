@@ -10,8 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace as changed
 
-from pytest_cepbench.artifacts import ImageArtifact, digest_json, digest_text
-from pytest_cepbench.chains.answers.answer_plan import PieceRefs
+from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.cli.arguments import ANSWER_ROLES
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import (
@@ -22,7 +21,7 @@ from pytest_cepbench.cli.session import (
     suite_file,
 )
 from pytest_cepbench.datasets.sources.hub import DataPlace
-from pytest_cepbench.errors import CepError, DatasetError, LabelError, SpecError, SuiteError
+from pytest_cepbench.errors import CepError, LabelError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.label_file import (
     Battle,
     Contestant,
@@ -47,7 +46,7 @@ from pytest_cepbench.ratings.records import Item, Part, Source, Study, Vote
 from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.store import ImageRef, Store
+from pytest_cepbench.studies.rated_items import RatedItems
 from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.battle_labels import contestants
@@ -72,23 +71,20 @@ def write_label_study(
     """
     samples = [s for s in run.data.dataset.samples if s.id in drawn]
     open_samples = [s for s in samples if not drawn[s.id].battle.decided]
-    items: list[Item] = []
-    sources: list[Source] = []
-    images: dict[str, ImageArtifact] = {}
-    made = ((run.model_record()["spec"], "candidate"), (opponents.identity, "opponent"))
+    made = RatedItems("pair", run.suite.name)
+    names = (run.model_record()["spec"], opponents.identity)
+    store = run.data.store
     for pair in run.data.pairs(open_samples, opponents):
         assert pair.candidate is not None
         assert pair.opponent is not None
-        sides = [pair.candidate, pair.opponent]
-        names = [spec for spec, _ in made]
         item = make_item(
             "pair",
-            _parts(pair.question),
-            [_parts(side) for side in sides],
+            made.take(pair.question, store),
+            [made.take(side, store) for side in (pair.candidate, pair.opponent)],
             probability=drawn[pair.sample].probability,
         )
-        items.append(item)
-        sources += [
+        made.items.append(item)
+        made.sources += [
             Source(
                 item=item.item,
                 option=option.option,
@@ -98,7 +94,6 @@ def write_label_study(
             )
             for option, name in zip(item.options, names, strict=True)
         ]
-        images |= _images((pair.question, *sides), run.data.store)
     count = len(run.data.dataset.samples)
     study = Study(
         kind="pair",
@@ -107,35 +102,12 @@ def write_label_study(
         overlap=overlap,
         share=1.0,
         # As many hidden checks as tell a careless rater, also where few battles are asked about.
-        attention=min(0.25, max(0.05, LEAST_CHECKS / max(len(items), 1))),
+        attention=min(0.25, max(0.05, LEAST_CHECKS / max(len(made.items), 1))),
         probability=len(drawn) / count,
         population=count,
     )
-    known, known_images = known_items(study, items, images)
-    write_study(folder, study, [*items, *known], images | known_images, sources)
-
-
-def _parts(refs: PieceRefs) -> list[Part]:
-    return [
-        Part(text=piece) if isinstance(piece, str) else Part(image=digest)
-        for piece, (_, digest) in zip(refs.pieces, refs.inputs, strict=True)
-    ]
-
-
-def _images(every: Iterable[PieceRefs], store: Store) -> dict[str, ImageArtifact]:
-    """Every image that pieces name, by digest. Raises DatasetError for one that is gone."""
-    images: dict[str, ImageArtifact] = {}
-    for refs in every:
-        for piece, (_, digest) in zip(refs.pieces, refs.inputs, strict=True):
-            if isinstance(piece, str) or digest in images:
-                continue
-            image = store.get_image(digest) if isinstance(piece, ImageRef) else piece.load()
-            if image is None:
-                raise DatasetError(
-                    f"{refs.name}: an image is damaged or gone: run the command again"
-                )
-            images[digest] = image
-    return images
+    known, known_images = known_items(study, made.items, made.images)
+    write_study(folder, study, [*made.items, *known], made.images | known_images, made.sources)
 
 
 def run(arguments: Namespace) -> int:

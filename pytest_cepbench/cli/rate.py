@@ -13,7 +13,7 @@ import msgspec
 from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show, tell
 from pytest_cepbench.cli.session import read_annotators, read_count, read_data
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import MissingDependencyError, SpecError
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.labels.bounds import decided
 from pytest_cepbench.option_values import HOST, bind
@@ -23,7 +23,6 @@ from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items, write
 from pytest_cepbench.ratings.known_items import attention_remark, known_items
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
-from pytest_cepbench.ratings.server import require_server, serve
 from pytest_cepbench.ratings.votes import shown_battles, write_replay
 from pytest_cepbench.report.number_format import counted
 
@@ -41,7 +40,12 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
     Raises DatasetError, WriteError, SpecError and MissingDependencyError.
     """
     _check(arguments)
-    require_server()
+    try:
+        from pytest_cepbench.ratings.app import serve
+    except ImportError as error:
+        raise MissingDependencyError(
+            'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
+        ) from error
     ratings = read_ratings(path, suite)
     write_texts(path, ratings.study.kind)
     host: str = arguments.host

@@ -13,8 +13,9 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_text, read_image
 from pytest_cepbench.datasets.sources.files import sample_name as relative_name
 from pytest_cepbench.datasets.sources.files import some_of, walk_images
 from pytest_cepbench.errors import DatasetError, ImageError
-from pytest_cepbench.escapes import escape_json, one_line
+from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import read_regular
+from pytest_cepbench.ratings.folder import decoded
 from pytest_cepbench.replacement import replace_files
 
 FORMAT = 1
@@ -165,13 +166,13 @@ class ConstructionFolder:
     def read(self, name: str, kind: type[T]) -> T:
         """The record in a file. Raises DatasetError where it cannot be read."""
         path = self.path / name
-        return _decode(_read(path), kind, str(path))
+        return decoded(_read(path), kind, str(path))
 
     def read_lines(self, name: str, kind: type[T]) -> list[T]:
         """The records in the lines of a file. Raises DatasetError."""
         path = self.path / name
         return [
-            _decode(line, kind, f"{path}, line {number}")
+            decoded(line, kind, f"{path}, line {number}")
             for number, line in enumerate(_read(path).splitlines(), 1)
             if line.strip()
         ]
@@ -261,13 +262,6 @@ def _read(path: Path) -> bytes:
         return read_regular(path, _LARGEST)
     except OSError as error:
         raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
-
-
-def _decode(data: bytes, kind: type[T], where: str) -> T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DatasetError(f"{where}: {one_line(str(error))}") from error
 
 
 # -- the images that a data set is constructed from: read once, named by their pixels, each once

@@ -93,7 +93,7 @@ def read_ratings(path: Path, suite: str | None = None) -> Ratings:
     """
     if not (path / STUDY).is_file():
         raise DatasetError(f"{str(path)!r} is no ratings folder: it has no {STUDY}")
-    study = _decoded(_read(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
+    study = decoded(_read(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
     _check_version(study.v, path / STUDY)
     if suite is not None and study.suite != suite:
         other = f"the suite {study.suite!r}" if study.suite else "no suite"
@@ -303,12 +303,13 @@ def _lines(path: Path, kind: type[T], most: int) -> Iterator[T]:
 def _decoded_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
-            record = _decoded(line, kind, f"{path}, line {number}")
+            record = decoded(line, kind, f"{path}, line {number}")
             _check_version(getattr(record, "v", FORMAT), path)
             yield record
 
 
-def _decoded(data: bytes, kind: type[T], where: str) -> T:
+def decoded(data: bytes, kind: type[T], where: str) -> T:
+    """A record of JSON. where: names it in an error. Raises DatasetError, in one line."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

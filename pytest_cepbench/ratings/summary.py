@@ -10,10 +10,11 @@ from statistics import median
 import numpy as np
 
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.metrics.judge_agreement import Distance, krippendorff_alpha
+from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.items import is_right
-from pytest_cepbench.ratings.records import GRADES, Item, Task, Vote
+from pytest_cepbench.ratings.records import Item, Vote
+from pytest_cepbench.ratings.votes import SCALES, vote_table
 
 # -- how annotators did on the hidden items: attention items, and items that came a second time ----
 # The operator's page and `cepbench agree people` both count with these functions.
@@ -89,15 +90,6 @@ def doubtful_annotators(ratings: Ratings, votes: Votes) -> dict[str, str]:
         if max(alphas) <= 0:
             doubts[name] = f"agrees with nobody (alpha {max(alphas):.2f} at most)"
     return doubts
-
-
-_DISTANCES: Mapping[Task, Distance] = {
-    "pair": "ordinal",
-    "caption": "ordinal",
-    "grades": "ordinal",
-    "verify": "nominal",
-}
-"""How far apart answers of a task are; descriptions are not compared."""
 
 
 @dataclass(frozen=True)
@@ -190,43 +182,17 @@ def _annotator(
     )
 
 
-def marks_of(vote: Vote) -> dict[str, float]:
-    """An answer as numbers, one for each thing that it says; none for a description.
-
-    pair: from 0, the first is better, to 3. caption: 0 to 2. grades: 0 for good to 2, by option.
-    verify: 1 for a name that fits, 0 for one that does not.
-    """
-    match vote.task:
-        case "pair":
-            leans_second = vote.winner == "second"
-            return {"": float((2 if vote.tie else 3) if leans_second else (1 if vote.tie else 0))}
-        case "caption":
-            return {"": float(("first", "comparable", "second").index(vote.winner))}
-        case "grades":
-            return {option: float(GRADES.index(grade)) for option, grade in vote.grades.items()}
-        case "verify":
-            chosen = {*(vote.ticked or ()), *(vote.added or ())}
-            return {name: float(name in chosen) for name in (*chosen, *(vote.unticked or ()))}
-        case "describe":
-            return {}
-
-
 def agreement_so_far(ratings: Ratings, answers: Iterable[Vote]) -> tuple[float | None, int]:
     """Krippendorff's alpha over what several people judged, and the number of those items."""
-    task = ratings.study.kind
-    places = {name: place for place, name in enumerate(ratings.study.annotators)}
-    marks: dict[tuple[str, str], dict[int, float]] = {}
-    for vote in answers:
-        for part, mark in marks_of(vote).items():
-            marks.setdefault((vote.item, part), {})[places[vote.annotator]] = mark
-    shared = {key: given for key, given in marks.items() if len(given) > 1}
-    if not shared:
-        return None, 0
-    table = np.full((len(places), len(shared)), np.nan)
-    for column, given in enumerate(shared.values()):
-        for place, mark in given.items():
-            table[place, column] = mark
-    return krippendorff_alpha(table, _DISTANCES[task]), len({item for item, _ in shared})
+    for scale in SCALES[ratings.study.kind][:1]:  # ranks follow from grades; descriptions have none
+        table = vote_table(scale, answers, ratings.study.annotators)
+        several = np.isfinite(table.values).sum(axis=0) > 1
+        if several.any():
+            alpha = krippendorff_alpha(
+                table.values[:, several], "ordinal" if scale.ordered else "nominal"
+            )
+            return alpha, len(set(table.owners[several]))
+    return None, 0
 
 
 def first_scores(arrived: Iterable[Vote], items: Mapping[str, Item]) -> list[float]:

@@ -15,10 +15,10 @@ from pytest_cepbench.ratings.records import TASKS, Task, Vote
 from pytest_cepbench.ratings.summary import (
     doubtful_annotators,
     first_scores,
-    marks_of,
     shares,
     summarize,
 )
+from pytest_cepbench.ratings.votes import SCALES
 from pytest_cepbench.studies.rating_agreement import measure_agreement
 from tests.ratings.studies import make_study
 from tests.ratings.votes import make
@@ -108,10 +108,13 @@ def test_agreement_is_krippendorffs(tmp_path: Path) -> None:
 def test_equal_answers_have_equal_marks(task: Task, tmp_path: Path) -> None:
     """Of two people who see other sides; a description has none."""
     ratings = make_study(tmp_path, task, count=3)
+    assert bool(SCALES[task]) == (task != "describe")
     for item in ratings.items.values():
-        first, second = (marks_of(make(ratings, item, name)) for name in ("a1", "a2"))
-        assert first == second
-        assert bool(first) == (task != "describe")
+        votes = [make(ratings, item, name) for name in ("a1", "a2")]
+        for scale in SCALES[task]:
+            first, second = (scale.read(vote) for vote in votes)
+            assert first == second
+            assert first
 
 
 def test_bets_are_on_the_first_answer_to_each_item(tmp_path: Path) -> None:
