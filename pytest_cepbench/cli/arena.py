@@ -39,7 +39,7 @@ from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
+from pytest_cepbench.report.comparison_page import arena_leaderboard_page
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import (
@@ -81,9 +81,9 @@ def run(arguments: Namespace) -> int:
     page = [section for board in boards for section in board_page(board)]
     page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
     content = {"leaderboards": boards}
-    drawing = draw_arena_leaderboards(boards)
+    html = arena_leaderboard_page(boards)
     name = f"leaderboard-{'-'.join(board.name for board in boards)}"[:120]
-    return write_and_show(content, page, command, arguments.out, name, "leaderboard", drawing)
+    return write_and_show(content, page, command, arguments.out, name, "leaderboard", html)
 
 
 def _leaderboards(arguments: Namespace) -> list[Leaderboard]:

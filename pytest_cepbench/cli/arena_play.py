@@ -28,7 +28,7 @@ from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.metrics.battles import coverage_time
 from pytest_cepbench.option_values import split_name
-from pytest_cepbench.report.leaderboard_plots import draw_arena_leaderboards
+from pytest_cepbench.report.comparison_page import arena_leaderboard_page
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
@@ -289,7 +289,7 @@ def _write(
         arguments.command_line,
         out,
         "leaderboard",
-        drawing=draw_arena_leaderboards([board]),
+        html=arena_leaderboard_page([board]),
     )
 
 

@@ -20,10 +20,9 @@ from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.chain_pairs import battle_scores
-from pytest_cepbench.report.comparison_page import comparison_page, headline
+from pytest_cepbench.report.comparison_page import case_leaderboard_page, comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
 from pytest_cepbench.report.history.timeline import when
-from pytest_cepbench.report.leaderboard_plots import draw_case_leaderboards
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
@@ -61,10 +60,10 @@ def run(arguments: Namespace) -> int:
         raise SpecError("--out: the runs have no case in common by which they could be ranked")
     command = arguments.command_line
     shown[0] = Section(shown[0].title, (f"command: {command}", *shown[0].blocks))
-    drawing = draw_case_leaderboards(_suites(boards), boards)
+    html = case_leaderboard_page(_suites(boards), boards)
     content = {"cases": boards}
     code = write_and_show(
-        content, shown, command, arguments.out, "leaderboard", "leaderboard", drawing
+        content, shown, command, arguments.out, "leaderboard", "leaderboard", html
     )
     show([], *pages)
     return code

@@ -72,7 +72,7 @@ def _selection(arguments: Namespace) -> Selection:
 def _write_page(
     path: Path, history: History, runs: Sequence[HistoryRun], timelines: Sequence[Timeline]
 ) -> int:
-    from pytest_cepbench.report.history.page import history_page, report_links
+    from pytest_cepbench.report.history.site import history_page, report_links
     from pytest_cepbench.report.writers import write_reports
 
     links = report_links(history, path.absolute().parent)
@@ -114,7 +114,7 @@ def _changes(history: History, timelines: Sequence[Timeline]) -> Iterator[str]:
 def _row(timeline: Timeline) -> tuple[str, ...]:
     point = timeline.latest
     return (
-        timeline.case,
+        timeline.name,
         "accepted" if point.accepted else point.verdict,
         number(point.value),
         number(point.baseline),

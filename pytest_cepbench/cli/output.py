@@ -89,7 +89,7 @@ def write_and_show(
     out: Path,
     name: str,
     what: str = "",
-    drawing: str = "",
+    html: str = "",
 ) -> int:
     """Write the files, then show the page: results must not be lost to a closed terminal.
 
@@ -99,7 +99,7 @@ def write_and_show(
     out: folder of the files.
     name: of the files, without suffix.
     what: names the content in a complaint; its class by default.
-    drawing: of it, as SVG; empty for none.
+    html: the content as a page of HTML; empty for none.
     Returns 0, or the exit code of files that could not be written.
     """
     import msgspec
@@ -112,7 +112,7 @@ def write_and_show(
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     try:
         files = {".json": escape_json(text) + "\n", ".md": to_markdown(page)}
-        files |= {".svg": drawing} if drawing else {}
+        files |= {".html": html} if html else {}
         written = write_reports(out / f"{name}.json", files)
         keep_out_of_git(HOME, out)
     except (OSError, WriteError) as error:

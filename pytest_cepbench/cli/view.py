@@ -9,8 +9,7 @@ from pathlib import Path
 from pytest_cepbench.cli.output import show, tell
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.option_values import HOST, bind
-from pytest_cepbench.report.history.server import serve
-from pytest_cepbench.report.history.site import Site, write_site
+from pytest_cepbench.report.history.site import Site, serve, write_site
 from pytest_cepbench.report.number_format import counted
 
 _BUNDLE = "bundle"

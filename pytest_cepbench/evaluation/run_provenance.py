@@ -97,8 +97,14 @@ def _with_history(suite: SuiteProvenance, baselines: Path) -> SuiteProvenance:
     commits = {
         model.spec: commit for model in suite.candidate if (commit := _model_commit(model.spec))
     }
-    accepted, uncommitted = _last_change(baselines) if suite.baselines else ("", False)
-    return replace(suite, commits=commits, accepted=accepted, uncommitted=uncommitted)
+    accepted, commit = _last_change(baselines) if suite.baselines else ("", "")
+    return replace(
+        suite,
+        commits=commits,
+        accepted=accepted,
+        accepted_commit=commit,
+        uncommitted=bool(accepted and not commit),
+    )
 
 
 def _model_commit(spec: str) -> str:
@@ -114,17 +120,17 @@ def _model_commit(spec: str) -> str:
     return ""
 
 
-def _last_change(folder: Path) -> tuple[str, bool]:
-    """When the files of a folder last changed, and whether that is not in version control."""
+def _last_change(folder: Path) -> tuple[str, str]:
+    """When the files of a folder last changed, and in which commit; "" where they are in none."""
     if not folder.is_dir():
-        return "", False
-    committed = _git(folder, "log", "-1", "--format=%cI", "--", ".")
-    if committed and _modified(folder, "--", ".") is False:
-        return committed, False
+        return "", ""
+    time, _, commit = _git(folder, "log", "-1", "--format=%cI %H", "--", ".").partition(" ")
+    if commit and _modified(folder, "--", ".") is False:
+        return time, commit
     changes: list[float] = []
     with suppress(OSError):
         changes = [path.stat().st_mtime for path in folder.iterdir()]
-    return (_iso(max(changes)) if changes else ""), True
+    return (_iso(max(changes)) if changes else ""), ""
 
 
 def _modified(folder: Path, *options: str) -> bool | None:

@@ -128,9 +128,8 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
     """
     from pytest_cepbench._version import __version__
     from pytest_cepbench.evaluation.run_provenance import gather_provenance
-    from pytest_cepbench.report.html_page import html_page
     from pytest_cepbench.report.markdown import markdown_summary
-    from pytest_cepbench.report.page_folder import write_page_folder
+    from pytest_cepbench.report.pages import html_page, write_page_folder
     from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
 
     first, settings = results[0], evaluator.settings
@@ -181,7 +180,7 @@ def remove_reports(settings: RunSettings) -> str | None:
 
     earlier = [beside(settings.report, suffix) for suffix in SUFFIXES]
     if settings.report_dir is not None:
-        from pytest_cepbench.report.page_folder import page_of_runs
+        from pytest_cepbench.report.pages import page_of_runs
 
         earlier += page_of_runs(settings.report_dir)
     left = remove(earlier)
@@ -213,7 +212,7 @@ def record_run(
         report_digest,
         run_record,
     )
-    from pytest_cepbench.report.page_folder import PAGE
+    from pytest_cepbench.report.pages import PAGE
 
     report, data = _written_file(written, lambda path: path.suffix == ".json")
     page, page_data = _written_file(

@@ -24,7 +24,7 @@ class TextPart:
     """A part of a text. changed: whether the other text does not have it at this place."""
 
     text: str
-    changed: bool
+    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,51 +62,47 @@ class PairedStep:
 
 
 @dataclass(frozen=True)
-class PlacedChain:
-    """A chain at its place in the details of a case.
+class PairedChain:
+    """A chain in the details of a case, beside that of the reference.
 
     shown: the chain.
+    anchor: address of the sample in the page.
     role: why it is shown, in words; empty for one of the samples that lost most.
-    whole: whether its artifacts are shown, or only its scores.
+    steps: of both, generation by generation; empty where only the scores are shown.
     """
 
     shown: ChainShown
-    role: str
-    whole: bool
+    anchor: str
+    role: str = ""
+    steps: tuple[PairedStep, ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether a change of similarity is known anywhere."""
+        return any(step.change is not None for step in self.steps)
 
 
-def placed_chains(result: CaseResult, *, pictured: bool) -> list[PlacedChain]:
+def paired_chains(result: CaseResult, *, pictured: bool) -> Iterator[PairedChain]:
     """The chains of a case in the order of the page, each sample once.
 
     Those that lost most, the median one and those that the engineer named. Of a case that holds
     only the worst and the median one are shown whole, and these only where it is `pictured`.
     """
+
+    def placed(chain: ChainShown, role: str, *, whole: bool = True) -> PairedChain:
+        steps = paired_steps(chain) if whole and chain.links else []
+        return PairedChain(chain, sample_anchor(result, chain.sample), role, tuple(steps))
+
     named = {chain.sample for chain in result.requested}
     losers = [chain for chain in result.chains if chain.sample not in named]
-    placed = [
-        PlacedChain(
-            chain,
-            "worst sample" if result.settled and pictured and not number else "",
-            bool(chain.links) and (not result.settled or (pictured and not number)),
-        )
-        for number, chain in enumerate(losers)
-    ]
+    for place, chain in enumerate(losers):
+        worst = result.settled and pictured and not place
+        role = "worst sample" if worst else ""
+        yield placed(chain, role, whole=worst or not result.settled)
     median = result.median if pictured or not result.settled else None
     if median is not None and median.sample not in named | {chain.sample for chain in losers}:
-        placed.append(PlacedChain(median, "median sample", bool(median.links)))
-    placed += [PlacedChain(chain, "--cep-show", bool(chain.links)) for chain in result.requested]
-    return placed
-
-
-def drawn_samples(result: CaseResult, *, pictured: bool) -> list[str]:
-    """Ids of the samples whose chain or answer the page shows, where `pictured` is as above."""
-    chains = [
-        placed.shown.sample for placed in placed_chains(result, pictured=pictured) if placed.whole
-    ]
-    shows_answers = pictured or not result.settled
-    return chains + [
-        answer.sample for answer in result.answers if answer.question and shows_answers
-    ]
+        yield placed(median, "median sample")
+    yield from (placed(chain, "--cep-show") for chain in result.requested)
 
 
 def paired_steps(shown: ChainShown) -> list[PairedStep]:

@@ -1,364 +1,445 @@
-"""The plots of the page as coordinates: what its template draws as SVG, and heat maps as tables.
+"""Plots as SVG inside of pages: axes, changes with their bounds, curves, differences of samples.
 
-They are drawn by the page's own template and not by a plotting library: matplotlib would be 40 MB
-more to install for every user, its SVG has fixed colors (no dark mode) and glyphs in place of text,
-and Vega-Lite needs a script of 500 kB in every page and shows nothing without JavaScript.
+They are made here and not by a plotting library: matplotlib would be 40 MB more to install for
+every user, its SVG has fixed colors (no dark mode) and glyphs in place of text, and Vega-Lite needs
+a script of 500 kB in every page and shows nothing without JavaScript. Shapes have classes, which
+the stylesheet of the pages colors. Texts may come from anywhere: they are escaped, without
+characters that do not show themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, copysign, floor, log1p, log10
+from html import escape
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_cepbench.gate import Verdict
-from pytest_cepbench.report.number_format import ends_of
-from pytest_cepbench.report.result import CaseResult, CurveShown
+from markupsafe import Markup
 
-INTERVAL = (172, 24)
-"""Width and height of an interval plot in pixels."""
+from pytest_cepbench.escapes import one_line
+from pytest_cepbench.report.number_format import number
+from pytest_cepbench.report.result import CurveShown
 
-CURVES = (420, 230)
-"""The same of a plot of curves, in its own units: it is as wide as there is room."""
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
-STRIP = (420, 76)
-"""The same of a plot of paired differences."""
+_LONGEST_TEXT = 1000
 
-_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 14, 12, 38
-"""Margins of a plot of curves, for the numbers at its axes."""
-
-_NEAREST = 2.0  # tolerances that an interval plot reaches at least
-
-_FARTHEST = 1e9
-"""The largest number of tolerances that an axis shows; what is farther lies on its edge."""
-
-_STRONGEST = 4  # shades of a heat map
+_LEAST_EXTENT = 1e-290
+"""Of a smaller one, as of numbers near 5e-324, the step between ticks would be 0."""
 
 _DOT = 5.0  # diameter of a sample's dot
 
+T = TypeVar("T", float, "npt.NDArray[np.float64]")
 
-@dataclass(frozen=True)
-class Tick:
-    """A mark at an axis: its place in the plot's units, and the number beside it."""
+Point = tuple[float, float]
 
-    at: float
-    label: str
+# -- shapes and axes -------------------------------------------------------------------------------
 
 
-# -- intervals -----------------------------------------------------------------------------------
+def shape(name: str, kind: str = "", content: str = "", **attributes: float | str) -> str:
+    """An element of SVG.
 
-
-@dataclass(frozen=True)
-class IntervalPlot:
-    """A difference with its bounds on a symmetric-log axis; x in pixels, better to the right.
-
-    zero: no difference.
-    band: left edge and width of what is tolerated.
-    point: the difference.
-    line: the bounds, to the edge where one excludes nothing; None without bounds.
-    ticks: places of 10, 100, ... tolerances to either side.
+    kind: its classes.
+    content: escaped already.
+    attributes: numbers are written with at most two decimals; `_` stands for `-`.
     """
-
-    zero: float
-    band: tuple[float, float]
-    point: float
-    line: tuple[float, float] | None
-    ticks: tuple[float, ...]
+    parts = [f'class="{kind}"'] if kind else []
+    parts += [f'{key.replace("_", "-")}="{_shown(value)}"' for key, value in attributes.items()]
+    end = f">{content}</{name}>" if content else "/>"
+    return f"<{' '.join([name, *parts])}{end}"
 
 
-def reach_of(results: Sequence[CaseResult]) -> float:
-    """The scale that cases shown together share: tolerances from the middle of a plot to its edge.
+def label(x: float, y: float, text: str, kind: str = "soft", anchor: str = "start") -> str:
+    """A line of text whose middle is at y. anchor: the end of it that is at x, or `middle`."""
+    # A third of the size below the middle is where letters stand.
+    return shape("text", kind, _text(text), x=x, y=y + 4, text_anchor=anchor)
 
-    In tolerances, since cases of different metrics have no other unit in common: the largest number
-    of all of them, so that every point is in view, up to a billion.
+
+def line(start: Point, end: Point, kind: str) -> str:
+    """A straight line."""
+    return shape("line", kind, x1=start[0], y1=start[1], x2=end[0], y2=end[1])
+
+
+def corners(points: Iterable[Point]) -> str:
+    """The corners of a polyline or a polygon."""
+    return " ".join(f"{_shown(x)},{_shown(y)}" for x, y in points)
+
+
+def titled(title: str, *shapes: str, address: str = "") -> str:
+    """Shapes that are one thing. title: what a pointer shows of it. address: where it leads to."""
+    inside = f"<title>{_text(title)}</title>{''.join(shapes)}"
+    return f'<a href="{escape(address)}">{inside}</a>' if address else f"<g>{inside}</g>"
+
+
+def figure(
+    kind: str, size: tuple[float, float], title: str, shapes: Iterable[str], *, role: str = "img"
+) -> Markup:
+    """A plot that is as wide as there is room.
+
+    size: its units across and down.
+    title: what it shows, for those who do not see it.
+    role: `group` where parts of it are links.
     """
-    far = [abs(value) / _unit(result) for result in results for value in _values(result)]
-    return min(_FARTHEST, max([_NEAREST, *far]))
+    box = f"0 0 {_shown(size[0])} {_shown(size[1])}"
+    name = escape(one_line(title, _LONGEST_TEXT))
+    plot = f'<svg class="{kind}" viewBox="{box}" role="{role}" aria-label="{name}">'
+    return Markup(f"{plot}{''.join(shapes)}</svg>")  # noqa: S704 - its texts are escaped
 
 
-def interval_plot(result: CaseResult, reach: float) -> IntervalPlot | None:
-    """The difference of a case on the scale of `reach_of`; None where nothing was compared.
-
-    Up to one tolerance the axis is nearly linear, beyond it is logarithmic: x grows by
-    log(1 + tolerances). A case that tolerates nothing has its own largest number as unit.
-    """
-    if result.difference is None:
-        return None
-    unit, half = _unit(result), INTERVAL[0] / 2
-
-    def x(value: float) -> float:
-        return round(half * (1 + _symmetric_log(value / unit, reach)), 1)
-
-    tolerated = x(-result.tolerance), x(result.tolerance)
-    ends = ends_of(result)
-    decades = [10.0**power * unit for power in range(1, floor(log10(reach)) + 1)]
-    return IntervalPlot(
-        zero=half,
-        band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
-        point=x(result.difference),
-        line=None if ends is None else (x(ends[0]), x(ends[1])),
-        ticks=tuple(x(sign * decade) for sign in (-1, 1) for decade in decades),
-    )
+def _text(text: str) -> str:
+    return escape(one_line(text, _LONGEST_TEXT), quote=False)
 
 
-def _symmetric_log(value: float, reach: float) -> float:
-    """A number of at most `reach` to either side as a place in [-1, 1]."""
-    place = copysign(log1p(abs(value)) / log1p(reach), value)
-    return min(1.0, max(-1.0, place))
-
-
-def _values(result: CaseResult) -> list[float]:
-    return [value for value in (result.low, result.difference, result.high) if value is not None]
-
-
-def _unit(result: CaseResult) -> float:
-    if result.tolerance > 0:
-        return result.tolerance
-    return max((abs(value) for value in _values(result)), default=0.0) or 1.0
-
-
-# -- similarity over generations -----------------------------------------------------------------
+def _shown(value: float | str) -> str:
+    """At most two decimals, always in the same way."""
+    if isinstance(value, str):
+        return value
+    rounded = f"{value:.2f}".rstrip("0").rstrip(".")
+    return "0" if rounded == "-0" else rounded
 
 
 @dataclass(frozen=True)
-class CurveLine:
-    """A curve with its band.
+class Scale:
+    """An axis with round ticks.
 
-    points: (x, y) of the means.
-    band: corners of the area between the ends of their intervals.
+    low, high: the values at its ends.
+    left, right: places of its ends, the low one first; of a vertical axis the lower one first.
+    step: between ticks.
     """
 
-    points: tuple[tuple[float, float], ...]
-    band: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class CurvePlot:
-    """Similarity over generations of a case: this run's, and the reference's where it is known.
-
-    result: the case.
-    now, before: the curves.
-    across, up: ticks of the two axes.
-    low, high: ends of the vertical axis, in the metric's unit.
-    """
-
-    result: CaseResult
-    now: CurveLine
-    before: CurveLine | None
-    across: tuple[Tick, ...]
-    up: tuple[Tick, ...]
     low: float
     high: float
+    left: float
+    right: float
+    step: float
+
+    @classmethod
+    def over(cls, values: Sequence[float], left: float, right: float, most_ticks: int = 7) -> Scale:
+        """An axis that holds all values, and has room for marks at its ends."""
+        low, high = min(values), max(values)
+        extent = high - low or abs(high)
+        extent = extent if extent > _LEAST_EXTENT else 1.0
+        low, high = low - 0.04 * extent, high + 0.04 * extent
+        rough = (high - low) / most_ticks
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * k for k in (1, 2, 5, 10) if power * k >= rough)
+        return cls(low, high, left, right, step)
 
     @property
-    def quantity(self) -> str:
-        """What is drawn, in words."""
-        measured = self.result.measured
-        if self.result.facts is not None:
-            return "F1 of facts" if self.result.facts.precision else "share of facts that are right"
-        shares = measured is not None and measured.shares
-        return "share that is right" if shares else "similarity to the start"
+    def ticks(self) -> list[float]:
+        """Multiples of the step on the axis."""
+        first, last = math.ceil(self.low / self.step), math.floor(self.high / self.step)
+        return [k * self.step for k in range(first, last + 1)]
+
+    def place(self, value: T) -> T:
+        """The place of a value, or of each of an array."""
+        return self.left + (self.right - self.left) * (value - self.low) / (self.high - self.low)
+
+    def show(self, tick: float, *, signed: bool = True) -> str:
+        """A tick in as many decimals as the steps need."""
+        decimals = max(0, -math.floor(math.log10(self.step) + 1e-9))
+        if not signed:
+            return f"{tick:.{decimals}f}"
+        return f"{tick:+.{decimals}f}" if tick else "0"
 
 
-def curve_plots(results: Sequence[CaseResult]) -> list[CurvePlot]:
-    """The curves of a suite: those of its cases with most samples, equal ones once.
+# -- changes with their bounds, in tolerances ------------------------------------------------------
 
-    Cases that regressed come first, and stand for others of the same curve.
+
+NEAREST, _FARTHEST = 2.0, 1e9
+"""Tolerances that an axis of changes holds at least, and at most."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a case, in the unit of its metric; positive is better.
+
+    low, high: its bounds; None where one excludes nothing.
+    tolerance: the change that does not matter.
+    kind: classes that color it.
     """
-    drawn = [result for result in results if result.curve_now is not None]
-    most = max((result.n for result in drawn), default=0)
-    ordered = sorted(
-        (result for result in drawn if result.n == most),
-        key=lambda result: (result.verdict != Verdict.REGRESSED, not result.primary),
-    )
-    plots: dict[tuple[object, ...], CurvePlot] = {}
-    for result in ordered:
-        now, before = result.curve_now, result.curve_reference
-        assert now is not None  # as chosen
-        key = (*now.generations, *now.mean, *([] if before is None else before.mean))
-        plots.setdefault(key, _curve_plot(result, now, before))
-    return list(plots.values())
+
+    value: float
+    low: float | None
+    high: float | None
+    tolerance: float
+    kind: str = ""
+
+    @property
+    def known(self) -> list[float]:
+        """All of its numbers."""
+        return [value for value in (self.low, self.value, self.high) if value is not None]
+
+    @property
+    def unit(self) -> float:
+        """Its tolerance; its own largest number where nothing is tolerated."""
+        if self.tolerance > 0:
+            return self.tolerance
+        return max(map(abs, self.known)) or 1.0
 
 
-def _curve_plot(result: CaseResult, now: CurveShown, before: CurveShown | None) -> CurvePlot:
-    curves = [now] if before is None else [now, before]
-    ends = [value for curve in curves for value in (*curve.low, *curve.high)]
-    step = _nice_step(max(ends) - min(ends))
-    low, high = floor(min(ends) / step) * step, ceil(max(ends) / step) * step
-    if high <= low:
-        low, high = low - step, high + step
-    first, last = now.generations[0], now.generations[-1]
-    width, height = CURVES
+def reach_of(changes: Iterable[Change]) -> float:
+    """The end of the axis that these changes share, in tolerances: it holds every bound.
 
-    def x(generation: float) -> float:
-        return round(_LEFT + (width - _LEFT - _RIGHT) * (generation - first) / (last - first), 1)
+    In tolerances, since metrics have no other unit in common. At most a billion: a bound beyond has
+    an arrow with its number.
+    """
+    far = [abs(value) / change.unit for change in changes for value in change.known]
+    return min(_FARTHEST, max([NEAREST, *far]))
 
-    def y(value: float) -> float:
-        return round(_TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low), 1)
 
-    def line(curve: CurveShown) -> CurveLine:
-        upper = [(x(g), y(value)) for g, value in zip(curve.generations, curve.high, strict=True)]
-        lower = [(x(g), y(value)) for g, value in zip(curve.generations, curve.low, strict=True)]
-        return CurveLine(
-            tuple((x(g), y(value)) for g, value in zip(curve.generations, curve.mean, strict=True)),
-            (*upper, *reversed(lower)),
+def place_of(tolerances: float, reach: float) -> float:
+    """The place of a change, in percent of the width; 50 is no change.
+
+    Symmetric and logarithmic: x grows by log(1 + tolerances), nearly linearly up to one.
+    """
+    return 50 * (1 + math.copysign(math.log1p(abs(tolerances)) / math.log1p(reach), tolerances))
+
+
+def change_plot(change: Change, reach: float, title: str) -> Markup:
+    """A change between its bounds, over the band that is tolerated.
+
+    reach: the end of the axis, in tolerances.
+    title: what it shows, in words.
+    """
+
+    def place(value: float) -> float:
+        return place_of(value / change.unit, reach)
+
+    decades = range(1, math.floor(math.log10(reach)) + 1)
+    marks = [sign * 10.0**power * change.unit for sign in (-1, 1) for power in decades]
+    left, right = place(-change.tolerance), place(change.tolerance)
+    band = shape("rect", "band", x=_percent(left), width=_percent(right - left), height="100%")
+    bounds = None if change.low is None and change.high is None else (change.low, change.high)
+    shapes = [band, *_interval(change.value, bounds, place, marks)]
+    return _row_plot(change.kind, title, shapes)
+
+
+def interval_plot(
+    value: float, bounds: tuple[float, float] | None, scale: Scale, title: str
+) -> Markup:
+    """A number between its bounds on an axis of percent. title: what it shows, in words."""
+    return _row_plot("rank", title, _interval(value, bounds, scale.place, scale.ticks))
+
+
+def axis_plot(scale: Scale) -> Markup:
+    """The numbers of the axis of rows of `interval_plot`."""
+    texts = [
+        shape(
+            "text", "", scale.show(tick), x=_percent(scale.place(tick)), y=14, text_anchor="middle"
         )
-
-    every = max(1, ceil(len(now.generations) / 10))
-    decimals = max(0, -floor(log10(step)))
-    count = round((high - low) / step)
-    return CurvePlot(
-        result=result,
-        now=line(now),
-        before=None if before is None or before.generations != now.generations else line(before),
-        across=tuple(Tick(x(g), str(g)) for g in now.generations[::every]),
-        up=tuple(
-            Tick(y(low + i * step), f"{low + i * step + 0.0:.{decimals}f}")
-            for i in range(count + 1)
-        ),
-        low=low,
-        high=high,
-    )
+        for tick in scale.ticks
+    ]
+    return Markup(f'<svg class="interval" aria-hidden="true">{"".join(texts)}</svg>')  # noqa: S704
 
 
-def _nice_step(span: float) -> float:
-    """A step of 1, 2 or 5 times a power of ten that divides a span into about four."""
-    rough = max(span, 0.01) / 4
-    power = 10.0 ** floor(log10(rough))
-    return next(step * power for step in (1, 2, 5, 10) if step * power >= rough)
+def _row_plot(kind: str, title: str, shapes: Iterable[str]) -> Markup:
+    """A plot in a row, as wide as there is room. Its places across are percent."""
+    name = escape(one_line(title, _LONGEST_TEXT))
+    plot = f'<svg class="interval {kind}" role="img" aria-label="{name}">'
+    return Markup(f"{plot}{''.join(shapes)}</svg>")  # noqa: S704 - its texts are escaped
 
 
-# -- change by category and metric ---------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class HeatCell:
-    """A case in a heat map.
-
-    change: in tolerances, positive is better; None where nothing was compared or tolerated.
-    shade: 0 for no change to 4 for 8 tolerances and more.
+def _interval(
+    value: float,
+    bounds: tuple[float | None, float | None] | None,
+    place: Callable[[float], float],
+    marks: Iterable[float],
+) -> Iterator[str]:
+    """Axis, marks, bounds and point. An arrow stands for a bound that excludes nothing, with its
+    number for one beyond the axis.
     """
-
-    result: CaseResult
-    change: float | None
-    shade: int
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """Changes of a suite's cases in tolerances. rows: part -> a cell for each metric, or None."""
-
-    metrics: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[HeatCell | None, ...]], ...]
-
-
-def heat_map(results: Sequence[CaseResult]) -> HeatMap | None:
-    """The heat map of a suite; None where fewer than two parts were compared."""
-    compared = [result for result in results if result.difference is not None]
-    parts = list(dict.fromkeys(result.part for result in compared))
-    if len(parts) < 2:
-        return None
-    metrics = list(dict.fromkeys(result.label for result in compared))
-    cells = {(result.part, result.label): _cell(result) for result in compared}
-    rows = ((part, tuple(cells.get((part, metric)) for metric in metrics)) for part in parts)
-    return HeatMap(tuple(metrics), tuple(rows))
+    yield _across(0.0, 100.0, "axis")
+    yield from (_upright(place(mark), "axis", "30%", "70%") for mark in marks)
+    yield _upright(place(0.0), "zero", "0", "100%")
+    if bounds is not None:
+        ends = list(zip(bounds, (0.0, 100.0), strict=True))
+        places = [edge if bound is None else place(bound) for bound, edge in ends]
+        low, high = (min(100.0, max(0.0, x)) for x in places)
+        yield _across(low, high, "bounds")
+        for (bound, edge), x in zip(ends, places, strict=True):
+            if bound is None or not 0 <= x <= 100:
+                yield _arrow(bound, edge)
+    yield shape("circle", cx=_percent(min(100.0, max(0.0, place(value)))), cy="50%", r=4)
 
 
-def _cell(result: CaseResult) -> HeatCell:
-    if result.difference is None or result.tolerance <= 0:
-        return HeatCell(result, None, 0)
-    change = result.difference / result.tolerance
-    shade = ceil(min(1.0, log1p(abs(change)) / log1p(8.0)) * _STRONGEST)
-    return HeatCell(result, change, shade)
+def _arrow(bound: float | None, edge: float) -> str:
+    """An arrow at the edge of the plot, 0 or 100, with the number of a bound beyond it."""
+    inward = -1 if edge else 1
+    tip = shape("path", "beyond", d=f"M{7 * inward} -5L0 0L{7 * inward} 5")
+    if bound is not None:
+        tip += label(0, -8, f"{bound:+.3g}", "soft", "end" if edge else "start")
+    return shape("svg", "", tip, x=_percent(edge), y="50%", overflow="visible")
 
 
-# -- paired differences --------------------------------------------------------------------------
+def _percent(value: float) -> str:
+    return f"{_shown(value)}%"
 
 
-@dataclass(frozen=True)
-class StripDot:
-    """A sample in a strip: its place, and whether its chain is shown and can be linked."""
-
-    sample: str
-    difference: float
-    x: float
-    y: float
-    linked: bool
+def _across(left: float, right: float, kind: str) -> str:
+    return shape("line", kind, x1=_percent(left), y1="50%", x2=_percent(right), y2="50%")
 
 
-@dataclass(frozen=True)
-class StripPlot:
+def _upright(x: float, kind: str, top: str, foot: str) -> str:
+    return shape("line", kind, x1=_percent(x), y1=top, x2=_percent(x), y2=foot)
+
+
+# -- similarity over generations -------------------------------------------------------------------
+
+
+COURSE = (128, 40)
+"""Width and height of the small plot of a curve, in pixels."""
+
+CURVES = (420, 230)
+"""The same of a plot of curves, in units of its own."""
+
+
+def course_plot(curve: Sequence[float], *, higher_is_better: bool) -> Markup:
+    """A curve in a row of a table: 0 at its foot; at its head 1, or the largest distance."""
+    width, height = COURSE[0] - 8, COURSE[1] - 8
+    head = 1.0 if higher_is_better else max(curve, default=1.0) or 1.0
+    step = width / max(1, len(curve) - 1)
+    points = [
+        (4 + i * step, 4 + height * (1 - min(1.0, max(0.0, value / head))))
+        for i, value in enumerate(curve)
+    ]
+    shapes = [
+        line((4, 4 + height), (4 + width, 4 + height), "axis"),
+        shape("polyline", points=corners(points)),
+        *(shape("circle", cx=x, cy=y, r=2.5) for x, y in points),
+    ]
+    return figure("course", COURSE, f"course: {' '.join(map(number, curve))}", shapes)
+
+
+def curve_plot(
+    now: CurveShown, before: CurveShown | None, reference: str, quantity: str, kind: str = ""
+) -> Markup:
+    """Curves of this run and of the reference, each with the band of its confidence intervals.
+
+    before: the reference's; None where it is not known, or of other generations.
+    reference: what it is called.
+    quantity: what the curves are of.
+    kind: class of this run's curve.
+    """
+    curves = [now] if before is None else [before, now]
+    width, height = CURVES
+    across = Scale.over([*map(float, now.generations)], 50, width - 14)
+    up = Scale.over(
+        [value for curve in curves for value in (*curve.low, *curve.high)], height - 40, 10, 4
+    )
+    shapes = []
+    for tick in up.ticks:
+        y = up.place(tick)
+        shapes.append(line((46, y), (width - 10, y), "axis"))
+        shapes.append(label(40, y, up.show(tick, signed=False), anchor="end"))
+    every = max(1, math.ceil(len(now.generations) / 10))
+    shapes += [
+        label(across.place(float(generation)), height - 26, str(generation), anchor="middle")
+        for generation in now.generations[::every]
+    ]
+    shapes.append(label((width + 36) / 2, height - 9, "generation", anchor="middle"))
+    for curve in curves:
+        of = "before" if curve is before else f"now {kind}"
+        xs = [across.place(float(generation)) for generation in curve.generations]
+        low, mean, high = (
+            [(x, up.place(value)) for x, value in zip(xs, values, strict=True)]
+            for values in (curve.low, curve.mean, curve.high)
+        )
+        shapes.append(shape("polygon", f"area {of}", points=corners([*high, *reversed(low)])))
+        shapes.append(shape("polyline", f"trace {of}", points=corners(mean)))
+        shapes += [shape("circle", f"mean {of}", cx=x, cy=y, r=3) for x, y in mean]
+    title = f"{quantity} by generation. Now: {' '.join(map(number, now.mean))}"
+    if before is not None:
+        title += f"; {reference}: {' '.join(map(number, before.mean))}"
+    return figure("curves", CURVES, title, shapes)
+
+
+# -- paired differences ----------------------------------------------------------------------------
+
+
+STRIP = (420, 76)
+"""Width and height of a plot of differences, in units of its own."""
+
+
+def strip_plot(
+    differences: Mapping[str, float],
+    change: Change,
+    links: Mapping[str, str],
+    title: str,
+) -> Markup:
     """The paired differences of a case, each sample a dot; dots of like differences are stacked.
 
-    dots: of all samples, by their difference, in the order of `sample_values`.
-    zero: x of no difference.
-    band: left edge and width of what is tolerated.
-    mean: x of the mean difference.
-    ticks: of the axis.
-    worse, same, better: how many samples there are of each.
+    differences: by sample, in the order of the dots; at least two.
+    change: their mean, and what is tolerated.
+    links: addresses of the samples that are shown, whose dots are larger.
+    title: what it shows, in words.
     """
-
-    dots: tuple[StripDot, ...]
-    zero: float
-    band: tuple[float, float]
-    mean: float
-    ticks: tuple[Tick, ...]
-    worse: int
-    same: int
-    better: int
-
-
-def strip_plot(result: CaseResult, linked: Collection[str] = ()) -> StripPlot | None:
-    """The distribution of a case's paired differences; None for fewer than two.
-
-    linked: ids of the samples that have a place of their own on the page.
-    """
-    differences = result.differences
-    if len(differences) < 2 or result.difference is None:
-        return None
-    values = list(differences.values())
-    step = _nice_step(max(*values, 0.0) - min(*values, 0.0))
-    low = floor(min(*values, 0.0) / step) * step
-    high = ceil(max(*values, 0.0) / step) * step
-    if high <= low:
-        low, high = low - step, high + step
     width, height = STRIP
-    room = width - 2 * _RIGHT
-
-    def x(value: float) -> float:
-        place = (min(high, max(low, value)) - low) / (high - low)
-        return round(_RIGHT + room * place, 1)
-
-    columns: dict[int, list[str]] = {}
-    for sample in sorted(differences, key=lambda name: (differences[name], name)):
-        column = int((x(differences[sample]) - _RIGHT) // _DOT)
-        columns.setdefault(column, []).append(sample)
     foot = height - 26.0
+    scale = Scale.over([*differences.values(), 0.0, change.value], 14, width - 14)
+    columns: dict[int, list[str]] = {}
+    for sample, difference in differences.items():
+        columns.setdefault(int((scale.place(difference) - 14) // _DOT), []).append(sample)
     rise = min(_DOT, (foot - 8) / max(map(len, columns.values())))
-    dots = [
-        StripDot(
-            sample,
-            differences[sample],
-            round(_RIGHT + (column + 0.5) * _DOT, 1),
-            round(foot - _DOT / 2 - number * rise, 1),
-            sample in linked,
-        )
+    dots = {
+        sample: (14 + (column + 0.5) * _DOT, foot - _DOT / 2 - place * rise)
         for column, samples in columns.items()
-        for number, sample in enumerate(samples)
-    ]
-    tolerated = x(-result.tolerance), x(result.tolerance)
-    decimals = max(0, -floor(log10(step)))
-    count = round((high - low) / step)
-    return StripPlot(
-        dots=tuple(dots),
-        zero=x(0.0),
-        band=(tolerated[0], round(tolerated[1] - tolerated[0], 1)),
-        mean=x(result.difference),
-        ticks=tuple(
-            Tick(x(value), f"{value:+.{decimals}f}" if abs(value) > step / 2 else "0")
-            for value in (low + i * step for i in range(count + 1))
-        ),
-        worse=sum(value < 0 for value in values),
-        same=sum(value == 0 for value in values),
-        better=sum(value > 0 for value in values),
+        for place, sample in enumerate(samples)
+    }
+    left, right = (
+        scale.place(min(scale.high, max(scale.low, sign * change.tolerance))) for sign in (-1, 1)
     )
+    zero, mean = scale.place(0.0), scale.place(change.value)
+    shapes = [
+        shape("rect", "band", x=left, y=4, width=right - left, height=foot - 4),
+        line((0, foot), (width, foot), "axis"),
+        line((zero, 4), (zero, foot), "zero"),
+        shape(
+            "path",
+            "dots",
+            d="".join(f"M{_shown(dots[s][0])} {_shown(dots[s][1])}h0" for s in differences),
+        ),
+        *(
+            titled(
+                f"{sample}: {number(differences[sample], signed=True)}",
+                shape("circle", cx=dots[sample][0], cy=dots[sample][1], r=4),
+                address=address,
+            )
+            for sample, address in links.items()
+            if sample in dots
+        ),
+        line((mean, 4), (mean, foot), "middle"),
+        *(
+            label(scale.place(tick), foot + 14, scale.show(tick), anchor="middle")
+            for tick in scale.ticks
+        ),
+    ]
+    return figure(f"strip {change.kind}", STRIP, title, shapes, role="group")
+
+
+# -- facts that are read and drawn right -----------------------------------------------------------
+
+
+def square_plot(shares: Sequence[tuple[float, str, str]], title: str) -> Markup:
+    """A 2 x 2 table as four squares.
+
+    shares: of each cell how dark it is, in [0.05, 0.6], its text, and its class; row by row.
+    """
+    shapes = [
+        label(77, 8, "drawn right", anchor="middle"),
+        label(137, 8, "wrong", anchor="middle"),
+        label(42, 46, "read", anchor="end"),
+        label(42, 60, "right", anchor="end"),
+        label(42, 112, "wrong", anchor="end"),
+    ]
+    for place, (shade, text, kind) in enumerate(shares):
+        x, y = 48 + 62 * (place % 2), 20 + 62 * (place // 2)
+        shapes += [
+            shape("rect", of, x=x, y=y, width=60, height=60, fill_opacity=opacity)
+            for of, opacity in (("cell", 1), (kind, shade))
+        ]
+        shapes.append(label(x + 30, y + 31, text, "share", "middle"))
+    return figure("square", (172, 148), title, shapes)

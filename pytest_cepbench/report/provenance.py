@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -26,6 +25,7 @@ class SuiteProvenance(msgspec.Struct, frozen=True):
     baselines: the models whose numbers were accepted, each once; empty without a baseline.
     accepted: when the folder of its baselines last changed, ISO 8601; empty where that is not
     known, or there is none.
+    accepted_commit: the commit of that change; empty where baselines are not committed as they are.
     uncommitted: whether baselines are not in version control as they are.
     fixed: the other models: generator, encoders, detector, judge.
     prompts: of the roles, by name.
@@ -39,6 +39,7 @@ class SuiteProvenance(msgspec.Struct, frozen=True):
     recorded: str = ""
     baselines: list[BaselineModel] = []
     accepted: str = ""
+    accepted_commit: str = ""
     uncommitted: bool = False
     fixed: list[ModelShown] = []
     prompts: dict[str, str] = {}
@@ -93,32 +94,6 @@ def suite_provenance(suite: str, results: Iterable[CaseResult]) -> SuiteProvenan
         data=largest.identity.get("data", ""),
         samples=largest.identity.get("samples", ""),
     )
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Suites in which the same candidate was compared with the same baselines.
-
-    first: one of them, for what they have in common.
-    suites: their names.
-    """
-
-    first: SuiteProvenance
-    suites: list[str]
-
-
-def comparisons(provenance: Provenance) -> list[Comparison]:
-    """Candidates and baselines of a run, each pair once."""
-    pairs: dict[object, Comparison] = {}
-    for suite in provenance.suites:
-        key = (*suite.candidate, suite.recorded, None, *suite.baselines, suite.accepted)
-        pairs.setdefault(key, Comparison(suite, [])).suites.append(suite.suite)
-    return list(pairs.values())
-
-
-def moment(time: str) -> str:
-    """An ISO 8601 time as people read it."""
-    return time.replace("T", " ").replace("+00:00", " UTC")
 
 
 def suite_names(results: Sequence[CaseResult]) -> list[str]:

@@ -79,7 +79,7 @@ def test_leaderboard(panels: Home) -> None:
     }
     out = panels.path / ".cepbench" / "arena"
     assert (out / "leaderboard-people.md").exists()
-    assert "m00: rank 1" in (out / "leaderboard-people.svg").read_text("utf-8")
+    assert "m00: rank 1" in (out / "leaderboard-people.html").read_text("utf-8")
     assert board["pair_win_rates"]["ties_as_half"][0][0] is None
     rates = board["pair_win_rates"]["ties_as_half"]
     assert rates[0][1] + rates[1][0] == pytest.approx(1)

@@ -43,7 +43,7 @@ def test_page_and_files(reports: Home) -> None:
     assert re.search(r"^low +2-3 ", ended.out, re.MULTILINE)
     assert "toy/overall/gc: GC@" in ended.out
     assert (out / "leaderboard.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
-    assert "best: rank 1-2" in (out / "leaderboard.svg").read_text("utf-8")
+    assert "best: rank 1-2" in (out / "leaderboard.html").read_text("utf-8")
     board = document["cases"][0]
     assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
     assert board["models"][0]["rank_high"] == board["models"][2]["rank_low"] == 2

@@ -80,6 +80,7 @@ def test_a_suite_says_what_was_compared_on_what(
     assert suite.samples == "3 abc"
     assert suite.commits == {"model?dtype=float32": commit}
     assert suite.accepted == _git(repository, "log", "-1", "--format=%cI")
+    assert suite.accepted_commit == commit
     assert not suite.uncommitted
 
 
@@ -98,6 +99,7 @@ def test_changes_that_are_not_committed_are_said(
     )
     assert provenance.modified is True
     assert provenance.suites[0].uncommitted
+    assert provenance.suites[0].accepted_commit == ""
     assert provenance.suites[0].accepted.endswith("+00:00")
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-from pytest_cepbench.report.html_page import SCRIPT, page_files
+from pytest_cepbench.report.pages import SCRIPT, page_files
 
 VOID = {"meta", "img", "br", "input", "link"}
 """Elements of HTML that have no end. Those of SVG close themselves by `/>`, or a browser reads all

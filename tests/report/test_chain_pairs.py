@@ -16,7 +16,7 @@ from pytest_cepbench.report.chain_pairs import (
     paired_steps,
     word_differences,
 )
-from pytest_cepbench.report.html_page import html_page
+from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import assert_self_contained, read_page
 from tests.report.results import FULL

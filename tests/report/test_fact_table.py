@@ -21,8 +21,8 @@ from pytest_cepbench.report.fact_table import (
     step_heads,
     step_rows,
 )
-from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain, promise_lines
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import assert_self_contained, read_page

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain, promise_lines
 from pytest_cepbench.report.totals import judge_lines
 from pytest_cepbench.report.writers import RunFacts

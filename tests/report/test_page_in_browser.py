@@ -18,8 +18,7 @@ from pytest_cepbench.report import (
     StepShown,
 )
 from pytest_cepbench.report.chain_pairs import case_anchor, sample_anchor
-from pytest_cepbench.report.html_page import html_page
-from pytest_cepbench.report.page_folder import write_page_folder
+from pytest_cepbench.report.pages import html_page, write_page_folder
 from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import JENKINS, look_at, violations

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import ChainShown, LinkShown
 from pytest_cepbench.report.chain_pairs import sample_anchor
-from pytest_cepbench.report.html_page import html_page
+from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.provenance import Provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import driven_chromium

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from pytest_cepbench.report import CaseResult, ChainShown, LinkShown
 from pytest_cepbench.report.chain_pairs import case_anchor, sample_anchor
 from pytest_cepbench.report.headline import MOST_SAMPLES, worst_case, worst_samples
-from pytest_cepbench.report.html_page import causes, html_page
+from pytest_cepbench.report.pages import html_page
+from pytest_cepbench.report.view import causes
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import read_page
 from tests.report.results import FULL, REGRESSED, RESULTS

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import AnswerShown, CaseResult, HopShown, StepShown
-from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain
 from pytest_cepbench.report.writers import RunFacts, json_document
 from tests.report.pages import Page, assert_self_contained, read_page

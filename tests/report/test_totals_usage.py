@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import UsageTotals
-from pytest_cepbench.report.html_page import html_page
 from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.totals import effort_line, total_usage, usage_between
 from pytest_cepbench.report.writers import RunFacts, json_document
 from tests.report.results import REGRESSED

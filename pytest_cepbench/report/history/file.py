@@ -108,6 +108,7 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     cepbench: version of the package that wrote the line.
     page, page_bytes, page_digest: the same three of the page in a folder of its own, with its files
     beside it; empty where none was written.
+    series, look: the series of gates that it belongs to, and the number of its checkpoint there.
     """
 
     format: int
@@ -125,6 +126,8 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
     page: str = ""
     page_bytes: int = 0
     page_digest: str = ""
+    series: str = ""
+    look: int = 0
 
     @property
     def checkpoint(self) -> str:
@@ -174,6 +177,7 @@ def run_record(
             *(encodable(result.model.get(name, "")) for name in ("role", "spec", "identity"))
         )
         cases.append(_case_record(result, digest, models.setdefault(model, len(models))))
+    series = next((result.series for result in results if result.series is not None), None)
     run = HistoryRun(
         format=FORMAT,
         run=origin.run,
@@ -190,6 +194,8 @@ def run_record(
         page=encodable(origin.page),
         page_bytes=origin.page_bytes,
         page_digest=origin.page_digest,
+        series="" if series is None else encodable(series.name),
+        look=0 if series is None else series.look,
     )
     return run, identities
 

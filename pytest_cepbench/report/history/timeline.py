@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from html import escape
 from itertools import pairwise
 from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
+from markupsafe import Markup
 
 from pytest_cepbench.errors import HistoryError, did_you_mean
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import CaseKey, Verdict
-from pytest_cepbench.report import svg
 from pytest_cepbench.report.history.file import History, HistoryCase, HistoryModel, HistoryRun
 from pytest_cepbench.report.number_format import change_of, counted, number
-from pytest_cepbench.report.svg import Scale
+from pytest_cepbench.report.plots import Scale, corners, figure, label, line, shape, titled
 
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -49,12 +50,19 @@ class Timeline:
     case: SUITE/PART/METRIC.
     runs, points: the runs, and what each said of the case.
     breaks: points that were measured otherwise than those before: their values do not compare.
+    series: the training whose checkpoints these are; empty for runs outside of any.
     """
 
     case: str
     runs: tuple[HistoryRun, ...]
     points: tuple[HistoryCase, ...]
     breaks: tuple[int, ...]
+    series: str = ""
+
+    @property
+    def name(self) -> str:
+        """The case, and the series that it is of."""
+        return f"{self.case} in {self.series}" if self.series else self.case
 
     @property
     def suite(self) -> str:
@@ -127,33 +135,35 @@ def select_runs(history: History, selection: Selection) -> tuple[HistoryRun, ...
 def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timeline]:
     """Every case that is asked for over some runs, in the order in which runs judged them first.
 
+    The checkpoints of each series, which share its error, are a timeline of their own.
     Raises HistoryError where no case is asked for.
     """
-    judged: dict[str, _Judged] = {}
+    judged: dict[tuple[str, str], _Judged] = {}
     # Run by run, as the cases lie in memory: case by case would take several times as long.
     for run in runs:
         for case in run.cases:
-            known = judged.get(case.case)
+            known = judged.get((case.case, run.series))
             if known is None:
-                known = judged[case.case] = _Judged()
+                known = judged[case.case, run.series] = _Judged()
             if case.identity != known.identity and case.identity:
                 if known.identity:
                     known.breaks.append(len(known.points))
                 known.identity = case.identity
             known.runs.append(run)
             known.points.append(case)
-    suites = {name.partition("/")[0] for name in judged}
+    names = {name for name, _ in judged}
+    suites = {name.partition("/")[0] for name in names}
     for suite in selection.suites:
         if suite not in suites:
             raise HistoryError(_nothing("suite", [suite], suites))
     timelines = [
-        Timeline(name, tuple(known.runs), tuple(known.points), tuple(known.breaks))
-        for name, known in judged.items()
+        Timeline(name, tuple(known.runs), tuple(known.points), tuple(known.breaks), series)
+        for (name, series), known in judged.items()
         if not selection.suites or name.partition("/")[0] in selection.suites
         if not selection.cases or any(map(CaseKey.parse(name).matches, selection.cases))
     ]
     if not timelines:
-        raise HistoryError(_nothing("case", selection.cases, judged))
+        raise HistoryError(_nothing("case", selection.cases, names))
     order = {suite: place for place, suite in enumerate(dict.fromkeys(t.suite for t in timelines))}
     return sorted(timelines, key=lambda timeline: order[timeline.suite])
 
@@ -187,7 +197,7 @@ def break_reasons(timeline: Timeline, history: History) -> Iterator[tuple[int, s
 
 FloatArray = npt.NDArray[np.float64]
 
-WIDTH, HEIGHT = 960.0, 220.0
+WIDTH, HEIGHT = 960.0, 240.0
 """Of a plot, in pixels; a page may show it smaller."""
 
 MOST_MARKS = 240
@@ -195,7 +205,7 @@ MOST_MARKS = 240
 
 _COLUMNS = 320
 
-_LEFT, _RIGHT, _TOP, _FOOT = 64.0, WIDTH - 12, 26.0, HEIGHT - 30
+_LEFT, _RIGHT, _TOP, _FOOT = 64.0, WIDTH - 12, 26.0, HEIGHT - 50
 
 _RADIUS = 4.0
 
@@ -204,6 +214,10 @@ _LARGEST = 1e12  # of a value that is drawn: a damaged file may hold any
 _MOST_LABELS = 8
 
 _LABEL = 180.0  # pixels of the longest label of a break
+
+_MOST_NAMES = 14  # checkpoints that are named below the plot
+
+_CHARACTER = 6.8  # pixels of a character of most fonts at most
 
 _SHAPES = {"held": "circle", "improved": "up", "regressed": "down", "inconclusive": "ring"}
 
@@ -215,7 +229,7 @@ LinkOf = Callable[[HistoryRun], str]
 
 def draw_timeline(
     timeline: Timeline, curves: Curves, reasons: Mapping[int, str], link: LinkOf
-) -> str:
+) -> Markup:
     """The plot of a case, as an element of a page.
 
     curves: of the case, from `curves_of`.
@@ -224,7 +238,7 @@ def draw_timeline(
     count = len(timeline.points)
     scale = Scale.over(curves.limits(), _FOOT, _TOP, most_ticks=5)
     shapes = list(_levels(scale))
-    places = _LEFT + (np.arange(count) + 0.5) / count * (_RIGHT - _LEFT)
+    places = _places(timeline)
     starts = (0, *timeline.breaks, count)
     for start, end in pairwise(starts):
         shapes += _reference(curves, places, scale, start, end)
@@ -237,12 +251,19 @@ def draw_timeline(
             shapes += _line(curves.values, places, scale, start, end)
         shapes += _marks(timeline, curves, places, scale, link)
     shapes += _breaks(places, reasons)
-    shapes += _dates(timeline, places)
-    label = f"{timeline.case} over {count} runs, the latest {number(timeline.latest.value)}"
-    return (
-        f'<svg class="timeline" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" role="img" '
-        f'aria-label="{escape(one_line(label, 500))}">{"".join(shapes)}</svg>'
-    )
+    shapes += _names(timeline, places)
+    title = f"{timeline.name} over {count} runs, the latest {number(timeline.latest.value)}"
+    return figure("timeline", (WIDTH, HEIGHT), title, shapes, role="group")
+
+
+def _places(timeline: Timeline) -> FloatArray:
+    """Where each run stands: one step each, and in a series by the number of its checkpoint."""
+    count = len(timeline.runs)
+    numbers = np.arange(1.0, count + 1)
+    if timeline.series:
+        numbers = np.fromiter((run.look for run in timeline.runs), np.float64, count)
+    places: FloatArray = _LEFT + (numbers - 0.5) / max(1.0, numbers.max()) * (_RIGHT - _LEFT)
+    return places
 
 
 class Curves:
@@ -284,7 +305,7 @@ class Curves:
         if not known.size:
             return [0.0, 1.0]
         low, high = float(known.min()), float(known.max())
-        room = (high - low) / 2 or abs(high) / 100 or 0.01
+        room = 2 * (high - low) or abs(high) / 100 or 0.01
         bounds = _finite(self.lows, self.highs)
         if bounds.size:
             low = max(low - room, min(low, float(bounds.min())))
@@ -297,10 +318,15 @@ def curves_of(runs: Iterable[HistoryRun], timelines: Sequence[Timeline]) -> Iter
 
     All points are read at once, run by run as they lie in memory.
     """
-    codes = {timeline.case: code for code, timeline in enumerate(timelines)}
-    points = [point for run in runs for point in run.cases if point.case in codes]
-    together = Curves(points)
-    code_of = np.fromiter((codes[point.case] for point in points), np.int64, len(points))
+    codes = {(timeline.case, timeline.series): code for code, timeline in enumerate(timelines)}
+    known = [
+        (code, point)
+        for run in runs
+        for point in run.cases
+        if (code := codes.get((point.case, run.series))) is not None
+    ]
+    together = Curves([point for _, point in known])
+    code_of = np.fromiter((code for code, _ in known), np.int64, len(known))
     order = np.argsort(code_of, kind="stable")
     ends = np.cumsum([len(timeline.points) for timeline in timelines])
     return (together.at(places) for places in np.split(order, ends[:-1]))
@@ -315,8 +341,8 @@ def _finite(*arrays: FloatArray) -> FloatArray:
 def _levels(scale: Scale) -> Iterator[str]:
     for tick in scale.ticks:
         y = scale.place(tick)
-        yield svg.line(_LEFT, y, _RIGHT, y, "grid")
-        yield svg.text(_LEFT - 8, y, scale.show(tick, signed=False), "soft", "end")
+        yield line((_LEFT, y), (_RIGHT, y), "axis")
+        yield label(_LEFT - 8, y, scale.show(tick, signed=False), anchor="end")
 
 
 def _reference(
@@ -326,7 +352,7 @@ def _reference(
     known = start + np.flatnonzero(np.isfinite(curves.baselines[start:end]))
     if not known.size:
         return
-    half = (_RIGHT - _LEFT) / len(places) / 2
+    half = _half(places)
     # Runs in a row with the same baseline are one step.
     adjacent = np.diff(known) == 1
     changed = ~adjacent | (np.diff(curves.baselines[known]) != 0)
@@ -336,13 +362,20 @@ def _reference(
     for first, last in zip(firsts, lasts, strict=True):
         left, right = places[first] - half, places[last] + half
         level, edge = (scale.place(float(a[first])) for a in (curves.baselines, curves.edges))
-        yield svg.rectangle(left, min(level, edge), right - left, abs(level - edge), "band")
-        yield svg.line(left, level, right, level, "baseline")
+        top, height = min(level, edge), abs(level - edge)
+        yield shape("rect", "band", x=left, y=top, width=right - left, height=height)
+        yield line((left, level), (right, level), "baseline")
     for last, first in zip(lasts, firsts[1:], strict=False):
         if first == last + 1:
             x = places[first] - half
             below, above = (scale.place(float(curves.baselines[i])) for i in (last, first))
-            yield svg.line(x, below, x, above, "baseline")
+            yield line((x, below), (x, above), "baseline")
+
+
+def _half(places: FloatArray) -> float:
+    """Half of the room of a run."""
+    between = float(np.diff(places).min()) if len(places) > 1 else _RIGHT - _LEFT
+    return max(between, 1.0) / 2
 
 
 def _line(
@@ -350,8 +383,11 @@ def _line(
 ) -> Iterator[str]:
     known = start + np.flatnonzero(np.isfinite(values[start:end]))
     if known.size > 1:
-        heights = scale.place(values[known])
-        yield svg.polyline(zip(places[known].tolist(), heights.tolist(), strict=True), "course")
+        yield _polyline("course", places[known], scale.place(values[known]))
+
+
+def _polyline(kind: str, xs: FloatArray, ys: FloatArray, name: str = "polyline") -> str:
+    return shape(name, kind, points=corners(zip(xs.tolist(), ys.tolist(), strict=True)))
 
 
 def _marks(
@@ -359,18 +395,27 @@ def _marks(
 ) -> Iterator[str]:
     for index, point in enumerate(timeline.points):
         x, value = float(places[index]), curves.values[index]
-        parts = []
-        low, high = curves.lows[index], curves.highs[index]
-        if not (np.isnan(low) or np.isnan(high)):
-            ends = (min(max(float(end), scale.low), scale.high) for end in (low, high))
-            parts.append(svg.line(x, scale.place(next(ends)), x, scale.place(next(ends)), "bounds"))
+        bounds = float(curves.lows[index]), float(curves.highs[index])
         kind = "accepted" if point.accepted else kind_of(point.verdict)
         known = bool(np.isfinite(value))
         y = scale.place(float(value)) if known else _FOOT
+        parts = [] if np.isnan(bounds).any() else [*_bounds(x, bounds, scale)]
         parts.append(_mark(x, y, _SHAPES.get(kind, "diamond") if known else "cross", kind))
-        shapes = svg.labelled(_words(timeline, index), parts)
-        address = link(timeline.runs[index])
-        yield f'<a href="{escape(address)}">{shapes}</a>' if address else shapes
+        run = timeline.runs[index]
+        yield titled(_words(timeline, index), *parts, address=link(run))
+
+
+def _bounds(x: float, bounds: tuple[float, float], scale: Scale) -> Iterator[str]:
+    """A line between bounds; where one leaves the axis an arrow, with its number if it has one."""
+    ends = [min(max(end, scale.low), scale.high) for end in bounds]
+    yield line((x, scale.place(ends[0])), (x, scale.place(ends[1])), "bounds")
+    for bound, end, out in zip(bounds, ends, (1, -1), strict=True):
+        if bound != end:
+            y = scale.place(end)
+            tip = corners([(x - 3, y - 4 * out), (x, y), (x + 3, y - 4 * out)])
+            yield shape("polyline", "beyond", points=tip)
+            if np.isfinite(bound):
+                yield label(x + 5, y - 4 * out, f"{bound:.3g}")
 
 
 def _words(timeline: Timeline, index: int) -> str:
@@ -384,19 +429,18 @@ def _words(timeline: Timeline, index: int) -> str:
     )
 
 
-def _mark(x: float, y: float, shape: str, kind: str) -> str:
+def _mark(x: float, y: float, form: str, kind: str) -> str:
     r = _RADIUS
-    kind = f"mark {kind}"
-    if shape in ("circle", "ring"):
-        return svg.circle(x, y, r, f"{kind} {shape}")
-    corners = {
-        "up": [(-r, r), (0, -r), (r, r)],
-        "down": [(-r, -r), (0, r), (r, -r)],
-        "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0)],
+    kind = f"mark {kind} {form}"
+    if form in ("circle", "ring"):
+        return shape("circle", kind, cx=x, cy=y, r=r)
+    places = {
+        "up": [(-r, r), (0, -r), (r, r), (-r, r)],
+        "down": [(-r, -r), (0, r), (r, -r), (-r, -r)],
+        "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0), (0, -r - 1)],
         "cross": [(-r, -r), (r, r), (0, 0), (-r, r), (r, -r)],
-    }[shape]
-    points = [(x + dx, y + dy) for dx, dy in corners]
-    return svg.polyline([*points, points[0]] if shape != "cross" else points, f"{kind} {shape}")
+    }[form]
+    return shape("polyline", kind, points=corners((x + dx, y + dy) for dx, dy in places))
 
 
 def _columns(
@@ -413,9 +457,8 @@ def _columns(
     highs = scale.place(np.maximum.reduceat(values, starts))
     lows = scale.place(np.minimum.reduceat(values, starts))
     means = scale.place(np.add.reduceat(values, starts) / sizes)
-    outline = (np.concatenate((xs, xs[::-1])), np.concatenate((highs, lows[::-1])))
-    yield svg.polyline(zip(*(part.tolist() for part in outline), strict=True), "range")
-    yield svg.polyline(zip(xs.tolist(), means.tolist(), strict=True), "course")
+    yield _polyline("range", np.concatenate((xs, xs[::-1])), np.concatenate((highs, lows[::-1])))
+    yield _polyline("course", xs, means)
 
 
 def _ticks(curves: Curves, places: FloatArray) -> Iterator[str]:
@@ -425,8 +468,8 @@ def _ticks(curves: Curves, places: FloatArray) -> Iterator[str]:
         for column, count in zip(columns.tolist(), counts.tolist(), strict=True):
             x = _LEFT + (column + 0.5) / _COLUMNS * (_RIGHT - _LEFT)
             what = "that regressed" if kind == "regressed" else "without a value"
-            tick = svg.line(x, _FOOT - 8, x, _FOOT, f"tick {kind}")
-            yield svg.labelled(f"{counted(count, 'run')} {what}", [tick])
+            tick = line((x, _FOOT - 8), (x, _FOOT), f"tick {kind}")
+            yield titled(f"{counted(count, 'run')} {what}", tick)
 
 
 def _column_of(places: FloatArray) -> npt.NDArray[np.int64]:
@@ -434,24 +477,51 @@ def _column_of(places: FloatArray) -> npt.NDArray[np.int64]:
 
 
 def _breaks(places: FloatArray, reasons: Mapping[int, str]) -> Iterator[str]:
-    half = (_RIGHT - _LEFT) / len(places) / 2
-    free = _LEFT
+    half, free = _half(places), _LEFT
     for index, changed in reasons.items():
         x = float(places[index]) - half
-        parts = [svg.line(x, _TOP - 8, x, _FOOT, "break")]
-        words = svg.shorten(f"{changed} changed", _LABEL)
+        parts = [line((x, _TOP - 8), (x, _FOOT), "break")]
+        words = _end_of(f"{changed} changed", _LABEL)
         if x >= free and len(reasons) <= _MOST_LABELS:
-            right = x + svg.text_width(words) < _RIGHT
-            parts.append(svg.text(x, _TOP - 16, words, "soft", "start" if right else "end"))
-            free = x + svg.text_width(words) + 8
-        yield svg.labelled(f"other measurements from here: {changed} changed", parts)
+            right = x + _width(words) < _RIGHT
+            parts.append(label(x, _TOP - 16, words, anchor="start" if right else "end"))
+            free = x + _width(words) + 8
+        yield titled(f"other measurements from here: {changed} changed", *parts)
 
 
-def _dates(timeline: Timeline, places: FloatArray) -> Iterator[str]:
-    y, last = HEIGHT - 14, len(places) - 1
-    yield svg.text(_LEFT, y, when(timeline.runs[0].started), "soft")
+def _names(timeline: Timeline, places: FloatArray) -> Iterator[str]:
+    """The checkpoints below their points, on two lines in turn; some of many; and the dates."""
+    last = len(places) - 1
+    every = max(1, math.ceil((last + 1) / _MOST_NAMES))
+    shown = range(0, last + 1, every)
+    for place, index in enumerate(shown):
+        run, x = timeline.runs[index], float(places[index])
+        name = timeline.model(index).spec
+        name = f"{run.look}: {name}" if timeline.series else name
+        width = 2 * (_RIGHT - _LEFT) / max(2, len(shown))
+        yield titled(
+            f"{name}, {when(run.started)}",
+            label(x, _FOOT + 12 + 13 * (place % 2), _end_of(name, width), anchor="middle"),
+        )
+    yield label(_LEFT, HEIGHT - 8, when(timeline.runs[0].started))
     if last:
-        yield svg.text(_RIGHT, y, when(timeline.runs[last].started), "soft", "end")
+        yield label(_RIGHT, HEIGHT - 8, when(timeline.runs[last].started), anchor="end")
+
+
+def _width(text: str) -> float:
+    """About how wide a text is; fonts differ, and wide characters have twice the room."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return _CHARACTER * (len(text) + wide)
+
+
+def _end_of(text: str, most: float) -> str:
+    """The end of a text, in at most so much room: checkpoints of a run differ at their end."""
+    shown = one_line(text, 1000)
+    if _width(shown) <= most:
+        return shown
+    while shown and _width(f"...{shown}") > most:
+        shown = shown[1:]
+    return f"...{shown}"
 
 
 def kind_of(verdict: str) -> str:

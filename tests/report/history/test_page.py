@@ -9,10 +9,11 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report import CaseResult, SeriesShown
 from pytest_cepbench.report.history.file import History, append_run, read_history, run_record
-from pytest_cepbench.report.history.page import history_page, report_links
+from pytest_cepbench.report.history.site import history_page, report_links
 from pytest_cepbench.report.history.timeline import MOST_MARKS, Selection, timelines_of
 from tests.report.history.runs import judged, origin, recorded
 from tests.report.pages import read_page
@@ -57,12 +58,13 @@ def test_bounds_are_drawn_as_far_as_they_exclude_anything() -> None:
     )
     html = page_of(History(Path("history"), runs))
     (plot,) = re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL)
-    drawn = re.findall(r'y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)" class="bounds"', plot)
+    drawn = re.findall(r'class="bounds" x1="[\d.]+" y1="([\d.]+)" x2="[\d.]+" y2="([\d.]+)"', plot)
     (low, high), (edge, same) = (map(float, ends) for ends in drawn)
     assert edge > low > high == same
+    assert plot.count('class="beyond"') == 1
     assert "change -0.1500 [below any, -0.1300], p 0.00042, n = 50" in html
     assert "change +0.0000 same model, n = 50" in html
-    assert '<td class="number">same model</td><td class="number">-</td>' in html
+    assert '<td class="number wide">same model</td><td class="number wide">-</td>' in html
 
 
 @pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete", "odd"])
@@ -70,7 +72,51 @@ def test_the_verdict_of_a_run_has_a_badge(verdict: str) -> None:
     """Of its own color; a word that is no verdict is an error."""
     html = page_of(History(Path("history"), (recorded(1, verdict=verdict),)))
     kind = "error" if verdict == "odd" else verdict
-    assert html.count(f'<span class="badge {kind}">{verdict}</span>') == 2
+    assert html.count(f'<span class="badge {kind}">{verdict}</span>') == 1
+
+
+def test_a_bound_that_leaves_the_plot_has_an_arrow_with_its_number() -> None:
+    """No interval is cut without a sign."""
+    runs = (recorded(0, judged(0.75)), recorded(1, judged(0.74, low=-8.0, high=0.01)))
+    html = page_of(History(Path("history"), runs))
+    (plot,) = re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL)
+    assert plot.count('class="beyond"') == 1
+    assert ">-7.25</text>" in plot
+
+
+def test_the_page_opens_with_its_runs_and_names_each_point() -> None:
+    """Checkpoint, time, verdict and the case that lost most; the checkpoints stand in the plot."""
+    runs = (
+        recorded(0, judged(0.75)),
+        recorded(1, judged(0.5, verdict="regressed", difference=-0.25), verdict="failed"),
+    )
+    html = page_of(History(Path("history"), runs))
+    page = read_page(html)
+    table = read_page(html[html.index("<table") : html.index("</table>") + 8])
+    assert html.index("<table") < html.index("<h2")
+    rows = " ".join(table.text.split())
+    assert rows.startswith("checkpoint began (UTC) run worst case")
+    assert "runs/a 2026-09-22 14:13 failed toy/color/gc -0.2500" in rows
+    assert page.texts.count("runs/a") >= 4
+
+
+def test_a_training_has_an_axis_of_its_own() -> None:
+    """The checkpoints of a series stand by their numbers, apart from other runs of the case."""
+    case = judged(0.7, series=SeriesShown("train-7", 3, 10, 0.001))
+    series = recorded(1, case)
+    later = recorded(2, replace(case, series=SeriesShown("train-7", 5, 10, 0.001)))
+    assert (series.series, series.look) == ("train-7", 3)
+    runs = (recorded(0, judged(0.75)), series, later, recorded(3, judged(0.74)))
+    timelines = timelines_of(runs, Selection())
+    assert [(t.name, len(t.points)) for t in timelines] == [
+        ("toy/color/gc", 2), ("toy/color/gc in train-7", 2)
+    ]  # fmt: skip
+    html = page_of(History(Path("history"), runs))
+    _, plot = re.findall(r'<svg class="timeline".*?</svg>', html, re.DOTALL)
+    marks = [float(x) for x in re.findall(r'class="mark[^"]*" cx="([\d.]+)"', plot)]
+    left, right = 64.0, 948.0
+    assert marks == pytest.approx([left + (n - 0.5) / 5 * (right - left) for n in (3, 5)], abs=0.1)
+    assert "5: runs/a" in read_page(html).text
 
 
 def test_many_runs_are_drawn_in_columns() -> None:
