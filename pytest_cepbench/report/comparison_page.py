@@ -317,9 +317,7 @@ def _arena_board(board: Leaderboard) -> Board:
         [str(place) for place in range(1, len(names) + 1)],
         [
             (f"{place} {name}", list(_rates(name, names, rates)))
-            for place, (name, rates) in enumerate(
-                zip(names, board.pair_win_rates["ties_as_half"], strict=True), 1
-            )
+            for place, (name, rates) in enumerate(won, 1)
         ],
     )
     title = f"{board.name}: {board.verdicts:,} verdicts on {board.questions:,} questions"
