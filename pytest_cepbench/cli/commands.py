@@ -177,12 +177,12 @@ _PROBLEM = (
 _OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=DEFAULT)
 
 
-def _trial_options(model: Option, seeds: str) -> list[Option]:
+def _trial_options(model: Option, seeds: str, suite: Option = SUITE) -> list[Option]:
     """Of a model that is measured with several seeds and judged by the suite's cases."""
     instead = "in the place of the suite's, for what is printed"
     about = f"how many seeds, from the suite's own on; {DEFAULT}"
     return [
-        SUITE,
+        suite,
         model,
         *MODELS.values(),
         *ROLE_AND_DATA,
@@ -196,6 +196,23 @@ def _trial_options(model: Option, seeds: str) -> list[Option]:
 
 _CALIBRATED = option(
     "--model", metavar="SPEC", required=True, help="the model that is measured against itself"
+)
+
+_SUITE_OR_NONE = option(
+    "suite",
+    metavar="SUITE",
+    type=Path,
+    nargs="?",
+    help="folder with a suite.toml, or such a file; none with --report",
+)
+
+_REPORTED = option(
+    "--report",
+    metavar="REPORT",
+    nargs="?",
+    const="",
+    help="for a bug report: print versions, settings and, of a JSON report, what became of its "
+    "cases, without keys, prompts or images; nothing is measured",
 )
 
 _EXAMINED = option(
@@ -308,7 +325,7 @@ CEPBENCH = Command(
                 "doctor",
                 "check whether a suite as it is set up can see anything, without gating",
                 _PROBLEM,
-                [*_trial_options(_EXAMINED, seeds="2"), _OUT],
+                [*_trial_options(_EXAMINED, seeds="2", suite=_SUITE_OR_NONE), _OUT, _REPORTED],
                 run="doctor",
             ),
             Command(

@@ -1,13 +1,27 @@
-"""`cepbench doctor`: what a set-up can see, checked before anything is gated with it."""
+"""`cepbench doctor`: what a set-up can see, checked before anything is gated with it.
+
+`--report` prints what a bug report needs instead: versions, settings, the outcome of a run.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
+import tomllib
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterator
+from configparser import ConfigParser
+from configparser import Error as IniError
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
 
-from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell, write_and_show
+from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.cli.session import measured, read_trial, spent_line
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.studies.calibration import PreparedCalibration, prepare_calibration
 from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
@@ -17,6 +31,11 @@ from pytest_cepbench.suites import ModelPool
 
 def run(arguments: Namespace) -> int:
     """Check, print, and write the page; exit codes as in `main`, 1 also for a problem."""
+    if arguments.report is not None:
+        show(list(_set_up(arguments.report)))
+        return 0
+    if arguments.suite is None:
+        raise SpecError("a SUITE is expected, as in `cepbench doctor suites/mine`, or --report")
 
     def examined(prepared: PreparedCalibration, pool: ModelPool) -> Diagnosis:
         return examine(prepared, pool, arguments.baselines, tell)
@@ -72,3 +91,99 @@ def _cell(value: Cell, head: str) -> str:
     if isinstance(value, float):
         return number(value)
     return "-" if value is None else str(value)
+
+
+# -- what a bug report needs -----------------------------------------------------------------------
+
+_SHOWN = ("CEPBENCH_", "CUDA_", "HF_", "OMP_", "PYTEST_", "RAY_", "SLURM_JOB_NUM", "TORCH_")
+"""Beginnings of the environment variables that change how a run behaves."""
+
+_LIBRARIES = (
+    "accelerate", "anyio", "clean-fid", "diffusers", "filelock", "huggingface_hub", "jinja2",
+    "msgspec", "numpy", "open_clip_torch", "openai", "peft", "pillow", "pyarrow", "pytest", "ray",
+    "rich", "s3fs", "safetensors", "scipy", "sentence-transformers", "syrupy", "timm", "torch",
+    "torchvision", "transformers",
+)  # fmt: skip
+
+
+def _set_up(report: str) -> Iterator[Section]:
+    """Versions, settings, and the outcome of a run. report: its JSON file; empty for none.
+
+    Raises SpecError for a file that is no report.
+    """
+    yield Section("versions", (Table(("package", "version"), tuple(_versions())),))
+    lines = tuple(_masked(line) for line in (*_environment(), *_ini_settings()))
+    yield Section("settings", lines or ("none in the environment, pytest.ini or pyproject.toml",))
+    if report:
+        yield _outcome(Path(report))
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    yield "Python", f"{platform.python_version()} on {system}, {os.cpu_count()} processors"
+    known = {name.lower().replace("-", "_") for name in _LIBRARIES}
+    found = {}
+    for package in distributions():
+        plugin = any(entry.group == "pytest11" for entry in package.entry_points)
+        if plugin or package.name.lower().replace("-", "_") in known:
+            found[package.name] = package.version
+    yield from sorted(found.items(), key=lambda item: item[0].lower())
+
+
+def _environment() -> Iterator[str]:
+    for name, value in sorted(os.environ.items()):
+        if name.startswith(_SHOWN):
+            yield f"{name}={value}"
+
+
+def _ini_settings() -> Iterator[str]:
+    """The lines of pytest's settings, of the first file that has some."""
+    for name in ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"):
+        settings = _pytest_settings(Path(name))
+        if settings:
+            yield from (f"{name}: {key} = {value}" for key, value in settings.items())
+            return
+
+
+def _pytest_settings(path: Path) -> dict[str, Any]:
+    """What a file sets for pytest; nothing where it cannot be read."""
+    try:
+        text = path.read_text("utf-8")
+        if path.suffix == ".toml":
+            document = tomllib.loads(text)
+            tool = document if path.name == "pytest.toml" else document.get("tool", {})
+            own = tool.get("pytest", {})
+            return dict(own.get("ini_options", own))
+        parser = ConfigParser(interpolation=None)
+        parser.read_string(text)
+    except (OSError, ValueError, IniError):
+        return {}
+    section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
+    return dict(parser[section]) if section in parser else {}
+
+
+def _outcome(path: Path) -> Section:
+    """Verdicts, problems and failures of a run; no names of models, samples or files."""
+    report = read_report(path)
+    verdicts = Counter(case.verdict for case in report.cases)
+    failures: Counter[str] = Counter()
+    for case in report.cases:
+        failures |= Counter(case.failures)
+    lines = [
+        f"verdict: {report.verdict}; {len(report.cases)} cases: "
+        + ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())),
+        *(f"problem: {_masked(problem)}" for problem in report.problems),
+        *(
+            f"failures, {kind}: {count} in the case that has most"
+            for kind, count in failures.items()
+        ),
+    ]
+    if report.deaths:
+        lines.append(f"workers that died: {report.deaths}")
+    return Section("outcome of the run", tuple(lines))
+
+
+def _masked(text: str) -> str:
+    """Without keys, and without the name of the user in paths."""
+    home = str(Path.home())
+    return mask_secrets(text).replace(home, "~") if len(home) > 1 else mask_secrets(text)

@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from tests.cli import doctor_models
 from tests.cli.conftest import Ended, Home
-from tests.cli.reports import GATED, Measured, accept_by_hand
+from tests.cli.reports import GATED, Measured, accept_by_hand, result_of, write_report
 from tests.studies.toy import write_suite
 
 MODELS = f"python:{doctor_models.__name__}"
@@ -366,3 +366,41 @@ def test_one_sample_shows_no_spread(home: Home) -> None:
     assert by_name["visible drop"]["status"] == "remark"
     assert "at least 2 are needed" in by_name["visible drop"]["said"][0]
     assert cells(by_name["encoder on changed images"])["crop"]["starts"] == 1
+
+
+def test_a_bug_report_has_versions_settings_and_the_outcome(
+    home: Home, monkeypatch: pytest.MonkeyPatch, measured: Measured
+) -> None:
+    """No keys, no names of models: what stands in the environment under a key's value is masked."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_secret")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--cep-x=hf_secret_secret")
+    (home.path / "pyproject.toml").write_text('[tool.pytest.ini_options]\ncep_alpha = "0.1"\n')
+    write_report(home.path / "r.json", [result_of(measured()[0])])
+    ended = home.command("doctor", "--report", "r.json")
+
+    assert ended.code == 0, ended.err
+    for expected in ("pytest-cepbench", "Python", "numpy", "syrupy", "HF_TOKEN=[key]"):
+        assert expected in ended.out
+    assert "pyproject.toml: cep_alpha = 0.1" in ended.out
+    assert "verdict: " in ended.out
+    assert "secret" not in ended.out
+    assert "shapes:" not in ended.out
+
+
+def test_without_a_report_settings_are_printed(home: Home) -> None:
+    """Of the file that pytest reads; a file that is no report is one line."""
+    (home.path / "pytest.ini").write_text("[pytest]\ncep_baselines = kept\n")
+    ended = home.command("doctor", "--report")
+    assert ended.code == 0
+    assert "pytest.ini: cep_baselines = kept" in ended.out
+    assert "outcome" not in ended.out
+    ended = home.command("doctor", "--report", "pytest.ini")
+    assert ended.code == 2
+    assert "not the JSON report of a run" in ended.err
+
+
+def test_a_suite_is_needed(home: Home) -> None:
+    """Unless a bug report is asked for."""
+    ended = home.command("doctor")
+    assert ended.code == 2
+    assert "a SUITE is expected" in ended.err
