@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
+from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.errors import CepError, UnreadError, WriteError
 
 
@@ -25,22 +26,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = parse(CEPBENCH, words)
-    except SystemExit as leaving:  # argparse has printed what was wrong, or its help
-        return leaving.code if isinstance(leaving.code, int) else 2
-    arguments.command_line = shlex.join(["cepbench", *words])
-    try:
+        arguments.command_line = shlex.join(["cepbench", *words])
         if arguments.recovers and not _is_whole(arguments.baselines):
             return 1
         module, _, function = arguments.run.partition(":")
         run = getattr(import_module(f"{__name__}.{module}"), function or "run")
         return int(run(arguments))
+    except SystemExit as leaving:  # argparse has printed what was wrong, or its help
+        return leaving.code if isinstance(leaving.code, int) else MISTAKE
     except KeyboardInterrupt:
-        from pytest_cepbench.cli.output import INTERRUPTED, complain
-
         return complain("interrupted", INTERRUPTED)
     except CepError as error:  # where the command itself has nothing more to say of it
-        from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain
-
         return complain(
             str(error), NOT_DONE if isinstance(error, (WriteError, UnreadError)) else MISTAKE
         )
@@ -48,7 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _is_whole(baselines: Path) -> bool:
     """Recover half-written baselines; True where all are whole."""
-    from pytest_cepbench.cli.output import NOT_DONE, complain, tell
     from pytest_cepbench.replacement import recover
 
     try:

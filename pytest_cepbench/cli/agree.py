@@ -11,7 +11,6 @@ from statistics import median
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import Section, Table, short, write_and_show
 from pytest_cepbench.cli.results import read_report
-from pytest_cepbench.cli.session import read_count
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.metrics.correlation import Correlation
@@ -37,7 +36,7 @@ from pytest_cepbench.studies.rating_alignment import (
 
 def agree_people(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
-    draws = read_count("--draws", arguments.draws) or 0
+    draws = arguments.draws
     ratings = read_ratings(arguments.ratings)
     votes = read_votes(ratings)
     agreed = measure_agreement(ratings, votes, draws)
@@ -189,7 +188,7 @@ def number(value: float | None) -> str:
 def agree_models(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
-    draws = read_count("--draws", arguments.draws) or 0
+    draws = arguments.draws
     runs = _runs(arguments.report)
     aligned = measure_alignment(ratings, read_votes(ratings), runs, draws)
     command = arguments.command_line

@@ -14,6 +14,7 @@ from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.agree import (
     percent,
 )
+from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.judges import DATA, file_titles, read_answer_folders, read_questions
 from pytest_cepbench.cli.output import (
     Section,
@@ -24,7 +25,7 @@ from pytest_cepbench.cli.output import (
     write_and_show,
 )
 from pytest_cepbench.cli.project_files import battle_baselines, verdict_failure_baselines
-from pytest_cepbench.cli.session import open_store, read_count, run_servers, suite_file
+from pytest_cepbench.cli.session import open_store, run_servers
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
@@ -167,7 +168,7 @@ def rejudge(arguments: Namespace) -> int:
     battle is fought here and no verdict is missing. A judge that gave none yet, anywhere, may give
     none at all: it has to judge a candidate's answers first.
     """
-    suite = load_suite(suite_file(arguments.suite))
+    suite = load_suite(arguments.suite)
     choices = (
         RoleChoices() if arguments.judge is None else RoleChoices(roles={"judge": arguments.judge})
     )
@@ -180,7 +181,7 @@ def rejudge(arguments: Namespace) -> int:
         battles = dict(battle_baselines(folder))
         if not battles:
             raise SpecError(f"{str(folder)!r} holds no baseline of battles")
-        _require_verdicts(bound, store, arguments.suite)
+        _require_verdicts(bound, store, arguments.suite.parent)
     judge = describe_fixed_role(bound)
     judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
     changed = {
@@ -237,10 +238,7 @@ _LOADER = "judged-battles"
 
 def export_training(arguments: Namespace) -> int:
     """Write the files and say what they hold; exit codes as in `main`."""
-    limit = read_count("--samples", arguments.samples)
-    seed = arguments.seed
-    if not (seed.isascii() and seed.isdecimal()):
-        raise SpecError(f"--seed {seed!r}: a whole number from 0 on is expected")
+    limit = arguments.samples
     with open_store(arguments.store) as store, run_servers() as servers:
         pool = ModelPool(store, servers=lambda: servers)
         battles = (
@@ -277,7 +275,7 @@ def _open(
 ) -> Iterator[TrainingBattle]:
     path = Path(source)
     if source == SHAPES_PANEL and not path.exists():
-        panel = shapes_panel(pool, limit, int(arguments.seed))
+        panel = shapes_panel(pool, limit, arguments.seed)
         return panel_battles(panel, pool.store)
     if (path / STUDY).is_file():
         return people_battles(path)
@@ -319,7 +317,7 @@ def _people_panel(
     )
     for reason, count in panel.left_out.items():
         tell(f"{path}: {count:,} battles left out, {reason}")
-    return panel.limited(limit, int(arguments.seed))
+    return panel.limited(limit, arguments.seed)
 
 
 def _page(export: TrainingExport) -> Section:

@@ -11,9 +11,10 @@ from typing import Any
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.arena import board_page
+from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.output import HOME, Section, show, tell, write_and_show
 from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
-from pytest_cepbench.cli.session import measured, read_count, read_data, read_seed, suite_file
+from pytest_cepbench.cli.session import measured, read_data
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -91,9 +92,9 @@ def run(arguments: Namespace) -> int:
 def _read(arguments: Namespace) -> _Request:
     return _Request(
         suite_file(arguments.suite),
-        read_count("--rounds", arguments.rounds) or 1,
-        read_seed(arguments.seed),
-        read_count("--samples", arguments.samples),
+        arguments.rounds,
+        arguments.seed,
+        arguments.samples,
     )
 
 

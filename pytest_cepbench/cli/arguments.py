@@ -10,17 +10,20 @@ import os
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.errors import did_you_mean, removed
+from pytest_cepbench.errors import SuiteError, did_you_mean, removed
+from pytest_cepbench.escapes import one_line as printable
 
 _COMPLETING = "_ARGCOMPLETE"
 """Set in the environment by a shell that asks for completions."""
+
+_SUITE = "suite.toml"
 
 Option = tuple[tuple[str, ...], dict[str, Any]]
 """Flags and settings of `argparse.ArgumentParser.add_argument`."""
@@ -88,6 +91,133 @@ RENAMED: Mapping[str, str] = {
 """The beginning of a command line as it was written once -> the command that does it now."""
 
 
+# -- types of values -------------------------------------------------------------------------------
+#
+# They answer before any command is imported. What argparse shows is the option and the sentence.
+
+
+def number_from(least: int, expected: str = "") -> Callable[[str], int]:
+    """The type of whole numbers from a least one on. expected: what the answer to others says."""
+    expected = expected or f"a number of at least {least} is expected"
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and int(text) >= least):
+            raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
+        return int(text)
+
+    return read
+
+
+COUNT = number_from(1)
+
+SEED = number_from(0, "a whole number from 0 on is expected")
+
+PORT = number_from(0, "a number is expected, 0 for any free port")
+
+
+def real_number(text: str) -> float:
+    """The type of numbers."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: a number is expected") from None
+
+
+def comma_names(text: str) -> tuple[str, ...]:
+    """The type of names with commas between them, each of them once."""
+    names = tuple(part.strip() for part in text.split(","))
+    if "" in names:
+        raise argparse.ArgumentTypeError(f"{text!r}: names separated by commas are expected")
+    return tuple(dict.fromkeys(names))
+
+
+def name_and_path(text: str) -> str:
+    """The type of `NAME=PATH`, as it is."""
+    name, equals, path = text.partition("=")
+    if not (name and equals and path):
+        raise argparse.ArgumentTypeError(f"{text!r}: NAME=PATH is expected, such as folder=photos")
+    return text
+
+
+def existing(what: str) -> Callable[[str], Path]:
+    """The type of paths at which something is. what: it is, for the answer to others."""
+
+    def read(text: str) -> Path:
+        path = Path(text)
+        try:
+            path.stat()
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise argparse.ArgumentTypeError(f"{what} {text!r} cannot be read: {why}") from None
+        return path
+
+    return read
+
+
+report_file = existing("results")
+
+verdict_file = existing("file")
+
+
+def ratings_folder(text: str) -> Path:
+    """The type of folders of a study that people answer."""
+    path = Path(text)
+    if not (path / "study.json").is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is no ratings folder: it has no study.json")
+    return path
+
+
+def store_folder(text: str) -> Path:
+    """The type of stores that are there, since looking at one creates none."""
+    path = Path(text)
+    if not (path / "index.sqlite").is_file():
+        raise argparse.ArgumentTypeError(f"no store at {text!r}: give its folder with --store DIR")
+    return path
+
+
+def run_of(text: str) -> str:
+    """The type of `[NAME=]REPORT` or a model's spec, as it is; a report has to be there."""
+    if text.endswith(".json"):
+        _, _, path = text.rpartition("=")
+        report_file(text if Path(text).exists() else path)
+    return text
+
+
+def image_folder(text: str) -> Path:
+    """The type of folders of images."""
+    path = Path(text)
+    if not path.is_dir():
+        near = did_you_mean(path.name, _beside(path, folders=True))
+        raise argparse.ArgumentTypeError(f"{text!r}: a folder of images is expected.{near}")
+    return path
+
+
+def suite_file(text: str | Path) -> Path:
+    """The type of suites: a file, its folder, or as `--pyargs` names a shipped one; the file.
+
+    Raises SuiteError where there is none.
+    """
+    path = Path(text)
+    if str(text).startswith("pytest_cepbench.suites."):
+        from pytest_cepbench.suites.definition import find_shipped
+
+        path = find_shipped(str(text)) or path
+    file = path / _SUITE if path.is_dir() else path
+    if not file.is_file():
+        near = did_you_mean(path.name, _beside(path))
+        raise SuiteError(
+            f"no suite at {str(text)!r}: a folder with a {_SUITE}, or such a file, is expected."
+            f"{near}"
+        )
+    return file
+
+
+def _beside(path: Path, *, folders: bool = False) -> list[str]:
+    from pytest_cepbench.files import names_beside
+
+    return names_beside(path, folders=folders)
+
+
 def option(*flags: str, **settings: Any) -> Option:
     """An option of these flags."""
     return flags, settings
@@ -116,23 +246,29 @@ class _Parser(argparse.ArgumentParser):
     """
 
     def error(self, message: str) -> NoReturn:
-        """As argparse, with a question behind the message where a name is like a known one.
+        """Say in one line what is wrong, with a question where a name is like a known one.
 
-        What was removed is said to be, with what takes its place.
+        What was removed is said to be, with what takes its place. Raises SystemExit.
         """
+        self.exit(2, f"cepbench: {printable(self._answer(message), 2000)}\n")
+
+    def _answer(self, message: str) -> str:
         hint = ""
         if match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)$", message):
             command = self.prog.partition(" ")[2]
             if gone := removed(f"{command} {match[1]}".lstrip()):
-                super().error(gone)
+                return gone
             if now := RENAMED.get(f"{command} ..."):
-                super().error(f"`{self.prog} {match[1]}` is now {now}")
+                return f"`{self.prog} {match[1]}` is now {now}"
             hint = did_you_mean(match[1], re.findall(r"[^',\s]+", match[2]))
         elif match := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
             if gone := removed(match[1]):
-                super().error(gone)
+                return gone
             hint = did_you_mean(match[1], self._flags())
-        super().error(f"{message}.{hint}" if hint else message)
+        elif match := re.match(r"argument ([^:/]+)\S*: (.*: .*)", message, re.DOTALL):
+            # Of a type below: a value in quotes, or a sentence of its own.
+            return f"{match[1]} {match[2]}" if match[2][0] in "'\"" else match[2]
+        return f"{message}.{hint}" if hint else message
 
     def _flags(self) -> Iterator[str]:
         """Of this parser and of its commands, which leave what they do not know to it."""
@@ -227,6 +363,11 @@ UNMEASURED = EXIT_CODES.format("something could not be measured")
 
 UNWRITTEN = EXIT_CODES.format("the files could not be written")
 
+OWN_STORE = shared(
+    "store", metavar="DIR", type=store_folder, default=".cepbench/store", help=DEFAULT
+)
+"""Of the commands that look at a store alone; a default that is text is checked too."""
+
 STORE = shared("store", metavar="DIR", type=Path, default=Path(".cepbench/store"), help=DEFAULT)
 
 PAGES = OptionGroup(
@@ -260,13 +401,22 @@ REFUSED = EXIT_CODES.format("the results were refused or a file could not be cha
 
 DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")
 
-RESULTS = option("results", metavar="REPORT", type=Path, help="what pytest --cep-report wrote")
-
-DATA = shared(
-    "data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"
+RESULTS = option(
+    "results", metavar="REPORT", type=report_file, help="what pytest --cep-report wrote"
 )
 
-SUITE = option("suite", metavar="SUITE", type=Path, help="folder with a suite.toml, or such a file")
+DATA = shared(
+    "data",
+    metavar="NAME=PATH",
+    type=name_and_path,
+    action="append",
+    default=[],
+    help="where a data set lies",
+)
+
+SUITE = option(
+    "suite", metavar="SUITE", type=suite_file, help="folder with a suite.toml, or such a file"
+)
 
 BASELINES = shared(
     "baselines",
@@ -307,5 +457,5 @@ MODELS = {
 ROLE_AND_DATA = [
     *shared("role", choices=(*ROLES, "unified"), help="what the models under test play"),
     *DATA,
-    *shared("samples", metavar="N", help="most samples of each category"),
+    *shared("samples", metavar="N", type=COUNT, help="most samples of each category"),
 ]

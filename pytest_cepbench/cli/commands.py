@@ -10,12 +10,15 @@ from pathlib import Path
 from pytest_cepbench.cli.arguments import (
     BASELINES,
     CASES,
+    COUNT,
     DAMAGED,
+    DATA,
     DEFAULT,
     DELETE,
     DRY_RUN,
     EXIT_CODES,
     MODELS,
+    OWN_STORE,
     REFUSED,
     RESULTS,
     ROLE_AND_DATA,
@@ -28,9 +31,13 @@ from pytest_cepbench.cli.arguments import (
     Option,
     OptionGroup,
     flag,
+    image_folder,
+    number_from,
     option,
+    real_number,
     several,
     shared,
+    suite_file,
 )
 from pytest_cepbench.cli.model_commands import AGREE, ARENA, STUDY
 from pytest_cepbench.cli.people_commands import DATASET, RATE
@@ -38,7 +45,11 @@ from pytest_cepbench.cli.result_commands import COMPARE, EXPORT, HISTORY, VIEW
 
 _STORE_ACTIONS = (
     Command(
-        "stats", "what a store holds", DAMAGED, [flag("--json", "print JSON"), *STORE], run="store"
+        "stats",
+        "what a store holds",
+        DAMAGED,
+        [flag("--json", "print JSON"), *OWN_STORE],
+        run="store",
     ),
     Command(
         "verify",
@@ -87,7 +98,7 @@ _STORE_ACTIONS = (
                 ],
             ),
             DELETE,
-            *STORE,
+            *OWN_STORE,
         ],
         run="store",
     ),
@@ -113,7 +124,7 @@ _STORE_ACTIONS = (
             option(
                 "--answers",
                 metavar="SUITE",
-                type=Path,
+                type=suite_file,
                 required=True,
                 dest="suite",
                 help="folder with a suite.toml, or such a file",
@@ -137,13 +148,7 @@ _STORE_ACTIONS = (
                 default="accepted",
                 help=f"name of the model, of the layout opening; {DEFAULT}",
             ),
-            option(
-                "--data",
-                metavar="NAME=PATH",
-                action="append",
-                default=[],
-                help="where the questions lie, of the layout opening",
-            ),
+            *DATA,
             *BASELINES,
             *STORE,
         ],
@@ -177,7 +182,7 @@ _PROBLEM = (
 _OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=DEFAULT)
 
 
-def _trial_options(model: Option, seeds: str, suite: Option = SUITE) -> list[Option]:
+def _trial_options(model: Option, seeds: int, suite: Option = SUITE) -> list[Option]:
     """Of a model that is measured with several seeds and judged by the suite's cases."""
     instead = "in the place of the suite's, for what is printed"
     about = f"how many seeds, from the suite's own on; {DEFAULT}"
@@ -186,9 +191,16 @@ def _trial_options(model: Option, seeds: str, suite: Option = SUITE) -> list[Opt
         model,
         *MODELS.values(),
         *ROLE_AND_DATA,
-        option("--seeds", metavar="N", default=seeds, help=about),
-        *shared("tolerance", metavar="X", help=f"tolerated drop of every case, {instead}"),
-        *shared("alpha", metavar="X", help=f"error that the cases share, {instead}"),
+        option("--seeds", metavar="N", type=COUNT, default=seeds, help=about),
+        *shared(
+            "tolerance",
+            metavar="X",
+            type=real_number,
+            help=f"tolerated drop of every case, {instead}",
+        ),
+        *shared(
+            "alpha", metavar="X", type=real_number, help=f"error that the cases share, {instead}"
+        ),
         *STORE,
         *BASELINES,
     ]
@@ -201,7 +213,7 @@ _CALIBRATED = option(
 _SUITE_OR_NONE = option(
     "suite",
     metavar="SUITE",
-    type=Path,
+    type=suite_file,
     nargs="?",
     help="folder with a suite.toml, or such a file; none with --report",
 )
@@ -221,18 +233,24 @@ _EXAMINED = option(
     help="the model that would be gated; default: the suite's describer",
 )
 
+_SEVERAL_SEEDS = number_from(
+    2,
+    "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out",
+)
+
 _REMEASURE = OptionGroup(
     "a checkpoint that was chosen as the best of several",
     [
         option(
             "--remeasure",
             metavar="SUITE",
-            type=Path,
+            type=suite_file,
             help="measure it again, on held-out samples or under a fresh seed, and accept that",
         ),
         option(
             "--seeds",
             metavar="K",
+            type=_SEVERAL_SEEDS,
             help="measure it under so many seeds, at least 2, and accept the means; the gate then "
             "allows for the spread between them; take 5 or more",
         ),
@@ -275,7 +293,13 @@ _PRUNE = [
 ]
 
 _INIT = [
-    option("--images", metavar="DIR", type=Path, required=True, help="sub-folders are categories"),
+    option(
+        "--images",
+        metavar="DIR",
+        type=image_folder,
+        required=True,
+        help="sub-folders are categories",
+    ),
     option("--model", metavar="SPEC", required=True, help="the model that will be gated"),
     *(
         option(
@@ -288,10 +312,11 @@ _INIT = [
     option(
         "--samples",
         metavar="N",
-        default="8",
+        type=COUNT,
+        default=8,
         help=f"most images of each category that the noise is measured on; {DEFAULT}",
     ),
-    option("--seeds", metavar="N", default="3", help=f"under how many seeds; {DEFAULT}"),
+    option("--seeds", metavar="N", type=COUNT, default=3, help=f"under how many seeds; {DEFAULT}"),
     flag("--no-measure", "ask no model, and write the default tolerance"),
     flag("--accept", "measure the model on the whole suite, and accept its numbers as baselines"),
     *STORE,
@@ -325,7 +350,7 @@ CEPBENCH = Command(
                 "doctor",
                 "check whether a suite as it is set up can see anything, without gating",
                 _PROBLEM,
-                [*_trial_options(_EXAMINED, seeds="2", suite=_SUITE_OR_NONE), _OUT, _REPORTED],
+                [*_trial_options(_EXAMINED, seeds=2, suite=_SUITE_OR_NONE), _OUT, _REPORTED],
                 run="doctor",
             ),
             Command(
@@ -333,7 +358,7 @@ CEPBENCH = Command(
                 "measure the noise of a model against itself over seeds, and keep it with the "
                 "baselines",
                 UNMEASURED,
-                [*_trial_options(_CALIBRATED, seeds="5"), DRY_RUN],
+                [*_trial_options(_CALIBRATED, seeds=5), DRY_RUN],
                 run="calibrate",
                 recovers=True,
             ),

@@ -41,7 +41,13 @@ def run(arguments: Namespace) -> int:
     """Compare and show, and write the page; exit codes as in `main`."""
     reports = _reports(arguments)
     runs = [_measured_run(name, report, arguments) for name, report in reports.items()]
-    alpha = _alpha(arguments.alpha)
+    alpha = arguments.alpha
+    try:
+        check_alpha(alpha, "--alpha")
+    except ValueError as error:
+        raise SpecError(
+            f"--alpha {alpha:g}: a probability from {LEAST_ALPHA:g} to 0.5 is expected"
+        ) from error
     comparisons = [compare_runs(runs[0], other, alpha) for other in runs[1:]]
     ranked = len(runs) > 2 or arguments.out is not None
     boards = list(rank_common_cases(runs)) if ranked else []
@@ -67,20 +73,6 @@ def run(arguments: Namespace) -> int:
     )
     show([], *pages)
     return code
-
-
-def _alpha(text: str) -> float:
-    try:
-        value = float(text)
-        check_alpha(value, "--alpha")
-    except ValueError as error:
-        raise SpecError(
-            f"--alpha {text!r}: a probability from {LEAST_ALPHA:g} to 0.5 is expected"
-        ) from error
-    return value
-
-
-# -- what is compared ------------------------------------------------------------------------------
 
 
 def _reports(arguments: Namespace) -> dict[str, RunReport]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_cepbench.cli.results import RunReport, key_of
-from pytest_cepbench.cli.session import fixed_roles, read_data, suite_file
+from pytest_cepbench.cli.session import fixed_roles, read_data
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.evaluation.compared_chains import (
@@ -58,7 +58,7 @@ def read_options(arguments: Namespace) -> ChainOptions:
     roles, encoders = fixed_roles(arguments)
     return ChainOptions(
         stores=arguments.store or [str(default)] * default.is_dir(),
-        files=[suite_file(path) for path in arguments.suite_file],
+        files=arguments.suite_file,
         choices=RoleChoices(roles=roles, encoders=encoders),
         data=read_data(arguments.data),
     )

@@ -11,7 +11,6 @@ from pytest_cepbench.errors import (
     MissingDependencyError,
     SpecError,
     WriteError,
-    unknown_name,
 )
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.report.exports import EXPORTERS, ExportedRun, Exporter
@@ -38,11 +37,9 @@ def run(arguments: Namespace) -> int:
 def _exporter(name: str, rows: str) -> Exporter:
     """The format of that name, which has such rows.
 
-    Raises SpecError, and MissingDependencyError for its packages.
+    Raises SpecError for rows that it has not, MissingDependencyError for its packages.
     """
-    exporter = EXPORTERS.get(name)
-    if exporter is None:
-        raise SpecError(unknown_name("format", name, list(EXPORTERS)))
+    exporter = EXPORTERS[name]
     if rows != "cases" and not exporter.tables:
         tables = " or ".join(known for known, other in EXPORTERS.items() if other.tables)
         raise SpecError(f"--rows {rows} is for tables: give --to {tables}, not {name}")
@@ -58,19 +55,13 @@ def _exporter(name: str, rows: str) -> Exporter:
 def _exported_run(arguments: Namespace) -> ExportedRun:
     """The report with what the user says of it. Raises SpecError."""
     report = read_report(arguments.results)
-    try:
-        step = int(arguments.step)
-    except ValueError:
-        step = -1
-    if step < 0:
-        raise SpecError(f"--step {arguments.step!r} is no step of a training: give a number from 0")
     return ExportedRun(
         name=arguments.name or arguments.results.stem,
         source=str(arguments.results.absolute()),
         verdict=report.verdict,
         problems=report.problems,
         cases=(*report.cases, *report.suite_verdicts),
-        step=step,
+        step=arguments.step,
         dataset=arguments.dataset or "",
         rows=arguments.rows,
     )

@@ -14,7 +14,7 @@ from pytest_cepbench.cli.output import (
     show,
     tell,
 )
-from pytest_cepbench.errors import SpecError, unknown_name
+from pytest_cepbench.errors import unknown_name
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series import (
     SERIES,
@@ -26,7 +26,6 @@ from pytest_cepbench.gate.series import (
     recorded_names,
 )
 from pytest_cepbench.gate.statistics import checkpoint_share
-from pytest_cepbench.option_values import at_least_one
 from pytest_cepbench.report.history.file import History, HistoryRun, many_objects, read_history
 from pytest_cepbench.report.history.timeline import (
     Selection,
@@ -61,12 +60,7 @@ def _run(arguments: Namespace) -> int:
 
 
 def _selection(arguments: Namespace) -> Selection:
-    """What is asked for. Raises SpecError for a number of runs that is none."""
-    try:
-        last = None if arguments.last is None else at_least_one(arguments.last, "--last")
-    except ValueError as error:
-        raise SpecError(str(error)) from None
-    return Selection(arguments.suite, arguments.case, arguments.model, last)
+    return Selection(arguments.suite, arguments.case, arguments.model, arguments.last)
 
 
 def _write_page(

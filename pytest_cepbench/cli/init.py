@@ -29,12 +29,11 @@ from pytest_cepbench.cli.project_files import (
     suite_name,
     write_files,
 )
-from pytest_cepbench.cli.session import measured, read_count, spent_line
+from pytest_cepbench.cli.session import measured, spent_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import CepError, SpecError, WriteError, did_you_mean
+from pytest_cepbench.errors import CepError, WriteError
 from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
-from pytest_cepbench.files import names_beside
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.models.spec import PRESET, parse_spec
 from pytest_cepbench.report.number_format import number
@@ -90,9 +89,6 @@ def run(arguments: Namespace) -> int:
 def _plan(arguments: Namespace) -> ProjectPlan:
     """The project. Raises SpecError for a name, a spec or a folder that cannot be used."""
     images = arguments.images
-    if not images.is_dir():
-        near = did_you_mean(images.name, names_beside(images, folders=True))
-        raise SpecError(f"--images {str(images)!r}: a folder of images is expected.{near}")
     name = suite_name(images) if arguments.name is None else arguments.name
     check_name(name)
     given = {role: getattr(arguments, role) for role in _ROLES}
@@ -137,8 +133,8 @@ def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Prop
             return Trial(
                 suite=file,
                 choices=RoleChoices(arguments.model, arguments.role),
-                seeds=read_count("--seeds", arguments.seeds) or 0,
-                samples=read_count("--samples", arguments.samples),
+                seeds=arguments.seeds,
+                samples=arguments.samples,
             )
 
         def play(prepared: PreparedCalibration, pool: ModelPool) -> Sequence[Calibrated]:

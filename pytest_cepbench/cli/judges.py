@@ -19,7 +19,7 @@ from pytest_cepbench.cli.output import (
     tell,
     write_and_show,
 )
-from pytest_cepbench.cli.session import measured, read_count, read_data, read_seed
+from pytest_cepbench.cli.session import measured, read_count, read_data
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -298,8 +298,8 @@ def _read(arguments: Namespace) -> _Request:
         spec=arguments.judge,
         suite=Path(arguments.on),
         order=arguments.order or "both",
-        seed=read_seed(arguments.seed or "0"),
-        limit=read_count("--samples", arguments.samples),
+        seed=arguments.seed or 0,
+        limit=arguments.samples,
         repeats=read_count("--repeat", next(iter(arguments.repeat), None)) or 0,
     )
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from msgspec.structs import replace as changed
 
 from pytest_cepbench.artifacts import digest_json, digest_text
-from pytest_cepbench.cli.arguments import ANSWER_ROLES
+from pytest_cepbench.cli.arguments import ANSWER_ROLES, suite_file
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import (
     measured,
     read_annotators,
     read_count,
     read_data,
-    suite_file,
 )
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, LabelError, SpecError, SuiteError

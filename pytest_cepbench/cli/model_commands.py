@@ -6,12 +6,15 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import (
     BASELINES,
+    COUNT,
+    DATA,
     DEFAULT,
     DRY_RUN,
     EXIT_CODES,
     MODELS,
     REFUSED,
     ROLE_AND_DATA,
+    SEED,
     STORE,
     SUITE,
     UNMEASURED,
@@ -19,10 +22,15 @@ from pytest_cepbench.cli.arguments import (
     Command,
     Option,
     OptionGroup,
+    comma_names,
     flag,
+    name_and_path,
+    number_from,
     option,
+    ratings_folder,
     several,
     shared,
+    verdict_file,
 )
 
 _SHOWN_ANSWERS = [
@@ -37,6 +45,7 @@ _SHOWN_ANSWERS = [
     *shared(
         "data",
         metavar="NAME=PATH",
+        type=name_and_path,
         action="append",
         default=[],
         help="where the questions lie: opening=FOLDER",
@@ -90,7 +99,11 @@ _ARENA_ACTIONS = (
             ),
             option("--judge", metavar="SPEC", help="the judge; default: the suite's own"),
             option(
-                "--rounds", metavar="K", default="2", help=f"battles of each question; {DEFAULT}"
+                "--rounds",
+                metavar="K",
+                type=COUNT,
+                default=2,
+                help=f"of each question; {DEFAULT}",
             ),
             option(
                 "--order",
@@ -107,17 +120,13 @@ _ARENA_ACTIONS = (
                 metavar="NAME",
                 help="let the reference answers battle too, as a model of this name",
             ),
-            option("--samples", metavar="N", help="the first N battles of all"),
-            option("--seed", metavar="N", default="0", help=f"of draw and judge; {DEFAULT}"),
+            option("--samples", metavar="N", type=COUNT, help="the first N battles of all"),
+            option(
+                "--seed", metavar="N", type=SEED, default=0, help=f"of draw and judge; {DEFAULT}"
+            ),
             option("--name", metavar="NAME", help="of the leaderboard; default: the suite's"),
             flag("--plan", "say what it would take, and ask nothing"),
-            *shared(
-                "data",
-                metavar="NAME=PATH",
-                action="append",
-                default=[],
-                help="where the questions lie, such as opening=FOLDER",
-            ),
+            *DATA,
             _PAIR_MODEL,
             _FORFEITS,
             _BY,
@@ -146,11 +155,18 @@ _ARENA_ACTIONS = (
         UNWRITTEN,
         [
             option(
-                "verdicts", metavar="FILE", type=Path, nargs="+", help="verdicts of one judge each"
+                "verdicts",
+                metavar="FILE",
+                type=verdict_file,
+                nargs="+",
+                help="verdicts of one judge each",
             ),
             _PAIR_MODEL,
             option(
-                "--battles", metavar="FILE", type=Path, help="the battles that were to be judged"
+                "--battles",
+                metavar="FILE",
+                type=verdict_file,
+                help="the battles that were to be judged",
             ),
             several(
                 "--no-answer",
@@ -203,9 +219,10 @@ _ARENA_ACTIONS = (
             option(
                 "--samples",
                 metavar="N",
+                type=COUNT,
                 help="so many battles of each panel, chosen by --seed; fewer are among more",
             ),
-            option("--seed", metavar="N", default="0", help=f"of that choice; {DEFAULT}"),
+            option("--seed", metavar="N", type=SEED, default=0, help=f"of that choice; {DEFAULT}"),
             *_SHOWN_ANSWERS,
             *STORE,
         ],
@@ -231,9 +248,10 @@ _ASKED = OptionGroup(
         option(
             "--samples",
             metavar="N",
+            type=COUNT,
             help="ask about so many battles, chosen by --seed; fewer are among more",
         ),
-        option("--seed", metavar="N", help="of the judge and of the choice; default: 0"),
+        option("--seed", metavar="N", type=SEED, help="of the judge and of the choice; default: 0"),
         *_SHOWN_ANSWERS,
         flag("--dry-run", "keep no card beside the baselines"),
         *BASELINES,
@@ -242,10 +260,14 @@ _ASKED = OptionGroup(
 )
 
 _DRAWS = option(
-    "--draws", metavar="N", default="1000", help=f"of the bootstrap behind each interval; {DEFAULT}"
+    "--draws",
+    metavar="N",
+    type=COUNT,
+    default=1000,
+    help=f"of the bootstrap behind each interval; {DEFAULT}",
 )
 
-_RATINGS = option("ratings", metavar="RATINGS", type=Path, help="a ratings folder")
+_RATINGS = option("ratings", metavar="RATINGS", type=ratings_folder, help="a ratings folder")
 
 _OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/agreement"), help=DEFAULT)
 
@@ -253,14 +275,14 @@ _JUDGES: list[Option | OptionGroup] = [
     option(
         "verdicts",
         metavar="FILE",
-        type=Path,
+        type=verdict_file,
         nargs="*",
         help="verdicts of the judge, with --people; or of two judges, the first of which is right",
     ),
     option(
         "--people",
         metavar="FILE|RATINGS",
-        type=Path,
+        type=verdict_file,
         help="verdicts of people on the same battles, in either order of the answers, or a folder "
         "of their ratings",
     ),
@@ -331,6 +353,13 @@ AGREE = Command(
     ),
 )
 
+
+def _seeds(text: str) -> tuple[int, ...]:
+    return tuple(_one_seed(name) for name in comma_names(text))
+
+
+_one_seed = number_from(0, "no seed; whole numbers from 0 on are expected, as in --seeds=0,1,2")
+
 _STUDIED = "how far the numbers of a suite move when something else than the model changes"
 
 _STUDY = [
@@ -350,7 +379,7 @@ _STUDY = [
         required=True,
         help="a model under test, and its name in tables (several allowed)",
     ),
-    option("--seeds", metavar="N,N,...", help="that are compared; default: 0,1,2,3,4"),
+    option("--seeds", metavar="N,N,...", type=_seeds, help="that are compared; default: 0,1,2,3,4"),
     *(option for role, option in MODELS.items() if role not in ("generator", "encoder")),
     several(
         "--generator",
@@ -370,8 +399,19 @@ _STUDY = [
         help="which of the suite's encoders is exchanged; default: the one without a name",
     ),
     *ROLE_AND_DATA,
-    option("--metrics", metavar="NAME,...", help="of the suite's metrics; default: all"),
-    option("--parts", metavar="NAME,...", help="categories, groups or mappings, beside the whole"),
+    option(
+        "--metrics",
+        metavar="NAME,...",
+        type=comma_names,
+        help="of the suite's metrics; default: all",
+    ),
+    option(
+        "--parts",
+        metavar="NAME,...",
+        type=comma_names,
+        default=(),
+        help="categories, groups or mappings, beside the whole",
+    ),
     *STORE,
     option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=DEFAULT),
 ]

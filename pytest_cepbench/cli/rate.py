@@ -216,7 +216,7 @@ def _suite_of(arguments: Namespace) -> str:
     """The name of the suite; empty for items of one's own. Raises SpecError and SuiteError."""
     if arguments.target.suffix == SUFFIX:
         return ""
-    from pytest_cepbench.cli.session import suite_file
+    from pytest_cepbench.cli.arguments import suite_file
     from pytest_cepbench.suites import load_suite
 
     return load_suite(suite_file(arguments.target)).name
@@ -263,7 +263,7 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
 
 def _tell_of_drawings(target: Path) -> None:
     """Say so, before people begin, where the suite cannot be gated with what they write."""
-    from pytest_cepbench.cli.session import suite_file
+    from pytest_cepbench.cli.arguments import suite_file
     from pytest_cepbench.suites import load_suite
     from pytest_cepbench.suites.battle_labels import ONE_ITERATION, describes_drawings
 

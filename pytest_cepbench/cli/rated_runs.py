@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
+from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.compare_chains import read_only_store
 from pytest_cepbench.cli.results import read_report
-from pytest_cepbench.cli.session import suite_file
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import importable

@@ -18,9 +18,7 @@ from pytest_cepbench.cli.results import RunReport
 from pytest_cepbench.cli.session import (
     fixed_roles,
     measured,
-    read_count,
     read_data,
-    suite_file,
 )
 from pytest_cepbench.errors import SpecError, SuiteError, few_of
 from pytest_cepbench.gate import Baseline, CaseKey
@@ -196,7 +194,7 @@ def _accepted_checkpoint(
     arguments: Namespace, report: RunReport, cases: Cases
 ) -> AcceptedCheckpoint:
     """Checkpoint to measure again. Raises SpecError and SuiteError."""
-    file = suite_file(arguments.remeasure)
+    file = arguments.remeasure
     name = load_suite(file).name
     records = {}
     for key, (first, *_) in cases.items():
@@ -215,23 +213,10 @@ def _accepted_checkpoint(
         records=records,
         digest=report.digest,
         data=read_data(arguments.data),
-        samples=read_count("--samples", arguments.samples),
-        seeds=_read_seeds(arguments.seeds),
+        samples=arguments.samples,
+        seeds=arguments.seeds or 1,
         anchors={} if arguments.move_anchor else dict(_references(records, arguments.baselines)),
     )
-
-
-def _read_seeds(text: str | None) -> int:
-    """The value of `--seeds`; 1 where it is not given. Raises SpecError."""
-    if text is None:
-        return 1
-    seeds = read_count("--seeds", text) or 0
-    if seeds < 2:
-        raise SpecError(
-            f"--seeds {seeds}: a spread shows between at least 2 measurements; for a single fresh "
-            "one leave --seeds out"
-        )
-    return seeds
 
 
 def _references(

@@ -7,15 +7,21 @@ from pathlib import Path
 from pytest_cepbench.cli.arguments import (
     BASELINES,
     CASES,
+    COUNT,
     DATA,
     DEFAULT,
     MODELS,
+    PORT,
     RESULTS,
     UNWRITTEN,
     Command,
+    number_from,
     option,
+    real_number,
+    run_of,
     several,
     shared,
+    suite_file,
 )
 
 _HISTORY_FOLDER = shared(
@@ -39,7 +45,7 @@ _HISTORY = [
         metavar="PATTERN",
         help="runs of models whose spec is like this, such as 'runs/a/*' (several allowed)",
     ),
-    option("--last", metavar="N", help="the latest N runs only"),
+    option("--last", metavar="N", type=COUNT, help="the latest N runs only"),
     option(
         "--series",
         metavar="NAME",
@@ -57,7 +63,9 @@ _VIEW = [
         help="the project to serve, by default the folder where you are; with bundle, a new folder "
         "into which the pages are written",
     ),
-    option("--port", metavar="N", default="8765", help=f"of 127.0.0.1; {DEFAULT}, 0: any free"),
+    option(
+        "--port", metavar="N", type=PORT, default=8765, help=f"of 127.0.0.1; {DEFAULT}, 0: any free"
+    ),
     *shared(
         "history",
         metavar="DIR",
@@ -70,6 +78,7 @@ _COMPARE = [
     option(
         "runs",
         metavar="[NAME=]REPORT|SPEC",
+        type=run_of,
         nargs="+",
         help="two or more runs, the first one being compared with: a JSON report (--cep-report), "
         "or the spec of a model, whose latest report the history knows",
@@ -82,7 +91,8 @@ _COMPARE = [
     *shared(
         "alpha",
         metavar="ERROR",
-        default="0.05",
+        type=real_number,
+        default=0.05,
         help=f"error of all bounds together, in each direction; {DEFAULT}",
     ),
     *shared(
@@ -95,7 +105,7 @@ _COMPARE = [
     several(
         "--suite-file",
         metavar="FILE",
-        type=Path,
+        type=suite_file,
         help="a suite of the page's chains (several allowed); default: beside the tests of the "
         "reports",
     ),
@@ -104,13 +114,18 @@ _COMPARE = [
     *_HISTORY_FOLDER,
 ]
 
+_STEP = number_from(0, "no step of a training; give a number from 0 on")
+
+_FORMATS = ("csv", "parquet", "lm-eval", "hf-eval-results", "wandb", "mlflow", "tensorboard")
+
 _EXPORT = [
     RESULTS,
     option(
         "--to",
         metavar="FORMAT",
+        choices=_FORMATS,
         required=True,
-        help="csv, parquet, lm-eval, hf-eval-results, wandb, mlflow or tensorboard",
+        help=f"{', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}",
     ),
     option(
         "--rows",
@@ -125,7 +140,7 @@ _EXPORT = [
         help="file or folder to write; default: below .cepbench/exports",
     ),
     option("--name", metavar="NAME", help="of the run; default: the report's file name"),
-    option("--step", metavar="N", default="0", help=f"of the training; {DEFAULT}"),
+    option("--step", metavar="N", type=_STEP, default=0, help=f"of the training; {DEFAULT}"),
     option("--dataset", metavar="ORG/NAME", help="benchmark on the Hub, for hf-eval-results"),
 ]
 

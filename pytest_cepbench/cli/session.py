@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
 from pytest_cepbench.datasets.sources.hub import DataPlace, data_place
-from pytest_cepbench.errors import CepError, SpecError, SuiteError, did_you_mean
+from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.evaluation.python_api import importable
-from pytest_cepbench.files import keep_out_of_git, names_beside
+from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
@@ -24,7 +24,6 @@ from pytest_cepbench.studies import Named, StudySpec
 from pytest_cepbench.studies.calibration import Trial
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
-from pytest_cepbench.suites.definition import FILE_NAME, find_shipped
 from pytest_cepbench.suites.gate_config import Overrides
 
 
@@ -36,6 +35,8 @@ class Question(Protocol):
         """The suite's file."""
         ...
 
+
+_STUDIED_SEEDS = 5
 
 Q = TypeVar("Q", bound=Question)
 P = TypeVar("P")
@@ -115,7 +116,7 @@ def read_question(arguments: Namespace) -> StudySpec:
     roles, encoders = fixed_roles(arguments, study.removesuffix("s"))
     return StudySpec(
         study=study,
-        suite=suite_file(arguments.suite),
+        suite=arguments.suite,
         models=_named(arguments.model),
         variants=_variants(arguments),
         seat=arguments.seat or "encoder",
@@ -123,9 +124,9 @@ def read_question(arguments: Namespace) -> StudySpec:
         roles=roles,
         encoders=encoders,
         data=read_data(arguments.data),
-        samples=read_count("--samples", arguments.samples),
-        metrics=_names("--metrics", arguments.metrics),
-        parts=_names("--parts", arguments.parts) or (),
+        samples=arguments.samples,
+        metrics=arguments.metrics,
+        parts=arguments.parts,
     )
 
 
@@ -133,33 +134,17 @@ def read_trial(arguments: Namespace) -> Trial:
     """Trial to calibrate. Raises as `read_question`."""
     roles, encoders = fixed_roles(arguments)
     return Trial(
-        suite=suite_file(arguments.suite),
+        suite=arguments.suite,
         choices=RoleChoices(arguments.model, arguments.role, roles, encoders),
-        seeds=read_count("--seeds", arguments.seeds) or 0,
+        seeds=arguments.seeds,
         data=read_data(arguments.data),
-        samples=read_count("--samples", arguments.samples),
+        samples=arguments.samples,
         overrides=Overrides(
-            tolerance=_number("--tolerance", arguments.tolerance, check_tolerance),
-            alpha=_number("--alpha", arguments.alpha, check_alpha),
+            tolerance=_checked("--tolerance", arguments.tolerance, check_tolerance),
+            alpha=_checked("--alpha", arguments.alpha, check_alpha),
             sources={"tolerance": "--tolerance", "alpha": "--alpha"},
         ),
     )
-
-
-def suite_file(path: Path) -> Path:
-    """The suite's file, which may be named by its folder, or as `--pyargs` names a shipped one.
-
-    Raises SuiteError.
-    """
-    path = find_shipped(str(path)) or path
-    file = path / FILE_NAME if path.is_dir() else path
-    if not file.is_file():
-        near = did_you_mean(path.name, names_beside(path))
-        raise SuiteError(
-            f"no suite at {str(path)!r}: a folder with a {FILE_NAME}, or such a file, is expected."
-            f"{near}"
-        )
-    return file
 
 
 def _named(texts: Sequence[str]) -> tuple[Named, ...]:
@@ -169,19 +154,11 @@ def _named(texts: Sequence[str]) -> tuple[Named, ...]:
 
 def _variants(arguments: Namespace) -> tuple[Named, ...]:
     if arguments.vary == "seeds":
-        return tuple(_seed(text) for text in _split("--seeds", arguments.seeds or "0,1,2,3,4"))
+        seeds = arguments.seeds or range(_STUDIED_SEEDS)
+        return tuple(Named(str(seed), str(seed)) for seed in seeds)
     if arguments.vary in ("generators", "encoders"):
         return _named(getattr(arguments, arguments.vary.removesuffix("s")))
     return ()
-
-
-def _seed(text: str) -> Named:
-    if not (text.isascii() and text.isdecimal()):
-        raise SpecError(
-            f"--seeds: {text!r} is no seed; whole numbers from 0 on are expected, as in "
-            "--seeds=0,1,2"
-        )
-    return Named(str(int(text)), str(int(text)))
 
 
 def fixed_roles(
@@ -227,16 +204,11 @@ def read_annotators(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _number(option: str, text: str | None, check: Callable[[float, str], None]) -> float | None:
+def _checked(option: str, value: float | None, check: Callable[[float, str], None]) -> float | None:
     """A number that passes a check, which raises ValueError; None where the option is not given."""
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError as error:
-        raise SpecError(f"{option} {text!r}: a number is expected") from error
-    with _explained():
-        check(value, option)
+    if value is not None:
+        with _explained():
+            check(value, option)
     return value
 
 
@@ -246,15 +218,3 @@ def _explained() -> Iterator[None]:
         yield
     except ValueError as error:
         raise SpecError(str(error)) from error
-
-
-def _names(option: str, text: str | None) -> tuple[str, ...] | None:
-    """Each name once; None where the option is not given."""
-    return None if text is None else tuple(dict.fromkeys(_split(option, text)))
-
-
-def _split(option: str, text: str) -> tuple[str, ...]:
-    names = tuple(part.strip() for part in text.split(","))
-    if "" in names:
-        raise SpecError(f"{option} {text!r}: names separated by commas are expected")
-    return names

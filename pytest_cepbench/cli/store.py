@@ -23,7 +23,7 @@ from pytest_cepbench.cli.output import (
     tell,
 )
 from pytest_cepbench.cli.project_files import battle_baselines, project_baselines
-from pytest_cepbench.cli.session import open_store, read_data, suite_file
+from pytest_cepbench.cli.session import open_store, read_data
 from pytest_cepbench.cli.store_pages import (
     gc_lines,
     gc_page,
@@ -335,7 +335,7 @@ def move_answers(arguments: Namespace) -> int:
 
 
 def _export(arguments: Namespace) -> int:
-    suite = load_suite(suite_file(arguments.suite))
+    suite = load_suite(arguments.suite)
     folder: Path = arguments.baselines / suite.name
     baselines = dict(battle_baselines(folder))
     every = [digest for baseline in baselines.values() for digest in baseline.answers.values()]

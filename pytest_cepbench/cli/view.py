@@ -40,9 +40,7 @@ def _serve(words: list[str], arguments: Namespace) -> int:
     history = arguments.history or Path(*words) / _HISTORY
     site = Site(history)
     site.index()  # a mistake is told here, not to the browser
-    if not arguments.port.isdecimal():
-        raise SpecError(f"--port {arguments.port!r}: a number is expected, 0 for any free port")
-    with bind(int(arguments.port)) as listener:
+    with bind(arguments.port) as listener:
         tell(f"serving {history} at http://{HOST}:{listener.getsockname()[1]}/ (Ctrl-C ends it)")
         with suppress(KeyboardInterrupt):  # the way to end it
             serve(site, listener)

@@ -237,6 +237,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 
 def test_a_reason_is_required(home: Home) -> None:
     """Without one the command does not begin."""
+    (home.path / "r.json").write_text("{}")
     ended = home.command("accept", "r.json")
     assert ended.code == 2
     assert "the following arguments are required: --reason" in ended.err

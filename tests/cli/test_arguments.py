@@ -23,7 +23,7 @@ from pytest_cepbench.cli.commands import CEPBENCH
         ("store stast", "stats"),
         ("doctor suites/shapes --role=descriver", "describer"),
         ("doctor suites/shapes --modle=x", "--model"),
-        ("store stats --jsno", "--json"),
+        ("store verify --repiar", "--repair"),
     ],
 )
 def test_a_typo_answers_with_the_nearest_name(
@@ -43,10 +43,13 @@ REMOVED_IMPORT = "was removed in 0.1.0: use cepbench rate ask, whose pages keep 
     ("line", "expected"),
     [
         (
-            "agree judges verdicts.json --people=people.json --family=own",
+            "agree judges --judge=x --family=own",
             "--family was removed in 0.1.0: use the bias of each model, which every card has",
         ),
-        ("init --images=a --model=b --pilot=3", "--pilot was removed in 0.1.0: use --samples"),
+        (
+            "init --images=docs/images --model=b --pilot=3",
+            "--pilot was removed in 0.1.0: use --samples",
+        ),
         ("series run-1", "`cepbench series` is now `cepbench history --series`"),
         ("judge-card a.json", "`cepbench judge-card` is now `cepbench agree judges`"),
         ("arena agreement a b", "`cepbench arena agreement` is now `cepbench agree judges`"),
@@ -71,7 +74,7 @@ def test_what_was_removed_is_refused_by_name(
     with pytest.raises(SystemExit) as ended:
         parse(CEPBENCH, line.split())
     assert ended.value.code == 2
-    assert capsys.readouterr().err.endswith(f"error: {expected}\n")
+    assert capsys.readouterr().err.endswith(f"cepbench: {expected}\n")
 
 
 def test_what_is_like_nothing_has_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:

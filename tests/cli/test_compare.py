@@ -164,7 +164,7 @@ def test_distances_between_sets(home: Home) -> None:
         (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
         (["best.json", "shapes:?mis=0.3"], "no run of it is in .cepbench/history. Did you mean"),
         (["best.json", "x", "--history=none"], "no model can be looked up: history 'none'"),
-        (["best.json", "low.json", "--alpha=2"], "--alpha '2': a probability"),
+        (["best.json", "low.json", "--alpha=2"], "--alpha 2: a probability"),
         (["best.json", "low.json", "--case=toy/all/*"], "no case that is asked for: it has toy/"),
         (["best.json", "cut.json"], "the run of cut.json is incomplete (worker gw0 died)"),
         (["best.json", "low.json", "--html=best.json/page.html"], "could not be written"),

@@ -75,9 +75,9 @@ def test_what_the_user_says_of_the_run(home: Home, report: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["--to=cvs"], "unknown format 'cvs'. Did you mean 'csv'?"),
-        (["--to=csv", "--step=last"], "--step 'last' is no step of a training"),
-        (["--to=csv", "--step=-1"], "--step '-1' is no step of a training"),
+        (["--to=cvs"], "Did you mean 'csv'?"),
+        (["--to=csv", "--step=last"], "--step 'last': no step of a training"),
+        (["--to=csv", "--step=-1"], "--step '-1': no step of a training"),
         (["--to=hf-eval-results"], "no --dataset was given"),
         (
             ["--to=wandb", "--rows=samples"],

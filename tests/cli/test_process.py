@@ -45,29 +45,67 @@ def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_help_imports_nothing_heavy() -> None:
-    """Help is instant: it imports no NumPy, pytest or torch, only the package's command line."""
+COMMAND_LINE = {
+    "pytest_cepbench._version",
+    "pytest_cepbench.cli",
+    "pytest_cepbench.cli.arguments",
+    "pytest_cepbench.cli.commands",
+    "pytest_cepbench.cli.model_commands",
+    "pytest_cepbench.cli.output",
+    "pytest_cepbench.cli.people_commands",
+    "pytest_cepbench.cli.result_commands",
+    "pytest_cepbench.errors",
+    "pytest_cepbench.escapes",
+    "pytest_cepbench.files",
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("--help", "models and people:"),
+        ("study --help", "--seeds"),
+        ("acept r.json", "Did you mean 'accept'?"),
+        ("leaderboard suites/a a.json", "is now `cepbench compare`"),
+        ("accept none.json --reason=better", "results 'none.json' cannot be read"),
+        ("prune none.json", "results 'none.json' cannot be read"),
+        ("compare a.json b=b.json", "results 'a.json' cannot be read"),
+        ("export none.json --to=csv", "results 'none.json' cannot be read"),
+        ("doctor none", "no suite at 'none'"),
+        ("calibrate none --model=shapes:", "no suite at 'none'"),
+        ("study none --vary=seeds --model=shapes:", "no suite at 'none'"),
+        ("study . --vary=sedes --model=shapes:", "no suite at '.'"),
+        ("init --images=none --model=shapes:", "--images 'none': a folder of images is expected"),
+        ("history --last=0", "--last '0': a number of at least 1 is expected"),
+        ("view --port=x", "--port 'x': a number is expected, 0 for any free port"),
+        ("store stats --store=none", "no store at 'none': give its folder with --store DIR"),
+        ("store gc", "no store at '.cepbench/store'"),
+        ("store export --answers=none", "no suite at 'none'"),
+        ("arena rejudge none", "no suite at 'none'"),
+        ("arena leaderboard none.json", "file 'none.json' cannot be read"),
+        ("agree people none", "'none' is no ratings folder: it has no study.json"),
+        ("agree models none", "'none' is no ratings folder: it has no study.json"),
+        ("agree judges none.json --people=people.json", "file 'none.json' cannot be read"),
+    ],
+)
+def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path, line: str, said: str) -> None:
+    """They are answered at once: by no NumPy, pytest or torch, only by the command line."""
     code = (
         "import sys; from pytest_cepbench.cli import main; "
-        "code = main(['study', '--help']); "
-        "print(*sys.modules); sys.exit(code)"
+        f"code = main({line.split()!r}); print(code, *sys.modules)"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
     *text, modules = ended.stdout.splitlines()
-    loaded = modules.split()
-    assert any("--seeds" in line for line in text)
+    code, *loaded = modules.split()
+    assert code == ("0" if "--help" in line else "2")
+    assert said in (ended.stderr or "\n".join(text))
+    assert "--help" in line or ended.stderr.count("\n") == 1
     assert not {"numpy", "torch", "pytest", "msgspec", "PIL"} & set(loaded)
-    assert {name for name in loaded if name.startswith("pytest_cepbench.")} == {
-        "pytest_cepbench._version",
-        "pytest_cepbench.cli",
-        "pytest_cepbench.cli.arguments",
-        "pytest_cepbench.cli.commands",
-        "pytest_cepbench.cli.model_commands",
-        "pytest_cepbench.cli.people_commands",
-        "pytest_cepbench.cli.result_commands",
-        "pytest_cepbench.errors",
-        "pytest_cepbench.escapes",
-    }
+    assert {name for name in loaded if name.startswith("pytest_cepbench.")} <= COMMAND_LINE
 
 
 @pytest.mark.slow
@@ -108,6 +146,6 @@ def _inputs(printed: str) -> int:
 
 def test_an_unknown_option_is_a_mistake(tmp_path: Path) -> None:
     """Refusals of argparse itself have exit code 2."""
-    ended = run(tmp_path, "study", "--vary=seeds", ".", "--model=shapes:", "--sedes=1")
+    ended = run(tmp_path, "suites", "shapes", "--sedes=1")
     assert ended.returncode == 2
     assert "unrecognized arguments: --sedes=1" in ended.stderr

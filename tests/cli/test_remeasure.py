@@ -404,7 +404,7 @@ def test_results_are_measured_again_once(home: Home) -> None:
         (["--generator=shapes:?move=0.1"], "the results were measured with generator"),
         (["--remeasure=nowhere"], "no suite at 'nowhere'"),
         (["--samples=none"], "--samples 'none'"),
-        (["--seeds=1"], "--seeds 1: a spread shows between at least 2 measurements"),
+        (["--seeds=1"], "--seeds '1': a spread shows between at least 2 measurements"),
         (["--seeds=0"], "--seeds '0'"),
         (["--seeds=0,1"], "--seeds '0,1'"),
     ],

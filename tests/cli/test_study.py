@@ -148,7 +148,7 @@ def test_a_failing_cell_is_shown_and_the_rest_is_measured(home: Home) -> None:
         (["seeds", ".", "--metrics=gcc"], "unknown metric 'gcc'. Did you mean 'gc'?"),
         (["seeds", ".", "--metrics=gc,"], "names separated by commas"),
         (["seeds", ".", "--seeds=1"], "compares at least two: got 1"),
-        (["seeds", ".", "--seeds=1,-2"], "'-2' is no seed"),
+        (["seeds", ".", "--seeds=1,-2"], "'-2': no seed"),
         (["seeds", ".", "--samples=none"], "--samples 'none': a number of at least 1"),
         (["seeds", ".", "--data=photos"], "--data 'photos': NAME=PATH is expected"),
         (["generators", ".", "--generator=shapes:"], "compares at least two"),
