@@ -103,17 +103,24 @@ class Bench:
 def _read(code: int, cases: list[dict[str, Any]], model: Path, asked: tuple[str, str]) -> Gated:
     by_case = {(case["part"], case["metric"]): case for case in cases}
     whole, truth = by_case[asked], by_case.get(("overall", "truth"), {})
-    reasons = [reason for case in cases if case["verdict"] == "error" for reason in case["reasons"]]
+    judged = [(f"{c['part']}/{c['metric']}", c["judgement"]) for c in cases]
+    reasons = [r for _, found in judged if found["verdict"] == "error" for r in found["reasons"]]
     return Gated(
         code,
-        whole["verdict"],
-        whole["value"],
-        whole["difference"],
-        tuple(f"{c['part']}/{c['metric']}" for c in cases if c["verdict"] == "regressed"),
+        whole["judgement"]["verdict"],
+        _value(whole),
+        whole["judgement"]["difference"],
+        tuple(name for name, found in judged if found["verdict"] == "regressed"),
         _placeless((reasons or [""])[0], model),
-        truth.get("value"),
-        truth.get("verdict", ""),
+        _value(truth),
+        truth["judgement"]["verdict"] if truth else "",
     )
+
+
+def _value(case: dict[str, Any]) -> float | None:
+    """What was measured of a case of a report."""
+    measurement = case.get("measurement")
+    return measurement["value"] if measurement else None
 
 
 def _placeless(text: str, model: Path) -> str:

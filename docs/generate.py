@@ -14,12 +14,13 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("commands.md", "models.md", "reference.md")
+PAGES = ("commands.md", "models.md", "reference.md", "report-schema.md")
 
 _MARKED = re.compile(
     r"(<!-- generated: (?P<name>\w+)(?P<words>(?: \S+)*) -->\n).*?(<!-- end -->)", re.DOTALL
@@ -257,6 +258,75 @@ def files() -> Iterator[str]:
 
 
 # -- what the package says of a name ---------------------------------------------------------------
+
+
+_RECORDS = {"CaseResult": "Case", "UsageTotals": "Effort", "Baseline": "Measurement"}
+"""Records of the report whose name on the page is not that of their class."""
+
+_JSON = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+
+
+def report_records() -> Iterator[str]:
+    """A section for the JSON report and for every record in it: what its docstring says."""
+    from pytest_cepbench.report.writers import Document
+
+    found: dict[type, None] = {}
+
+    def add(kind: Any) -> None:
+        if _is_record(kind) and kind not in found:
+            found[kind] = None
+            for inner in get_type_hints(kind).values():
+                add(inner)
+        for argument in get_args(kind):
+            add(argument)
+
+    add(Document)
+    for record in found:
+        yield from _record(record)
+
+
+def _is_record(kind: Any) -> bool:
+    return dataclasses.is_dataclass(kind) or hasattr(kind, "__struct_fields__")
+
+
+def _record(record: type) -> Iterator[str]:
+    """Its section: what its docstring says of all, and of each field."""
+    hints = get_type_hints(record)
+    said = _named_texts(record.__doc__ or "")
+    paragraphs = inspect.cleandoc(record.__doc__ or "").split("\n\n")
+    prose = [text for text in paragraphs if not _named_texts(text) and "Raises " not in text]
+    yield f"## {_record_name(record)}\n"
+    yield _in_json("\n\n".join(prose)) + "\n"
+    yield from _head("field", "type", "meaning")
+    for name, kind in hints.items():
+        text = said[name].removesuffix(".")
+        if isinstance(kind, type) and issubclass(kind, StrEnum):
+            text += ": " + ", ".join(f"`{value}`" for value in kind)
+        yield _row(f"`{name}`", _json_type(kind), _in_json(text))
+    yield ""
+
+
+def _in_json(text: str) -> str:
+    return re.sub(r"\bNone\b", "null", text)
+
+
+def _record_name(record: type) -> str:
+    name = record.__name__
+    return _RECORDS.get(name) or (name.removesuffix("Shown") or name)
+
+
+def _json_type(kind: Any) -> str:
+    """A type as JSON has it."""
+    if _is_record(kind):
+        return _record_name(kind)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return "string"
+    inner = [_json_type(argument) for argument in get_args(kind) if argument is not Ellipsis]
+    if get_origin(kind) in (list, tuple):
+        return f"list of {inner[0]}"
+    if get_origin(kind) is dict:
+        return f"object of {inner[1]}"
+    return " or ".join(inner) if inner else _JSON[kind]
 
 
 def parameter_classes() -> list[type[Any]]:

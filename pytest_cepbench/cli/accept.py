@@ -25,6 +25,7 @@ from pytest_cepbench.gate.acceptance import Change, apply, propose
 from pytest_cepbench.gate.baseline import (
     FORMAT,
     anchor_path,
+    as_accepted,
     baseline_path,
     contradiction,
     measurement_of,
@@ -159,7 +160,7 @@ def _contradictions(report: RunReport) -> Iterator[str]:
     specs: dict[tuple[str, str], dict[str, list[str]]] = {}
     for case in report.cases:
         tested = case.model.get("role", ""), case.model.get("spec", "")
-        for seat, spec in [tested, *((model.seat, model.spec) for model in case.models)]:
+        for seat, spec in [tested, *((model.seat, model.spec) for model in case.shown.models)]:
             specs.setdefault((case.suite, seat), {}).setdefault(spec, []).append(case.nodeid)
     for (suite, seat), tests in specs.items():
         if len(tests) > 1:
@@ -169,22 +170,11 @@ def _contradictions(report: RunReport) -> Iterator[str]:
         yield from (f"{key_of(case)}: {told}: it was edited, run again" for told in _edited(case))
 
 
-_TWICE = ("higher_is_better", "n", "floor", "failures", "model", "identity")
-"""Fields of a measurement that its case has as well."""
-
-
 def _edited(case: CaseResult) -> Iterator[str]:
-    """What a case says that its measurement does not."""
-    measured = case.measured
+    """What a measurement says that cannot be."""
+    measured = case.measurement
     if measured is None:
         return
-    for name in _TWICE:
-        own, other = getattr(case, name), getattr(measured, name)
-        if own != other:
-            yield f"it says {name} = {own}, and its measurement {other}"
-    # Of battles the report has the win rate, and the measurement one half.
-    if not measured.answers and case.value != measured.value:
-        yield f"it says value = {case.value}, and its measurement {measured.value}"
     metric = measured.identity.get("metric", "")
     if measured.higher_is_better != higher_is_better(metric):
         better = "higher" if measured.higher_is_better else "lower"
@@ -220,7 +210,7 @@ def _refusals(
 
 def _insensitive(results: Sequence[CaseResult]) -> str | None:
     """Reason against a measurement at its floor by chance, of a case that can fail a run."""
-    measured = results[0].measured
+    measured = results[0].measurement
     assert measured is not None  # or the case was refused before
     why = why_not_accepted(measured) if any(result.primary for result in results) else None
     return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
@@ -228,9 +218,9 @@ def _insensitive(results: Sequence[CaseResult]) -> str | None:
 
 def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
     """Problem with the results that a run has of a case; None where there is none."""
-    first = results[0].measured
+    first = results[0].measurement
     for result in results:
-        if result.measured is None or result.verdict in ("error", "incomplete"):
+        if result.measurement is None or result.verdict in ("error", "incomplete"):
             why = f": {result.reasons[0]}" if result.reasons else ""
             return f"it was not measured{why}"
         if result.partial:
@@ -238,15 +228,15 @@ def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
                 "it was decided before all samples were looked at: run again without "
                 "--cep-inconclusive=more"
             )
-        if result.measured.format != FORMAT:
+        if (version := result.measurement.format) != FORMAT:
             return (
-                f"it has format {result.measured.format}, this version writes {FORMAT}: accept it "
+                f"it has format {version}, this version writes {FORMAT}: accept it "
                 "with the pytest-cepbench that made the results"
             )
-        wrong = contradiction(result.measured, key)
+        wrong = contradiction(result.measurement, key)
         if wrong is not None:
             return f"the measurement {wrong}: run again"
-        if result.measured != first:
+        if result.measurement != first:
             return "the run has several tests of it, which measured different things"
     return None
 
@@ -259,9 +249,10 @@ def _changes(
     move_anchor: bool,
 ) -> Iterator[Change]:
     for key, (first, *_) in cases.items():
-        assert first.measured is not None  # or the case was refused
-        value = measurement_of(first.measured, key).value  # of the scores, whatever else is there
-        after = replace(first.measured, value=value, accepted=accepted)
+        assert first.measurement is not None  # or the case was refused
+        measured = as_accepted(first.measurement)
+        value = measurement_of(measured, key).value  # of the scores, whatever else is there
+        after = replace(measured, value=value, accepted=accepted)
         change = propose(key, after, root)
         if change is None and move_anchor:
             change = _anchor_alone(key, after, root)

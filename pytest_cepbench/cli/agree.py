@@ -13,6 +13,7 @@ from pytest_cepbench.cli.output import Section, Table, short, write_and_show
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.metrics.human_ratings import GRADES, Alignment, CrossInconsistency
 from pytest_cepbench.metrics.judge_agreement import Agreement, Share
@@ -203,7 +204,7 @@ def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
     for text in reports:
         given, path = split_name(text)
         report = read_report(Path(path))
-        measured = [case.measured for case in report.cases if case.measured is not None]
+        measured = [as_accepted(c.measurement) for c in report.cases if c.measurement is not None]
         if not measured:
             raise SpecError(
                 f"{path} has no measurement: the report of a run that measured is needed"

@@ -16,6 +16,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.evaluation.run_result import shown_path
 from pytest_cepbench.gate import CaseKey, Verdict
+from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, split_name
 from pytest_cepbench.report import CaseResult
@@ -158,9 +159,9 @@ def _run_case(case: CaseResult) -> RunCase:
         value=case.value,
         tolerance=case.tolerance,
         primary=case.primary,
-        record=case.measured,
-        opponents=case.opponents,
-        won=battle_scores(case) if case.opponents else {},
+        record=None if case.measurement is None else as_accepted(case.measurement),
+        opponents=case.shown.opponents,
+        won=battle_scores(case) if case.shown.opponents else {},
     )
 
 

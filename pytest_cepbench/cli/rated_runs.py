@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline, CaseKey
-from pytest_cepbench.gate.baseline import baseline_path, read_baseline
+from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_baseline
 from pytest_cepbench.option_values import is_url, split_name
 from pytest_cepbench.ratings.records import Task
 from pytest_cepbench.store import Store
@@ -173,9 +173,9 @@ def _measured(path: Path, suite: Suite) -> dict[str, Baseline]:
     """What a run measured of the suite, by case. Raises SpecError for a run of another suite."""
     report = read_report(path)
     records = {
-        case.measured.case: case.measured
+        case.measurement.case: as_accepted(case.measurement)
         for case in report.cases
-        if case.suite == suite.name and case.measured is not None
+        if case.suite == suite.name and case.measurement is not None
     }
     if not records:
         others = sorted({case.suite for case in report.cases}) or ["none"]

@@ -23,7 +23,7 @@ from pytest_cepbench.cli.session import (
 from pytest_cepbench.errors import SpecError, SuiteError, few_of
 from pytest_cepbench.gate import Baseline, CaseKey
 from pytest_cepbench.gate.acceptance import Change
-from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
+from pytest_cepbench.gate.baseline import anchor_path, as_accepted, baseline_path, usable_baseline
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.studies.remeasurement import (
@@ -93,7 +93,7 @@ class Remeasured:
         """Table of each score when chosen and when measured again."""
         rows = []
         for key, (result, *_) in self.cases.items():
-            then, now = self.before[key], result.measured
+            then, now = self.before[key], result.measurement
             assert now is not None
             turned = (now.value - then.value) * (1 if now.higher_is_better else -1) + 0.0
             rows.append(
@@ -115,7 +115,7 @@ class Remeasured:
         spreads = {
             key.within: measured.spread
             for key, (result, *_) in self.cases.items()
-            if (measured := result.measured) is not None and measured.spread is not None
+            if (measured := result.measurement) is not None and measured.spread is not None
         }
         still = [name for name, spread in spreads.items() if not any(spread.deviations.values())]
         if len(still) == len(spreads) > 0:
@@ -181,7 +181,7 @@ def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasur
         return outcome
     prepared, remeasured = outcome
     fresh = {
-        key: [replace(results[0], measured=remeasured.records[key])]
+        key: [replace(results[0], measurement=remeasured.records[key])]
         for key, results in cases.items()
         if key in remeasured.records
     }
@@ -199,8 +199,8 @@ def _accepted_checkpoint(
     records = {}
     for key, (first, *_) in cases.items():
         if key.suite == name:
-            assert first.measured is not None  # or the case was refused
-            records[key] = first.measured
+            assert first.measurement is not None  # or the case was refused
+            records[key] = as_accepted(first.measurement)
     if not records:
         raise SpecError(
             f"the results hold no case of suite {name!r}, which {str(arguments.remeasure)!r} is"

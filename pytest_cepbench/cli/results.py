@@ -10,7 +10,7 @@ import msgspec
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.files import read_regular
-from pytest_cepbench.gate import CaseKey, Verdict
+from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import SCHEMA
@@ -78,10 +78,6 @@ def read_report(path: Path) -> RunReport:
             raise SpecError(
                 f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names "
                 "of a suite and its metric"
-            )
-        if case.verdict not in set(Verdict):
-            raise SpecError(
-                f"results {str(path)!r}: {case.verdict!r} of {key_of(case)} is no verdict"
             )
     return RunReport(
         path=path,

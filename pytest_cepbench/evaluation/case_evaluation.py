@@ -12,6 +12,7 @@ from pytest_cepbench.errors import UnscoredError
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
+from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import (
@@ -81,13 +82,7 @@ class EvaluatedCase:
     @property
     def lost_since_anchor(self) -> bool:
         """True where the samples that got worse are those that did so since the anchor."""
-        since = self.judgement.since_anchor
-        return since is not None and self.judgement.losers == since.losers
-
-    @property
-    def reference_name(self) -> str:
-        """Which of the two `reference` is, in one word."""
-        return "anchor" if self.lost_since_anchor else "baseline"
+        return self.judgement.reference == "anchor"
 
     @property
     def reference(self) -> Baseline | None:
@@ -118,6 +113,15 @@ class EvaluatedCase:
             for sample, score in part.items()
             if sample in reference.scores.get(category, {})
         }
+
+    @property
+    def losers(self) -> tuple[Loser, ...]:
+        """The samples that got worse since the reference, most first; empty if not compared."""
+        judgement, reference = self.judgement, self.reference
+        incomparable = judgement.verdict is Verdict.INCOMPARABLE
+        if reference is None or judgement.difference is None or incomparable:
+            return ()
+        return losers_of(self.paired_scores, reference)
 
     def judge_at(self, alpha: float) -> Judgement:
         """The measurement judged at another alpha, of which the last look has its share."""

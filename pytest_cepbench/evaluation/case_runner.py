@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -146,13 +146,15 @@ def pooled_verdict(
         name: member.policy.alpha for name, member in members.items() if member.policy.statistical
     }
     alpha = sum(weights.values())
-    model = next((dict(member.measurement.model) for member in members.values()), {})
-    method = "Holm; intersection-union"
-    pooled = msgspec.structs.replace(unmeasured, alpha=alpha or None, method=method, model=model)
     verdict, reasons = _decide(members, weights, alpha)
     note = f"each of {len(members)} cases excludes its tolerated drop at alpha {alpha:.4g}"
-    notes = [note] if verdict is Verdict.HELD else []
-    return msgspec.structs.replace(pooled, verdict=verdict.value, reasons=reasons, notes=notes)
+    judgement = Judgement(
+        verdict,
+        method="Holm; intersection-union",
+        reasons=tuple(reasons),
+        statements=(note,) if verdict is Verdict.HELD else (),
+    )
+    return msgspec.structs.replace(unmeasured, alpha=alpha or None, judgement=judgement)
 
 
 def _decide(
@@ -277,8 +279,9 @@ class CaseRunner:
             part=case.key.part,
             metric=case.key.metric,
             label=case.label,
-            verdict=Verdict.ERROR.value,
             tolerance=policy.tolerance,
+            anchor_tolerance=policy.since_anchor,
+            judgement=Judgement(Verdict.ERROR),
             of=len(evaluator.suites.get(self.suite_file).cases),
             gate=policy.gate,
             alpha=policy.alpha if policy.statistical else None,
@@ -294,7 +297,8 @@ class CaseRunner:
             else:
                 result = self._evaluate(case, policy, unmeasured)
         except CepError as error:
-            result = replace_fields(unmeasured, reasons=[str(error)])
+            judgement = Judgement(Verdict.ERROR, reasons=(str(error),))
+            result = replace_fields(unmeasured, judgement=judgement)
         return replace_fields(
             result,
             effort=evaluator.charge(usage_before, time.perf_counter() - started),
@@ -410,12 +414,17 @@ class CaseRunner:
             return result
         case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
         step = reference.model.get("step", "")
-        lost = list(dict.fromkeys(loser.sample for loser in judgement.losers))
+        lost = list(dict.fromkeys(loser.sample for loser in evaluated.losers))
         whole = run.samples(case)
         if not run.per_sample(case) and whole > most:
             text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
-            return replace_fields(result, attribution=text)
+            return _with_attribution(result, text)
         samples = lost[:most] if run.per_sample(case) else []
         attribution = run.attribute(case, step, samples)
         hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
-        return replace_fields(result, attribution=attribution.said, hops=hops)
+        return _with_attribution(result, attribution.said, hops)
+
+
+def _with_attribution(result: CaseResult, text: str, hops: Sequence[HopShown] = ()) -> CaseResult:
+    shown = replace_fields(result.shown, attribution=text, hops=list(hops))
+    return replace_fields(result, shown=shown)

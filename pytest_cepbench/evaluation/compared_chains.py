@@ -6,6 +6,7 @@ suite's file still asks for what the records say, so that no other run's chains 
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,7 @@ from pytest_cepbench.evaluation.shown_chains import (
     first_difference_shown,
     links_shown,
 )
-from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate import Baseline, CaseKey, Verdict
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.pairing import SAMPLE_FIELDS
 from pytest_cepbench.models.protocols import ROLE_NAMES
@@ -172,15 +173,13 @@ def beside(
 
     missing: why not all chains are shown; empty where they are.
     """
-    return msgspec.structs.replace(
-        result,
-        verdict=compared.verdict,
-        accepted=False,
-        reference=first,
-        reference_chains=missing,
-        chains=chains,
-        median=None,
+    judgement = dataclasses.replace(
+        result.judgement, verdict=Verdict(compared.verdict), reference=first
     )
+    shown = msgspec.structs.replace(
+        result.shown, reference_chains=missing, chains=chains, median=None
+    )
+    return msgspec.structs.replace(result, judgement=judgement, shown=shown, accepted=False)
 
 
 def how_to_get(
@@ -220,7 +219,7 @@ def _command(result: CaseResult, stores: Sequence[str]) -> str:
 
 
 def _options(result: CaseResult) -> Iterator[str]:
-    model = {} if result.measured is None else result.measured.model
+    model = {} if result.measurement is None else result.measurement.model
     role = model.get("role", "")
     name = role if role in ROLE_NAMES else "model"
     yield f"--cep-{name}={model.get('spec', '')}"

@@ -215,7 +215,11 @@ class GateResult:
             raise MissingDependencyError(
                 "GateResult.to_frame() needs the package pandas: pip install pandas"
             ) from error
-        rows = [{name: getattr(case, name) for name in _COLUMNS} for case in self.cases]
+        rows = [
+            {name: numbers[name] if name in numbers else getattr(case, name) for name in _COLUMNS}
+            for case in self.cases
+            for numbers in (case.numbers,)
+        ]
         return pandas.DataFrame(rows, columns=list(_COLUMNS))
 
     def _repr_html_(self) -> str:

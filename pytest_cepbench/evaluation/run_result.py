@@ -89,11 +89,12 @@ def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Change]:
     """
     from pytest_cepbench.gate import CaseKey
     from pytest_cepbench.gate.acceptance import apply, propose
+    from pytest_cepbench.gate.baseline import as_accepted
 
     measured = {  # once, where several tests judged a case
-        CaseKey(result.suite, result.part, result.metric): result.measured
+        CaseKey(result.suite, result.part, result.metric): as_accepted(result.measurement)
         for result in results
-        if result.accepted and result.measured is not None
+        if result.accepted and result.measurement is not None
     }
     proposed = [propose(key, baseline, root) for key, baseline in measured.items()]
     changes = [change for change in proposed if change is not None]

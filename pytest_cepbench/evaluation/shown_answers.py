@@ -50,7 +50,7 @@ def shown_answers(
     """
     assert isinstance(run, AnswerRun)
     replacing = accepted and bool(evaluated.measurement.answers)
-    losers = _changed(evaluated) if replacing else evaluated.judgement.losers
+    losers = _changed(evaluated) if replacing else evaluated.losers
     samples = {
         loser.sample: ScoredSample(loser.sample, loser.candidate, loser.baseline)
         for loser in _varied(losers, run.dataset)[:MOST_SAMPLES]

@@ -57,7 +57,7 @@ def shown_chains(
     settings, nodeid: of the run and the test, for the command in that sentence.
     """
     reference = evaluated.reference
-    name = evaluated.reference_name
+    name = evaluated.judgement.reference
     differences = evaluated.differences
     before = _ReferenceChains(evaluated.case)
     missing = ""
@@ -78,7 +78,7 @@ def shown_chains(
             return None
         return _chain(scored, excerpt, before, store, whole=whole)
 
-    losers = list(dict.fromkeys(loser.sample for loser in evaluated.judgement.losers))
+    losers = list(dict.fromkeys(loser.sample for loser in evaluated.losers))
     shown: list[ChainShown] = []
     for sample in losers[:MOST_SAMPLES]:
         lost = chain(sample, whole=len(shown) < SHOWN_WHOLE)

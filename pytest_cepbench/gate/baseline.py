@@ -51,9 +51,9 @@ class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     units: independent samples.
     sd: standard deviation of one unit's difference between two seeds, in the metric's unit.
     value_sd: of the case's value over seeds.
-    effective, degrees: of the units' differences, as in `Design`; None in files of before they were
+    effective, degrees: of the units' differences, as in a Design; None in files of before they were
     kept, which are taken for samples of one category.
-    worst: the most that a unit can lose, as in `Design`; None where bounds are Hall's.
+    worst: the most that a unit can lose, as in a Design; None where bounds are Hall's.
     """
 
     seeds: int
@@ -70,8 +70,8 @@ class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     seeds: how many there are, each under a seed of its own.
     first: digest of the scores of the first, which the same model gives again.
-    deviations: part -> standard deviation over them, in the metric's unit: of each category's mean,
-    or of the case's value where categories share samples or a score is that of a whole set.
+    deviations: part to the standard deviation over them, in the metric's unit: of each category's
+    mean, or of the case's value where categories share samples or a score is that of a whole set.
     """
 
     seeds: int
@@ -80,15 +80,31 @@ class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An accepted measurement, as it is kept in a file, and a measurement as reports carry it.
+    """A measurement as files and reports carry it; in a file the accepted one, with its origin.
 
-    Fields as in `Measurement`; case is its key as text, value and n are redundant and checked.
-    accepted: how it came to be accepted, where `cepbench accept` wrote it.
-    noise: where the model was calibrated.
-    spread: where the scores are means over several measurements.
-    floor: what chance alone gives; None in files of before it was kept, and where it is not known.
-    answers: the accepted answers, where scores are of battles against them: each score is one half
-    then, what these answers score against themselves.
+    format: version of the format of baseline files.
+    case: `SUITE/PART/METRIC`.
+    metric: the metric as shown.
+    value: unweighted mean of the categories' means; like `n` redundant, and checked.
+    n: number of samples; one in two categories counts in both.
+    higher_is_better: direction of the metric.
+    model: role, spec and identity of the measured model.
+    identity: what two measurements must share to be compared.
+    scores: category to sample to score.
+    shares: whether scores are shares of right answers, in 0 to 1.
+    failures: failed chains or answers by kind.
+    sizes: category to number of samples, where one score is that of a whole set.
+    blocks: where one score is that of a whole set: category to sample (`sample NAME`) to its part
+    in it, or to block of samples to jackknife pseudo-value.
+    clusters: sample to the cluster that it shares with others, where it does.
+    accepted: how it came to be accepted, where `cepbench accept` wrote it; empty in a report.
+    noise: where the model was calibrated; None in a report.
+    spread: where the scores are means over several measurements; None in a report.
+    floor: the value by chance: samples against other samples' starts; None where it is not known.
+    answers: of win rates: sample to the digest of its answer, empty for one that is missing. In a
+    file each score is one half then, what these answers score against themselves.
+    unscored: category to the samples that were measured and have no score, since a model that
+    measures failed at them; empty in every file.
     """
 
     format: int
@@ -110,6 +126,7 @@ class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     spread: Spread | None = None
     floor: float | None = None
     answers: dict[str, str] = {}
+    unscored: dict[str, list[str]] = {}
 
 
 def baseline_path(root: Path, key: CaseKey) -> Path:
@@ -122,28 +139,18 @@ def anchor_path(root: Path, key: CaseKey) -> Path:
     return root / key.suite / ANCHORS / f"{key.file_stem}{SUFFIX}"
 
 
-def record_of(measurement: Measurement) -> Baseline:
-    """The measurement as a baseline.
-
-    Of battles not their scores are kept, which the accepted model's answers had no part in, but the
-    answers.
-    """
-    battles = bool(measurement.answers)
-    # An accepted answer is there to be battled, whatever the judge failed to say of it.
-    unjudged = measurement.unscored if battles else {}
+def recorded(measurement: Measurement) -> Baseline:
+    """The measurement as reports carry it."""
     return Baseline(
         format=FORMAT,
         case=str(measurement.key),
         metric=measurement.label,
-        value=EVEN if battles else measurement.value,
-        n=measurement.n + sum(map(len, unjudged.values())),
+        value=measurement.value,
+        n=measurement.n,
         higher_is_better=measurement.higher_is_better,
         model=dict(measurement.model),
         identity=dict(measurement.identity),
-        scores={
-            name: dict.fromkeys((*part, *unjudged.get(name, ())), EVEN) if battles else dict(part)
-            for name, part in measurement.scores.items()
-        },
+        scores={name: dict(part) for name, part in measurement.scores.items()},
         shares=measurement.shares,
         failures=dict(measurement.failures),
         sizes=dict(measurement.sizes),
@@ -151,7 +158,34 @@ def record_of(measurement: Measurement) -> Baseline:
         clusters=dict(measurement.clusters),
         floor=measurement.floor,
         answers=dict(measurement.answers),
+        unscored={name: list(part) for name, part in measurement.unscored.items()},
     )
+
+
+def as_accepted(record: Baseline) -> Baseline:
+    """A measurement as its baseline keeps it.
+
+    Of battles not their scores are kept, which the accepted model's answers had no part in, but the
+    answers: each is there to be battled, whatever the judge failed to say of it.
+    """
+    if not record.answers:
+        return msgspec.structs.replace(record, unscored={})
+    unjudged = record.unscored
+    return msgspec.structs.replace(
+        record,
+        value=EVEN,
+        n=record.n + sum(map(len, unjudged.values())),
+        scores={
+            name: dict.fromkeys((*part, *unjudged.get(name, ())), EVEN)
+            for name, part in record.scores.items()
+        },
+        unscored={},
+    )
+
+
+def record_of(measurement: Measurement) -> Baseline:
+    """The measurement as its baseline keeps it."""
+    return as_accepted(recorded(measurement))
 
 
 def measurement_of(baseline: Baseline, key: CaseKey) -> Measurement:

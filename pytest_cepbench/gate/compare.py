@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import inf
+from math import ceil, inf
 from typing import NamedTuple
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline, scores_digest
 from pytest_cepbench.gate.labels.bounds import bounds_by_labels
-from pytest_cepbench.gate.measurement import Measurement, rounded
+from pytest_cepbench.gate.measurement import Measurement, Scores, rounded
 from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
@@ -84,25 +84,37 @@ class Loser(NamedTuple):
 class Judgement:
     """Verdict of the gate, with its numbers and reasons.
 
-    All differences are turned so that positive is better; None where nothing was compared.
-    baseline_value: over the samples that were compared.
-    difference: mean paired difference.
+    Differences are turned so that positive is better; None where nothing was compared. Each bound
+    is wrong with probability at most its level: they are bounds of the change at 1 - level, and say
+    how large it may be. A case is `regressed` where `difference` is beyond the tolerance and `p` is
+    at most `alpha`; its bounds may reach to either side of the tolerance.
+
+    verdict: of the comparison.
+    baseline_value: the baseline's value, over the samples that were compared.
+    difference: mean paired difference to the baseline.
     p: of the sign-flip test, by which a drop is told from noise; None where bets, labels or a
     series decide, and where the rule makes no test.
-    low, high: its one-sided confidence bounds, each at level alpha; None where the rule makes none,
-    or nothing can be excluded.
-    upper_alpha: level of high where it is not alpha, in a series of gates.
+    low, high: one-sided confidence bounds of the difference, each at level `alpha`; None where the
+    rule makes none, or nothing can be excluded.
+    alpha: level of each bound: the case's share of the run's error, divided among its looks and the
+    comparisons with baseline and anchor; None where there are no bounds.
+    upper_alpha: level of `high` where it is another one, in a series of gates.
     design: how unit differences scatter; None without bounds.
-    method: how they were made, or why none were: `SAME_MODEL`, `SAME_ANSWERS`.
-    units: independent samples.
+    method: of the bounds: `Hall`, `Gaffke`, `betting`, `prediction-powered`, or `people only, ` and
+    one of the first two; `same model` or `same answers` where there are none because nothing
+    changed; otherwise empty.
+    units: independent samples, or blocks of samples, that were compared.
     visible: the smallest drop that so many units fail in 80 % of runs, at this spread.
-    needed: of an inconclusive comparison, the units that would decide it (`units_to_decide`); None
-    where that is not known.
+    needed: samples that would decide an inconclusive case in 80 % of runs; None for other cases,
+    and where that is not known.
     reasons: why it does not pass, a sentence each.
     statements: what else is to be known of the comparison, a sentence each.
-    losers: the samples that got worse, most first.
-    since_anchor: the same against the anchor.
-    warnings: sentences on what the comparison cannot see, whatever its verdict.
+    since_anchor: the comparison with the anchor, where there is one besides the baseline.
+    warnings: what the comparison cannot see, whatever its verdict, a sentence each.
+    reference: with which of the two the verdict came about: `baseline`, or `anchor` where the case
+    lost since then.
+    baseline_floor: what chance alone gave the baseline, where its file has it.
+    labelled_value: people's win rate now, where their labels made the bounds.
     """
 
     verdict: Verdict
@@ -120,9 +132,11 @@ class Judgement:
     needed: int | None = None
     reasons: tuple[str, ...] = ()
     statements: tuple[str, ...] = ()
-    losers: tuple[Loser, ...] = ()
     since_anchor: Judgement | None = None
     warnings: tuple[str, ...] = ()
+    reference: str = "baseline"
+    baseline_floor: float | None = None
+    labelled_value: float | None = None
 
 
 def judge(
@@ -270,7 +284,9 @@ def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
             f"{-policy.since_anchor:+.4f} is tolerated"
         )
         reasons = tuple(f"anchor: {reason}" for reason in first.reasons) or (added_up,)
-        return replace(together, verdict=first.verdict, reasons=reasons, losers=first.losers)
+        return replace(
+            together, verdict=first.verdict, reasons=reasons, needed=None, reference="anchor"
+        )
     # An inconclusive comparison has reasons where it could see nothing.
     unknown = first.verdict is Verdict.INCONCLUSIVE and (
         policy.gate == "noninferiority" or first.reasons
@@ -300,14 +316,19 @@ def _compare(
         both = pair(measurement, baseline, pairing, partial=partial)
         _require_labels(measurement, both)
     except IncomparableError as error:
-        return Judgement(Verdict.INCOMPARABLE, baseline.value, reasons=error.reasons)
+        return Judgement(
+            Verdict.INCOMPARABLE,
+            baseline.value,
+            reasons=error.reasons,
+            baseline_floor=baseline.floor,
+        )
     difference = rounded(both.differences.mean)
     judgement = Judgement(
         Verdict.INCONCLUSIVE,
         both.baseline_value,
         difference,
         units=both.differences.units if both.bounded else 0,
-        losers=_losers(both),
+        baseline_floor=baseline.floor,
     )
     if both.dropped:
         left_out = f"{both.dropped} samples that only one of the two has were left out"
@@ -333,6 +354,9 @@ def _compare(
         if alone.verdict is Verdict.REGRESSED:
             warning = OVERTURNED.format(verdict=judgement.verdict.value)
             judgement = replace(judgement, warnings=(*judgement.warnings, warning))
+    if measurement.labels is not None and judgement.method:
+        of_people = rounded(both.baseline_value + (judgement.difference or 0.0))
+        judgement = replace(judgement, labelled_value=of_people)
     judgement = _told_from_libraries(judgement, both, measurement, baseline, policy)
     return _limited_by_sight(judgement, measurement, policy)
 
@@ -349,7 +373,7 @@ def _told_from_libraries(
     if judgement.verdict is not Verdict.REGRESSED:
         return _add(judgement, statement)
     reason = f"{statement}. Accept it anew beside these, or gate beside those"
-    return replace(judgement, verdict=Verdict.INCOMPARABLE, reasons=(reason,), losers=())
+    return replace(judgement, verdict=Verdict.INCOMPARABLE, reasons=(reason,))
 
 
 def _decide(
@@ -462,6 +486,8 @@ def _with_needed(judgement: Judgement, measurement: Measurement, policy: Policy)
         return _add(judgement, power_remark(design, policy, what="labelled battles"))
     judgement = _add(judgement, power_remark(design, policy))
     needed = units_to_decide(design, judgement.difference or 0.0, policy)
+    if needed:  # as many samples to a unit as there are now
+        needed = ceil(needed * max(measurement.n, judgement.units) / judgement.units)
     return replace(judgement, needed=needed)
 
 
@@ -642,11 +668,17 @@ def _two_ways(judgement: Judgement, measurement: Measurement, baseline: Baseline
     return replace(judgement, warnings=(*judgement.warnings, warning))
 
 
-def _losers(both: Pair) -> tuple[Loser, ...]:
+def losers_of(scores: Scores, reference: Baseline) -> tuple[Loser, ...]:
+    """The samples whose scores are worse than in the reference, most first.
+
+    scores: of a measurement that can be compared with it; samples of only one of both are left out.
+    """
+    sign = 1.0 if reference.higher_is_better else -1.0
     lost = [
-        Loser(sample, both.before[category][sample], score, difference)
-        for category, part in both.now.items()
+        Loser(sample, before[sample], score, difference)
+        for category, part in scores.items()
+        for before in (reference.scores.get(category, {}),)
         for sample, score in part.items()
-        if (difference := both.sign * (score - both.before[category][sample])) < 0
+        if sample in before and (difference := sign * (score - before[sample])) < 0
     ]
     return tuple(sorted(lost, key=lambda loser: (loser.difference, loser.sample)))

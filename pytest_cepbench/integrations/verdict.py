@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -200,9 +200,18 @@ def _outcome(code: int, cases: tuple[GatedCase, ...], *, passed: bool, first: bo
 
 
 def _case(entry: Mapping[str, Any]) -> GatedCase:
+    judgement, measurement = entry["judgement"], entry["measurement"] or {}
+    value = judgement["labelled_value"]
     return GatedCase(
-        f"{entry['suite']}/{entry['part']}/{entry['metric']}",
-        *(entry[each.name] for each in fields(GatedCase)[1:]),
+        name=f"{entry['suite']}/{entry['part']}/{entry['metric']}",
+        label=entry["label"],
+        verdict=judgement["verdict"],
+        higher_is_better=measurement.get("higher_is_better", True),
+        value=measurement.get("value") if value is None else value,
+        baseline=judgement["baseline_value"],
+        difference=judgement["difference"],
+        low=judgement["low"],
+        high=judgement["high"],
     )
 
 

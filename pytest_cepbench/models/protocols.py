@@ -50,8 +50,10 @@ class Usage:
 
     requests: sent to a server.
     retries: requests that repeat a failed one.
-    input_tokens, output_tokens, images: as the server counts them.
-    cost: in the currency of the user's prices.
+    input_tokens: of prompts and images, as the server counts them.
+    output_tokens: of answers, as the server counts them.
+    images: drawn.
+    cost: in the currency of the prices in the models' specs; 0 without prices.
     """
 
     requests: int = 0

@@ -188,7 +188,8 @@ class Ledger:
             if notes:
                 from msgspec.structs import replace
 
-                self.results[place] = replace(result, notes=[*result.notes, *notes])
+                shown = replace(result.shown, notes=[*result.shown.notes, *notes])
+                self.results[place] = replace(result, shown=shown)
 
     def _tests(self) -> dict[str, list[str]]:
         """The tests that judged each case."""

@@ -146,7 +146,7 @@ def _case(result: CaseResult) -> RunningCase:
         case=encodable(case_of(result)),
         verdict=_verdict(result),
         value=result.value,
-        difference=result.difference,
+        difference=result.judgement.difference,
         primary=result.primary,
         passes=result.passes,
         reason=printable("; ".join(result.reasons), _LONGEST),

@@ -1,7 +1,6 @@
 """Reports: results of cases as text, HTML, Markdown, JSON and JUnit. Nothing is computed here."""
 
 from pytest_cepbench.report.result import (
-    AnchorShown,
     AnswerShown,
     BaselineModel,
     CaseResult,
@@ -15,12 +14,12 @@ from pytest_cepbench.report.result import (
     ModelShown,
     RoleLossShown,
     SeriesShown,
+    Shown,
     StepShown,
     UsageTotals,
 )
 
 __all__ = [
-    "AnchorShown",
     "AnswerShown",
     "BaselineModel",
     "CaseResult",
@@ -34,6 +33,7 @@ __all__ = [
     "ModelShown",
     "RoleLossShown",
     "SeriesShown",
+    "Shown",
     "StepShown",
     "UsageTotals",
 ]

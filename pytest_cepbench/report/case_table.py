@@ -37,16 +37,22 @@ HEADS = ("verdict", "case", "now", "baseline", "change", "bounds", "p", "toleran
 
 def cells_of(result: CaseResult) -> tuple[str, ...]:
     """Cells of a case in one row of a table; distances, which are large, have two decimals."""
-    numbers = (result.value, result.baseline, result.difference, result.low, result.high)
+    numbers = (
+        result.value,
+        result.judgement.baseline_value,
+        result.judgement.difference,
+        result.judgement.low,
+        result.judgement.high,
+    )
     decimals = 4 if all(abs(value) < 10 for value in numbers if value is not None) else 2
     return (
         word_of(result),
         name_of(result),
         number(result.value, decimals=decimals),
-        number(result.baseline, decimals=decimals),
-        number(result.difference, signed=True, decimals=decimals),
+        number(result.judgement.baseline_value, decimals=decimals),
+        number(result.judgement.difference, signed=True, decimals=decimals),
         bounds_used(result, decimals=decimals),
-        p_value(result.p),
+        p_value(result.judgement.p),
         number(result.tolerance),
         str(result.n) if result.n else "-",
     )
@@ -62,8 +68,8 @@ def shortage_cells(result: CaseResult) -> tuple[str, ...]:
         word_of(result),
         name_of(result),
         str(result.n) if result.n else "-",
-        "-" if result.needed is None else str(result.needed),
-        number(result.visible),
+        "-" if result.judgement.needed is None else str(result.judgement.needed),
+        number(result.judgement.visible),
         number(result.tolerance),
     )
 
@@ -85,27 +91,28 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
     if result.value is None:
         return
     higher = result.higher_is_better
-    yield TableLine("baseline", number(result.baseline))
+    yield TableLine("baseline", number(result.judgement.baseline_value))
     yield TableLine("now", number(result.value), f"{'higher' if higher else 'lower'} is better")
     yield TableLine(
         "difference",
-        number(result.difference, signed=True),
+        number(result.judgement.difference, signed=True),
         "; ".join(filter(None, (_bounds(result), "" if higher else "turned: positive is better"))),
     )
-    if result.p is not None:
-        remark = f"sign flips; {result.level or 0.0:.3g} or less tells a drop from noise"
-        yield TableLine("p", p_value(result.p), remark)
+    if result.judgement.p is not None:
+        remark = f"sign flips; {result.judgement.alpha or 0.0:.3g} or less tells a drop from noise"
+        yield TableLine("p", p_value(result.judgement.p), remark)
     yield TableLine("tolerance", number(-result.tolerance, signed=True), f"{result.gate} gate")
-    if result.alpha is not None and not is_same(result):
+    if result.alpha is not None and not is_same(result.judgement):
         yield TableLine("alpha", f"{result.alpha:.3g}", _division(result))
     yield from _series(result)
-    apart = result.units if result.units != result.n else 0
+    apart = result.judgement.units if result.judgement.units != result.n else 0
     yield TableLine("n", str(result.n), f"{apart} independent units" if apart else "")
-    if result.visible is not None:
+    if result.judgement.visible is not None:
         remark = "the smallest that fails in 80 % of runs"
-        yield TableLine("visible drop", number(result.visible), remark)
-    if result.needed is not None:
-        yield TableLine("needed", str(result.needed), "samples would decide it in 80 % of runs")
+        yield TableLine("visible drop", number(result.judgement.visible), remark)
+    if result.judgement.needed is not None:
+        remark = "samples would decide it in 80 % of runs"
+        yield TableLine("needed", str(result.judgement.needed), remark)
     span = range_shown(result)
     if span is not None:
         yield TableLine("chance", number(span.floor), str(span))
@@ -118,9 +125,10 @@ def range_shown(result: CaseResult) -> Range | None:
     None where that is not known. A baseline of before floors were kept is seen with the floor now.
     """
     value, floor = result.value, result.floor
-    if result.baseline is not None and not (result.accepted or result.refused):
-        value = result.baseline
-        floor = result.floor if result.baseline_floor is None else result.baseline_floor
+    if result.judgement.baseline_value is not None and not (result.accepted or result.refused):
+        value = result.judgement.baseline_value
+        if result.judgement.baseline_floor is not None:
+            floor = result.judgement.baseline_floor
     if value is None or floor is None or not result.higher_is_better:
         return None
     return Range(value, floor)
@@ -128,30 +136,32 @@ def range_shown(result: CaseResult) -> Range | None:
 
 def _bounds(result: CaseResult) -> str:
     """The interval, and what it is: its two bounds have a level each, which differ in a series."""
-    shown = bounds_of(result)
+    shown = bounds_of(result.judgement)
     if shown == "-":
-        if result.alpha is None or result.difference is None:
+        if result.alpha is None or result.judgement.difference is None:
             return ""
-        return "the bounds exclude nothing" if result.method else "no bounds could be made"
-    if result.low is None and result.high is None:
+        return (
+            "the bounds exclude nothing" if result.judgement.method else "no bounds could be made"
+        )
+    if result.judgement.low is None and result.judgement.high is None:
         return shown
-    one = None if result.series is not None else result.level
+    one = None if result.series is not None else result.judgement.alpha
     level = "" if one is None else f"{100 * (1 - one):.5g} % "
-    kind = f", {printable(result.method)}" if result.method else ""
+    kind = f", {printable(result.judgement.method)}" if result.judgement.method else ""
     return f"{shown}, {level}one-sided bounds{kind}"
 
 
 def _division(result: CaseResult) -> str:
     """Share of alpha that test and bounds have: less at several looks or beside an anchor."""
-    each = "each bound" if result.p is None else "each test and bound"
+    each = "each bound" if result.judgement.p is None else "each test and bound"
     looked = len(result.looks) > 1 or result.partial
-    among = ["the looks"] if looked and result.method != BETTING else []
-    among += ["baseline and anchor"] if result.anchor is not None else []
+    among = ["the looks"] if looked and result.judgement.method != BETTING else []
+    among += ["baseline and anchor"] if result.judgement.since_anchor is not None else []
     if result.series is not None:
         each = "the lower bound"
     if not among:
         return f"of {each}"
-    part = "" if result.level is None else f"{result.level:.3g} of {each}, "
+    part = "" if result.judgement.alpha is None else f"{result.judgement.alpha:.3g} of {each}, "
     return f"{part}divided among {', and among '.join(among)}"
 
 
@@ -187,15 +197,15 @@ def _delay(checkpoints: int | None) -> str:
 
 
 def _since_anchor(result: CaseResult) -> Iterator[TableLine]:
-    anchor = result.anchor
+    anchor = result.judgement.since_anchor
     if anchor is None:
         return
     bounds = bounds_of(anchor)
     parts = [
-        f"anchor {number(anchor.value)}",
+        f"anchor {number(anchor.baseline_value)}",
         bounds if bounds != "-" else "",
         "" if anchor.p is None else f"p {p_value(anchor.p)}",
-        f"tolerance {number(-anchor.tolerance, signed=True)}",
+        f"tolerance {number(-result.anchor_tolerance, signed=True)}",
         printable(anchor.verdict),
     ]
     shown = number(anchor.difference, signed=True)
@@ -210,19 +220,18 @@ def settings_of(result: CaseResult) -> Iterator[TableLine]:
 
     yield TableLine("gate", printable(result.gate), origin("gate"))
     yield TableLine("tolerance", number(result.tolerance), origin("tolerance"))
-    if result.anchor is not None:
-        yield TableLine(
-            "anchor tolerance", number(result.anchor.tolerance), origin("anchor_tolerance")
-        )
+    if result.judgement.since_anchor is not None:
+        anchor = number(result.anchor_tolerance)
+        yield TableLine("anchor tolerance", anchor, origin("anchor_tolerance"))
     if result.alpha is not None:
         yield TableLine("alpha", f"{result.alpha:.3g}", origin("alpha"))
 
 
 def hops_of(result: CaseResult) -> Iterator[TableLine]:
     """Cost of each hop, or part of a pipeline; the remark is its share of the whole cost."""
-    whole = sum(hop.cost for hop in result.hops)
-    several = len({hop.start for hop in result.hops}) > 1
-    for hop in result.hops:
+    whole = sum(hop.cost for hop in result.shown.hops)
+    several = len({hop.start for hop in result.shown.hops}) > 1
+    for hop in result.shown.hops:
         share = percent(hop.cost / whole) if whole > 0 else "-"
         chains = f"{printable(hop.start, 30)}-first " if several else ""
         generation = f", generation {hop.generation}" if hop.generation else ""

@@ -93,16 +93,16 @@ def paired_chains(result: CaseResult, *, pictured: bool) -> Iterator[PairedChain
         steps = paired_steps(chain) if whole and chain.links else []
         return PairedChain(chain, sample_anchor(result, chain.sample), role, tuple(steps))
 
-    named = {chain.sample for chain in result.requested}
-    losers = [chain for chain in result.chains if chain.sample not in named]
+    named = {chain.sample for chain in result.shown.requested}
+    losers = [chain for chain in result.shown.chains if chain.sample not in named]
     for place, chain in enumerate(losers):
         worst = result.settled and pictured and not place
         role = "worst sample" if worst else ""
         yield placed(chain, role, whole=worst or not result.settled)
-    median = result.median if pictured or not result.settled else None
+    median = result.shown.median if pictured or not result.settled else None
     if median is not None and median.sample not in named | {chain.sample for chain in losers}:
         yield placed(median, "median sample")
-    yield from (placed(chain, "--cep-show") for chain in result.requested)
+    yield from (placed(chain, "--cep-show") for chain in result.shown.requested)
 
 
 def paired_steps(shown: ChainShown) -> list[PairedStep]:
@@ -173,12 +173,12 @@ def observed_losses(result: CaseResult) -> list[float | None]:
     next one ends at the same generation, which has the loss of both; for a part of a pipeline; and
     where the curves are not known over the same samples, or hops are of chains with both starts.
     """
-    before, now = result.curve_reference, result.curve_now
-    one_start = len({hop.start for hop in result.hops}) == 1
+    before, now = result.shown.curve_reference, result.shown.curve_now
+    one_start = len({hop.start for hop in result.shown.hops}) == 1
     if before is None or now is None or not one_start:
-        return [None] * len(result.hops)
+        return [None] * len(result.shown.hops)
     if (before.generations, before.n) != (now.generations, now.n):
-        return [None] * len(result.hops)
+        return [None] * len(result.shown.hops)
     apart = [b - n for b, n in zip(before.mean, now.mean, strict=True)]
     lost = dict(
         zip(
@@ -187,7 +187,7 @@ def observed_losses(result: CaseResult) -> list[float | None]:
             strict=True,
         )
     )
-    ends = [_end(hop, now.generations) for hop in result.hops]
+    ends = [_end(hop, now.generations) for hop in result.shown.hops]
     return [
         None if end is None or end == following else lost[end]
         for end, following in zip(ends, [*ends[1:], None], strict=True)
@@ -230,14 +230,16 @@ def sample_values(result: CaseResult) -> list[SampleValue]:
     sign = 1.0 if result.higher_is_better else -1.0
 
     def values(sample: str) -> SampleValue:
-        value, difference = scores.get(sample), result.differences.get(sample)
+        value, difference = scores.get(sample), result.shown.differences.get(sample)
         baseline = None
         if value is not None and difference is not None:
             baseline = rounded(value - sign * difference)
         return SampleValue(sample, categories.get(sample, ()), value, baseline, difference)
 
-    compared = sorted(result.differences, key=lambda name: (result.differences[name], name))
-    others = sorted(scores.keys() - result.differences.keys())
+    compared = sorted(
+        result.shown.differences, key=lambda name: (result.shown.differences[name], name)
+    )
+    others = sorted(scores.keys() - result.shown.differences.keys())
     return [values(sample) for sample in (*compared, *others)]
 
 
@@ -248,12 +250,12 @@ def battle_scores(result: CaseResult) -> Mapping[str, float]:
     itself, so that the differences tell what the new one scores.
     """
     sign = 1.0 if result.higher_is_better else -1.0
-    return {name: rounded(EVEN + sign * d) for name, d in result.differences.items()}
+    return {name: rounded(EVEN + sign * d) for name, d in result.shown.differences.items()}
 
 
 def _scores(result: CaseResult) -> Mapping[str, float]:
     """Sample -> its score."""
-    measured = result.measured
+    measured = result.measurement
     if measured is None or measured.sizes:
         return {}
     if measured.answers:
@@ -262,10 +264,10 @@ def _scores(result: CaseResult) -> Mapping[str, float]:
 
 
 def _categories(result: CaseResult) -> Mapping[str, tuple[str, ...]]:
-    if result.measured is None:
+    if result.measurement is None:
         return {}
     categories: dict[str, tuple[str, ...]] = {}
-    for category, part in result.measured.scores.items():
+    for category, part in result.measurement.scores.items():
         for sample in part:
             categories[sample] = (*categories.get(sample, ()), category)
     return categories

@@ -161,7 +161,7 @@ def _shown(comparison: Comparison, place: int, results: Sequence[CaseResult]) ->
         anchors = (f"sample-{place + 1}-{at}-{number}" for number in range(1, 10**6))
         pairs = [
             PairedChain(chain, anchor, steps=tuple(paired_steps(chain)))
-            for chain, anchor in zip(result.chains, anchors, strict=False)
+            for chain, anchor in zip(result.shown.chains, anchors, strict=False)
         ]
         chains.append((result, pairs))
     forest = [

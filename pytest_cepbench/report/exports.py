@@ -78,6 +78,8 @@ def table_row(
         "run_verdict": run.verdict,
         "step": run.step,
         "model": run.model,
+        "verdict": str(case.verdict),
+        **case.numbers,
         **own,
     }
     return {name: known[name] if name in known else getattr(case, name) for name in columns}
@@ -101,7 +103,7 @@ def tracked_values(run: ExportedRun) -> dict[str, float | str]:
             continue
         name = f"cepbench/{case.suite}/{case.part}/{case.metric}"
         for field in ("value", "baseline", "difference", "low", "high"):
-            number = getattr(case, field)
+            number = case.numbers[field]
             if number is not None:
                 values[f"{name}/{field}"] = number
         if case.verdict != "no-baseline":  # of the first checkpoint, compared with nothing
@@ -139,10 +141,7 @@ def case_rows(run: ExportedRun) -> list[dict[str, Any]]:
 
 
 def _case_row(run: ExportedRun, case: CaseResult) -> dict[str, Any]:
-    own = {
-        "anchor": None if case.anchor is None else case.anchor.value,
-        "reasons": "; ".join(case.reasons),
-    }
+    own = {"method": case.judgement.method, "reasons": "; ".join(case.reasons)}
     return table_row(run, case, COLUMNS, own)
 
 
@@ -176,7 +175,7 @@ def _sample_row(run: ExportedRun, case: CaseResult, values: SampleValue) -> dict
         "value": values.value,
         "baseline": values.baseline,
         "difference": values.difference,
-        "reference": None if values.difference is None else case.reference,
+        "reference": None if values.difference is None else case.judgement.reference,
     }
     return table_row(run, case, SAMPLE_COLUMNS, own)
 

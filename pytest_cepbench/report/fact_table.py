@@ -148,7 +148,7 @@ def mostly_invented(facts: FactsShown) -> str:
 
 def facts_line(result: CaseResult) -> str:
     """A sentence on the facts of a case; empty where it has none."""
-    facts = result.facts
+    facts = result.shown.facts
     if facts is None or not facts.every.curve or facts.every.curve[-1] is None:
         return ""
     last = facts.generations[-1]

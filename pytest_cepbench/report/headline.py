@@ -150,7 +150,7 @@ def _worst(regressed: Sequence[CaseResult]) -> str:
 
     Empty where none has a difference, as the verdict of a suite.
     """
-    compared = [result for result in regressed if result.difference is not None]
+    compared = [result for result in regressed if result.judgement.difference is not None]
     if not compared:
         return ""
     worst = worst_first(compared)[0]
@@ -209,9 +209,10 @@ def _shortage(cases: Sequence[CaseResult]) -> str:
     unseen = [result for result in open_cases if result.unseen]
     if unseen:
         clauses.append(f"{_case(unseen[0])}: {_reason(unseen[0])}")
-    known = [result for result in open_cases if result.needed is not None and result.n]
+    known = [result for result in open_cases if result.judgement.needed is not None and result.n]
     if known:
-        clauses.append(sight_of(max(known, key=lambda result: (result.needed or 0) / result.n)))
+        most = max(known, key=lambda result: (result.judgement.needed or 0) / result.n)
+        clauses.append(sight_of(most))
     return "; ".join(clauses)
 
 
@@ -251,7 +252,7 @@ def worst_first(results: Iterable[CaseResult]) -> list[CaseResult]:
     places = {str(v): place for place, (group, _) in enumerate(_GROUPS) for v in group}
 
     def order(result: CaseResult) -> tuple[bool, bool, int, float]:
-        lost = in_tolerances(result.difference, result.tolerance)
+        lost = in_tolerances(result.judgement.difference, result.tolerance)
         return is_pooled(result), not result.refused, places.get(result.verdict, len(places)), lost
 
     return sorted((result for result in results if not result.passes), key=order)
@@ -309,7 +310,7 @@ def worst_samples(results: Sequence[CaseResult], most: int = MOST_SAMPLES) -> li
 
 def _losses(result: CaseResult) -> Iterator[WorstSample]:
     sign = 1.0 if result.higher_is_better else -1.0
-    samples: list[ChainShown | AnswerShown] = [*result.chains, *result.answers]
+    samples: list[ChainShown | AnswerShown] = [*result.shown.chains, *result.shown.answers]
     for shown in samples:
         if shown.baseline is not None:
             loss = sign * (shown.baseline - shown.score)
@@ -333,7 +334,7 @@ def _case(result: CaseResult) -> str:
 def _change(result: CaseResult) -> str:
     """The difference, and the bounds where the verdict rests on them."""
     bounds = bounds_used(result, decimals=3)
-    shown = short(result.difference or 0.0, signed=True)
+    shown = short(result.judgement.difference or 0.0, signed=True)
     return shown if bounds == "-" else f"{shown} {bounds}"
 
 

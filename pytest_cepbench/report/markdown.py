@@ -115,7 +115,7 @@ def _shortage(results: Sequence[CaseResult]) -> Iterator[str]:
 def _facts(results: Sequence[CaseResult]) -> Iterator[str]:
     """What became of the facts of each case about them, folded away."""
     for result in results:
-        facts = result.facts
+        facts = result.shown.facts
         if facts is None:
             continue
         yield ""
@@ -143,7 +143,7 @@ def _row(result: CaseResult) -> str:
 def _lost_answers(failing: Sequence[CaseResult]) -> Iterator[str]:
     """The answers that lost most of each failed case, folded away; texts only."""
     for result in failing:
-        samples = [answer for answer in result.answers if answer.question]
+        samples = [answer for answer in result.shown.answers if answer.question]
         if not samples:
             continue
         summary = escaped(f"{name_of(result)}: answers that lost most")

@@ -44,7 +44,7 @@ def short(value: float, *, signed: bool = False) -> str:
 
 
 class Compared(Protocol):
-    """What is shown of a comparison: the fields of a `CaseResult`, a `Judgement` and others."""
+    """What is shown of a comparison: the fields of a `Judgement` and others."""
 
     @property
     def difference(self) -> float | None: ...
@@ -79,11 +79,12 @@ def bounds_used(result: CaseResult, *, decimals: int = 4) -> str:
     A regression that its p tells from noise does not rest on them. A bound at the end of what the
     score can be excludes nothing and is left out: a rate of 0 cannot get better.
     """
-    if is_same(result):
-        return result.method
-    if result.verdict == Verdict.REGRESSED and result.p is not None:
+    judgement = result.judgement
+    if is_same(judgement):
+        return judgement.method
+    if result.verdict == Verdict.REGRESSED and judgement.p is not None:
         return "-"
-    low, high, baseline = result.low, result.high, result.baseline
+    low, high, baseline = judgement.low, judgement.high, judgement.baseline_value
     if baseline is not None and 0 <= baseline <= 1:
         higher = result.higher_is_better
         low = None if low is None or (higher and low <= -baseline) else low
@@ -102,14 +103,14 @@ def sight_of(result: CaseResult) -> str:
     The drop that more samples would see is the tolerated one, or the observed one where that is
     larger.
     """
-    clauses = []
-    if result.visible is not None:
-        clauses.append(f"{counted(result.n, 'sample')} see drops from {short(result.visible)}")
-    elif result.needed is not None:
+    clauses, judgement = [], result.judgement
+    if judgement.visible is not None:
+        clauses.append(f"{counted(result.n, 'sample')} see drops from {short(judgement.visible)}")
+    elif judgement.needed is not None:
         clauses.append(f"{counted(result.n, 'sample')} are too few")
-    if result.needed is not None:
-        size = max(result.tolerance, -(result.difference or 0.0))
-        clauses.append(f"{result.needed:,} would see {size:.3g}")
+    if judgement.needed is not None:
+        size = max(result.tolerance, -(judgement.difference or 0.0))
+        clauses.append(f"{judgement.needed:,} would see {size:.3g}")
     return "; ".join(clauses)
 
 

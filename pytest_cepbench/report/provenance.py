@@ -23,15 +23,15 @@ class SuiteProvenance(msgspec.Struct, frozen=True):
     recorded elsewhere.
     recorded: what was under test where its chains or answers were recorded elsewhere.
     baselines: the models whose numbers were accepted, each once; empty without a baseline.
-    accepted: when the folder of its baselines last changed, ISO 8601; empty where that is not
-    known, or there is none.
+    accepted: when the folder of its baselines last changed: the time of the commit, or of the files
+    where they are not committed; ISO 8601, empty where that is not known, or there is none.
     accepted_commit: the commit of that change; empty where baselines are not committed as they are.
-    uncommitted: whether baselines are not in version control as they are.
+    uncommitted: whether baselines differ from the last commit, or are in none.
     fixed: the other models: generator, encoders, detector, judge.
     prompts: of the roles, by name.
     data: the data set's identity.
     samples: number of samples of its largest case, and their digest.
-    commits: spec of a model under test -> commit of the repository that has its files.
+    commits: spec of a model under test to the commit of the repository that has its files.
     """
 
     suite: str
@@ -49,14 +49,14 @@ class SuiteProvenance(msgspec.Struct, frozen=True):
 
 
 class Provenance(msgspec.Struct, frozen=True):
-    """Where, when and how a run was made. Empty texts are not known.
+    """Where, when and how a run was made. Texts that are not known are empty.
 
     started: ISO 8601, UTC.
     seconds: from there to the writing of the report.
-    command: as it was typed, without keys.
-    commit: of the project's repository.
+    command: the command line of pytest without keys: see [the report](report.md#the-page).
+    commit: of the git repository of the working directory.
     modified: whether its tracked files differ from that commit; None where that is not known.
-    ci: address of the job of a CI system.
+    ci: address of the job, from the variables of GitHub Actions, GitLab, Jenkins or Buildkite.
     suites: in the order of their cases.
     """
 
@@ -75,8 +75,8 @@ def suite_provenance(suite: str, results: Iterable[CaseResult]) -> SuiteProvenan
     if not measured:
         return SuiteProvenance(suite)
     largest = max(measured, key=lambda result: result.n)
-    models = _distinct(model for result in measured for model in result.models)
-    baselines = (result.baseline_model for result in measured)
+    models = _distinct(model for result in measured for model in result.shown.models)
+    baselines = (result.shown.baseline_model for result in measured)
     replayed = largest.model.get("role") == "replay"
     under_test = [] if replayed else largest.model.get("role", "").split("+")
     return SuiteProvenance(

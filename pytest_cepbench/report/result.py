@@ -9,14 +9,16 @@ import dataclasses
 
 import msgspec
 
-from pytest_cepbench.gate import Baseline, Presentation, Verdict, present
+from pytest_cepbench.gate import Baseline, Judgement, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import BY_THRESHOLD, REFUSED
 from pytest_cepbench.models.protocols import Usage
 
 
 class LinkShown(msgspec.Struct, frozen=True):
-    """One artifact of a chain: its text, or the digest of its image in the store.
+    """One artifact of a chain.
 
+    text: a text.
+    image: digest of an image in the store.
     similarity: to the start, where it was measured.
     """
 
@@ -26,13 +28,15 @@ class LinkShown(msgspec.Struct, frozen=True):
 
 
 class ChainShown(msgspec.Struct, frozen=True):
-    """A chain worth looking at: one of the samples that lost most.
+    """A chain worth looking at.
 
-    score, baseline: the sample's, in the case's metric.
+    sample: id of the sample.
+    score, baseline: the sample's, in the case's metric, now and in the baseline.
+    links: its artifacts from the start on, for the first few chains; else empty.
     failure: what stopped it, if anything did.
     remark: what else the metric says of it.
     baseline_links: the chain of the same sample by the baseline's model (or the anchor's); empty
-    where it is not shown or not in the store.
+    where `links` is, and where it is not in the store.
     baseline_failure: what stopped that chain.
     first_difference: the first generation whose artifacts differ, 0 for the start; None where none
     does, or the other chain is not known.
@@ -54,8 +58,9 @@ class CurveShown(msgspec.Struct, frozen=True):
 
     generations: that were compared, rising.
     mean: at each of them.
-    low, high: 95 % confidence interval of each mean.
-    n: samples.
+    low, high: ends of the 95 % confidence interval of each mean, by Student's t over independent
+    samples.
+    n: number of samples.
     """
 
     generations: list[int]
@@ -77,14 +82,16 @@ class StepShown(msgspec.Struct, frozen=True):
 
 
 class AnswerShown(msgspec.Struct, frozen=True):
-    """An answer worth looking at: one of those that lost most, or that changed.
+    """An answer worth looking at.
 
-    score, baseline: the sample's, in the case's metric.
+    sample: id of the sample.
+    score, baseline: the sample's, in the case's metric, now and in the baseline.
     question: its texts and images, in order; empty where only the sample is named.
     steps: of the answer; empty where there is none.
-    opponent: the other answer of its battle in words; empty where it fought none.
+    opponent: the other answer of its battle: `accepted answer`, `anchor's answer` or `reference
+    answer`; empty where it fought none.
     opposing: the steps of that answer.
-    verdicts: of the judge, in words, one for each order that was asked.
+    verdicts: of the judge, in words, one for each order that was asked, or why none was asked.
     failure: why there is no answer.
     remark: what else a reader should know of it.
     """
@@ -102,15 +109,15 @@ class AnswerShown(msgspec.Struct, frozen=True):
 
 
 class UsageTotals(msgspec.Struct, frozen=True):
-    """The work of judging a case.
+    """The work of judging a case, or of a whole run.
 
-    loads: of models.
+    loads: models loaded.
     inputs: that models were given.
     hits: results from the store.
     seconds, model_seconds: of the whole, and inside the models.
-    roles: models loaded, by role.
+    roles: number of models loaded, by role.
     usage: what servers counted.
-    worker: which of the run's it was; empty in a single process.
+    worker: which of the run's it was; empty in a single process and for a whole run.
     """
 
     loads: int = 0
@@ -123,25 +130,13 @@ class UsageTotals(msgspec.Struct, frozen=True):
     worker: str = ""
 
 
-class AnchorShown(msgspec.Struct, frozen=True):
-    """The comparison with the anchor. Fields as in `CaseResult`; value: the anchor's."""
-
-    value: float | None
-    difference: float | None
-    low: float | None
-    high: float | None
-    tolerance: float
-    verdict: str
-    p: float | None = None
-    method: str = ""
-
-
 class HopShown(msgspec.Struct, frozen=True):
     """Cost of one hop of a chain, or of one part of a pipeline that makes answers.
 
-    start: of the chain, or "question".
-    generation: 0 for a part of a pipeline.
-    cost: the drop that begins there.
+    start: of its chains, `image` or `text`; `question` for a part of a pipeline.
+    role: `describer` or `generator`; of a pipeline also `writer` or `editor`.
+    generation: its place in the chain, from 1; 0 for a part of a pipeline.
+    cost: the drop that begins there, in the metric's unit; below 0 for a gain.
     """
 
     start: str
@@ -153,9 +148,12 @@ class HopShown(msgspec.Struct, frozen=True):
 class ModelShown(msgspec.Struct, frozen=True):
     """A model that a case was measured with.
 
+    Two cases of a suite with the same `seat` and `spec` have the same `fingerprint` and `identity`;
+    otherwise the run is incomplete.
+
     seat: the role it plays, or the name of a further encoder.
     spec: what the user or the suite typed.
-    fingerprint: all of it.
+    fingerprint: digest of all that determines its answers except its parameters.
     identity: what it is in one line, its parameters included.
     """
 
@@ -168,11 +166,12 @@ class ModelShown(msgspec.Struct, frozen=True):
 class BaselineModel(msgspec.Struct, frozen=True):
     """The model whose measurement is the accepted baseline of a case.
 
-    role: that it plays.
+    role: that it plays; `replay` for recorded chains.
     spec: what was typed when it was measured.
     identity: what it is in one line, its parameters included.
-    fingerprint: all of it; empty where the baseline's file does not name one.
-    reason: why it was accepted; empty where none was given.
+    fingerprint: as of a Model, those of several roles joined by ` + `; empty where the baseline's
+    file names none.
+    reason: why it was accepted (`cepbench accept --reason`); empty where none was given.
     """
 
     role: str
@@ -193,9 +192,9 @@ class SeriesShown(msgspec.Struct, frozen=True):
     anchor_level: the same against the anchor.
     baseline: number of the checkpoint that is the baseline; 0 for another one from before the
     series, None for the one that it began with.
-    delays: checkpoints until a drop of 1, 2 and 4 tolerances is found with 80 % power, the next one
-    being 1; None for more than 20. Empty where the spread is not known.
-    decline: the same for a decline of half a tolerance at each checkpoint.
+    delays: checkpoints until a lasting drop of 1, 2 and 4 tolerances is found with 80 % power, the
+    next one being 1; None for more than 20. Empty where the spread is not known.
+    decline: the same for a decline of half a tolerance at each checkpoint, since the anchor.
     """
 
     name: str
@@ -210,7 +209,21 @@ class SeriesShown(msgspec.Struct, frozen=True):
 
 
 class RoleLossShown(msgspec.Struct, frozen=True):
-    """What the steps of one role do to facts; fields as in `metrics.facts.RoleLoss`."""
+    """What the steps of one role do to facts.
+
+    role: `describer` or `generator`.
+    steps: how many steps of a chain are its own.
+    right: facts that were right before such a step.
+    lost: how many of them are wrong after it.
+    wrong: facts that were wrong before such a step.
+    regained: how many of them are right after it.
+    claims: facts that its artifacts claim, true or not; None, like the three below, where the
+    checkers cannot list them.
+    untrue: how many of them the start does not have.
+    invented: how many of these the artifact before did not claim.
+    changed: how many of the lost facts an invented one of the same kind stands for; invented ones
+    that are left over were added, or stand for others that were not true.
+    """
 
     role: str
     steps: int
@@ -227,9 +240,12 @@ class RoleLossShown(msgspec.Struct, frozen=True):
 class FactTableShown(msgspec.Struct, frozen=True):
     """How many facts a text and the picture beside it have right: a 2 x 2 table.
 
-    text, picture: the generations of the two.
-    both, read, drawn, neither: facts that are right in both, in the text alone (drawn wrong), in
-    the picture alone (read wrong), in none.
+    text: generation of the text.
+    picture: generation of the picture.
+    both: facts that are right in both.
+    read: facts that are right in the text alone, drawn wrong.
+    drawn: facts that are right in the picture alone, read wrong.
+    neither: facts that are wrong in both.
     """
 
     text: int
@@ -244,13 +260,13 @@ class FactKindShown(msgspec.Struct, frozen=True):
     """What became of the facts of one kind, or of all of them.
 
     kind: empty for all kinds together.
-    facts: how many there are.
+    facts: how many there are, over all samples.
     curve: share that is right at each generation; None where none was answered.
     last: the last generation that was checked.
     half_life: generations until half of them are gone; None for more than `last`.
     low, high: ends of its 95 % interval; None for more than `last`.
     losses: what each role loses.
-    tables: one for each pair of a text and a picture.
+    tables: one for each text and the picture beside it.
     """
 
     kind: str
@@ -268,7 +284,7 @@ class FactsShown(msgspec.Struct, frozen=True):
     """What became of the facts of a case's samples along their chains.
 
     generations: that were checked.
-    precision: whether what is claimed beyond the facts counts.
+    precision: whether what an artifact claims beyond the facts counts.
     unanswered: answers that checkers did not give.
     every: the facts of all kinds.
     kinds: of each kind.
@@ -284,55 +300,90 @@ class FactsShown(msgspec.Struct, frozen=True):
 _UNSEEN = "name a judge, or models, that see it: more samples of the same show no more"
 
 
-class CaseResult(msgspec.Struct, frozen=True):
-    """A judged case. Numbers are None where they could not be measured or compared.
+class Shown(msgspec.Struct, frozen=True):
+    """What reports show of a case beside its numbers.
 
-    of: how many cases its suite has.
-    gate, tolerance, alpha: how it was judged; alpha is this case's share, None where the rule has
-    no use for it.
-    level: the part of alpha that each bound was made at, smaller after several looks and beside an
-    anchor.
-    primary: whether it can fail the run.
-    strict: whether it fails where nothing can be told.
-    origins: setting -> where it came from.
-    difference: to the baseline, turned so that positive is better.
-    p: of the sign-flip test, by which a drop is told from noise; None where it decides nothing.
-    low, high: one-sided bounds of the difference, each at that level; None where none excludes
-    anything.
-    method: of the bounds, or why there are none: "same model", "same answers".
-    units: independent samples.
-    visible: the smallest drop that so many fail in 80 % of runs.
-    needed: samples that would decide an inconclusive case; None where that is not known.
-    looks: samples at each look.
-    partial: whether more samples were there.
-    accepted: whether the measurement is to become the baseline.
-    failures: failed chains or answers by kind.
+    notes: what a reader should know of the measurement, a sentence each.
+    warnings: what makes its number mean less than it seems to; shown in every report.
     curve: the mean at each iteration or generation.
-    notes: what else a reader should know of the number.
-    anchor: the same comparison with the anchor.
-    attribution, hops: at which hop or by which part it lost, in words and in numbers.
-    chains, answers: samples that lost most, or whose accepted answers were replaced.
-    measured: all of the measurement, as `cepbench accept` takes it.
-    damage: entries that the store found damaged and computed again.
-    floor: what chance alone gives.
-    baseline_floor: the baseline's, where its file has it.
-    warnings: what makes the number mean less than it seems to, shown in every report.
-    refused: why it may not become the baseline, where that was asked for.
-    models: those that it was measured with.
-    judge: what is known of the judge whose verdicts its scores come from; empty where none judged.
-    series: its place in a series of gates; None where the run is in none.
+    judge: what is known of the judge whose verdicts the scores come from, by its
+    [card](judges.md#cepbench-agree-judges); empty where none judged.
+    models: those that it was measured with; empty where it was not measured.
     baseline_model: whose numbers are the baseline; None without a baseline.
-    median: the sample with the median difference, as a chain; None where nothing was compared.
-    requested: the samples that `--cep-show` names and no other field shows, as chains; requested
-    answers stand among `answers`.
-    reference: whose chains, scores and curve stand beside those of this run: baseline or anchor.
-    reference_chains: why not all of those chains are known, and the command that makes them.
-    curve_now, curve_reference: mean similarity by generation with its confidence interval, of this
-    run and of the reference; None where a score is no chain's, or chains are not known.
-    differences: paired difference to the reference by sample, turned so that positive is better.
-    opponents: digest of the answers that those of this run battled in `differences`; empty where
-    none did.
-    facts: what became of the facts of its samples; None where the metric is not about facts.
+    attribution: at which hop of the chain, or by which part of a pipeline, a regressed case lost
+    its score, in words; may be empty.
+    hops: the same in numbers.
+    chains: the samples that lost most, at most five.
+    answers: in suites of interleaved answers, the samples that lost most, at most five; for battles
+    that were accepted, the samples whose accepted answers were replaced; then those named with
+    `--cep-show`.
+    median: the sample with the median difference; None where nothing was compared.
+    requested: the samples named with `--cep-show` that no other field shows with their artifacts;
+    in suites of interleaved answers they stand among `answers`.
+    reference_chains: why the chains of the reference are not all known, and the command that makes
+    them; empty where they are.
+    curve_now: mean similarity by generation, with its confidence interval; None where no chain has
+    a score of its own.
+    curve_reference: the same of the baseline or anchor; None where the store lacks one of its
+    chains.
+    differences: paired difference to the reference by sample, turned so that positive is better;
+    empty where nothing was compared, and for distances between sets.
+    opponents: digest of the accepted answers that the run's own battled in `differences`; empty
+    where none did.
+    facts: what became of the [facts](metrics.md#facts-facts) of its samples; None where the metric
+    is not about facts.
+    """
+
+    notes: list[str] = []
+    warnings: list[str] = []
+    curve: list[float] = []
+    judge: str = ""
+    models: list[ModelShown] = []
+    baseline_model: BaselineModel | None = None
+    attribution: str = ""
+    hops: list[HopShown] = []
+    chains: list[ChainShown] = []
+    answers: list[AnswerShown] = []
+    median: ChainShown | None = None
+    requested: list[ChainShown] = []
+    reference_chains: str = ""
+    curve_now: CurveShown | None = None
+    curve_reference: CurveShown | None = None
+    differences: dict[str, float] = {}
+    opponents: str = ""
+    facts: FactsShown | None = None
+
+
+class CaseResult(msgspec.Struct, frozen=True):
+    """A judged case: what was measured, what came of comparing it, and what is shown of both.
+
+    nodeid: pytest's id of the test.
+    suite: name of the suite.
+    part: category, group, or `overall`.
+    metric: name of the metric in the suite.
+    label: the metric as shown.
+    tolerance: tolerated drop, in the metric's unit, at least 0.
+    judgement: the comparison with the baseline, or why there is none.
+    measurement: what was measured; None where nothing could be, and for a suite as a whole.
+    shown: what reports show beside the numbers.
+    of: how many cases its suite has, selected or not.
+    gate: the rule by which it was judged: `regression`, `noninferiority`, `threshold`.
+    anchor_tolerance: tolerated drop since the anchor.
+    alpha: its share in the error of the run, in each direction; None where the rule has no use for
+    it.
+    primary: whether it can fail the run; one that cannot is shown as informational.
+    strict: whether it fails where nothing can be told.
+    origins: setting (`gate`, `tolerance`, `anchor_tolerance`, `alpha`) to its origin: an option,
+    the test, or a table of the suite. Defaults are left out.
+    looks: number of samples at each look at the data.
+    partial: whether the last look left samples unused.
+    accepted: whether the measurement is to become the baseline.
+    refused: why it may not become the baseline, where that was asked for; empty where it may. Such
+    a case fails, whatever its verdict.
+    series: its place in a [series of gates](the-gate.md#a-series-of-gates); None where the run is
+    in none.
+    effort: the work of judging it.
+    damage: entries that the store found damaged meanwhile and computed again.
     """
 
     nodeid: str
@@ -340,69 +391,109 @@ class CaseResult(msgspec.Struct, frozen=True):
     part: str
     metric: str
     label: str
-    verdict: str
     tolerance: float
+    judgement: Judgement
+    measurement: Baseline | None = None
+    shown: Shown = Shown()
     of: int = 0
     gate: str = "threshold"
+    anchor_tolerance: float = 0.0
     alpha: float | None = None
-    level: float | None = None
     primary: bool = True
     strict: bool = False
     origins: dict[str, str] = {}
-    higher_is_better: bool = True
-    value: float | None = None
-    baseline: float | None = None
-    difference: float | None = None
-    p: float | None = None
-    low: float | None = None
-    high: float | None = None
-    method: str = ""
-    units: int = 0
-    visible: float | None = None
-    needed: int | None = None
     looks: list[int] = []
     partial: bool = False
-    n: int = 0
     accepted: bool = False
-    failures: dict[str, int] = {}
-    curve: list[float] = []
-    notes: list[str] = []
-    reasons: list[str] = []
-    model: dict[str, str] = {}
-    identity: dict[str, str] = {}
-    anchor: AnchorShown | None = None
-    attribution: str = ""
-    hops: list[HopShown] = []
-    chains: list[ChainShown] = []
-    measured: Baseline | None = None
+    refused: str = ""
+    series: SeriesShown | None = None
     effort: UsageTotals = UsageTotals()
     damage: list[str] = []
-    floor: float | None = None
-    baseline_floor: float | None = None
-    warnings: list[str] = []
-    refused: str = ""
-    models: list[ModelShown] = []
-    answers: list[AnswerShown] = []
-    judge: str = ""
-    series: SeriesShown | None = None
-    baseline_model: BaselineModel | None = None
-    median: ChainShown | None = None
-    reference: str = "baseline"
-    reference_chains: str = ""
-    curve_now: CurveShown | None = None
-    curve_reference: CurveShown | None = None
-    differences: dict[str, float] = {}
-    requested: list[ChainShown] = []
-    opponents: str = ""
-    facts: FactsShown | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of the comparison."""
+        return self.judgement.verdict
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why it does not pass, a sentence each."""
+        return list(self.judgement.reasons)
+
+    @property
+    def notes(self) -> list[str]:
+        """What else a reader should know of the number, a sentence each."""
+        return [*self.shown.notes, *self.judgement.statements]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What makes the number mean less than it seems to, shown in every report."""
+        return [*self.shown.warnings, *self.judgement.warnings]
+
+    @property
+    def value(self) -> float | None:
+        """What was measured; people's win rate where their labels made the bounds."""
+        if self.judgement.labelled_value is not None:
+            return self.judgement.labelled_value
+        return None if self.measurement is None else self.measurement.value
+
+    @property
+    def n(self) -> int:
+        """How many samples were measured."""
+        return 0 if self.measurement is None else self.measurement.n
+
+    @property
+    def higher_is_better(self) -> bool:
+        """The direction of its metric; True where nothing was measured."""
+        return self.measurement is None or self.measurement.higher_is_better
+
+    @property
+    def floor(self) -> float | None:
+        """What chance alone gives, where that is known."""
+        return None if self.measurement is None else self.measurement.floor
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Failed chains or answers by kind."""
+        return {} if self.measurement is None else self.measurement.failures
+
+    @property
+    def model(self) -> dict[str, str]:
+        """The model under test; empty where nothing was measured."""
+        return {} if self.measurement is None else self.measurement.model
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What a baseline must share to be compared; empty where nothing was measured."""
+        return {} if self.measurement is None else self.measurement.identity
+
+    @property
+    def numbers(self) -> dict[str, float | None]:
+        """Its value and what came of comparing it, by the names that tables and trackers use."""
+        judgement, anchor = self.judgement, self.judgement.since_anchor
+        return {
+            "value": self.value,
+            "baseline": judgement.baseline_value,
+            "difference": judgement.difference,
+            "p": judgement.p,
+            "low": judgement.low,
+            "high": judgement.high,
+            "alpha": self.alpha,
+            "tolerance": self.tolerance,
+            "n": self.n,
+            "units": judgement.units,
+            "visible": judgement.visible,
+            "floor": self.floor,
+            "anchor": None if anchor is None else anchor.baseline_value,
+        }
 
     @property
     def presentation(self) -> Presentation:
         """Presentation of its verdict."""
         if self.refused:
             return REFUSED
-        shown = present(Verdict(self.verdict), primary=self.primary, strict=self.strict)
-        if self.verdict == Verdict.REGRESSED and self.gate == "threshold":
+        shown = present(self.verdict, primary=self.primary, strict=self.strict)
+        if self.verdict is Verdict.REGRESSED and self.gate == "threshold":
             return dataclasses.replace(shown, meaning=BY_THRESHOLD)
         if not self.unseen:
             return shown
@@ -414,7 +505,7 @@ class CaseResult(msgspec.Struct, frozen=True):
 
         Too few samples are no reason of their own.
         """
-        undecided = self.verdict == Verdict.INCONCLUSIVE and self.difference is not None
+        undecided = self.verdict is Verdict.INCONCLUSIVE and self.judgement.difference is not None
         return self.reasons[0] if undecided and self.reasons else ""
 
     @property
@@ -425,7 +516,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     @property
     def settled(self) -> bool:
         """True where there is nothing to look at: it holds, or becomes the baseline."""
-        return self.accepted or self.verdict == Verdict.HELD
+        return self.accepted or self.verdict is Verdict.HELD
 
     @property
     def word(self) -> str:
@@ -442,9 +533,10 @@ class CaseResult(msgspec.Struct, frozen=True):
 
 def chains_shown(result: CaseResult) -> list[ChainShown]:
     """All chains of a case that reports have, each sample once, with its artifacts if possible."""
-    chains = [*result.requested, *result.chains]
-    if result.median is not None:
-        chains.append(result.median)
+    shown = result.shown
+    chains = [*shown.requested, *shown.chains]
+    if shown.median is not None:
+        chains.append(shown.median)
     by_sample: dict[str, ChainShown] = {}
     for chain in chains:
         if chain.links or chain.sample not in by_sample:

@@ -297,7 +297,7 @@ class Axis:
         values = (
             abs(_in_tolerances(value, result))
             for result in results
-            for value in (result.difference, result.low, result.high)
+            for value in (result.judgement.difference, result.judgement.low, result.judgement.high)
             if value is not None
         )
         return cls(max(filter(math.isfinite, values), default=0.0))
@@ -307,10 +307,10 @@ class Axis:
 
         It reaches the edge where a bound excludes nothing.
         """
-        if result.difference is None:
+        if result.judgement.difference is None:
             return ""
-        point = self._column(_in_tolerances(result.difference, result))
-        bounds = ends_of(result) or ()
+        point = self._column(_in_tolerances(result.judgement.difference, result))
+        bounds = ends_of(result.judgement) or ()
         ends = [point, *(self._column(_in_tolerances(bound, result)) for bound in bounds)]
         covered = range(min(ends), max(ends) + 1) if bounds else ()
         marks = {-_TOLERANCE: glyphs.tolerance, 0: glyphs.zero, _TOLERANCE: glyphs.tolerance}

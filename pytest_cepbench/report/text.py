@@ -89,12 +89,12 @@ def _numbers(result: CaseResult) -> Iterator[str]:
         remark, *more = wrap(figure.remark, _WIDTH - _REMARK, indent="")
         yield f"  {figure.label:12} {figure.shown:>10}   {remark}".rstrip()
         yield from (" " * _REMARK + line for line in more)
-    if result.curve:
-        course = "  ".join(map(number, result.curve))
+    if result.shown.curve:
+        course = "  ".join(map(number, result.shown.curve))
         first, *more = textwrap.wrap(course, _WIDTH - 15)
         yield f"  {'course':12} {first}"
         yield from (" " * 15 + line for line in more)
-    judge = [f"judge: {result.judge}"] if result.judge else []
+    judge = [f"judge: {result.shown.judge}"] if result.shown.judge else []
     for note in (*result.notes, *judge, *result.warnings):
         yield f"  {printable(note, 500)}"
     reasons = result.reasons[1:] if result.unseen else result.reasons  # said in the first line
@@ -105,7 +105,7 @@ def _numbers(result: CaseResult) -> Iterator[str]:
 
 def _worst_samples(result: CaseResult) -> Iterator[str]:
     """The samples that lost most; of answers also what was asked, answered and judged."""
-    samples: list[ChainShown | AnswerShown] = [*result.chains, *result.answers]
+    samples: list[ChainShown | AnswerShown] = [*result.shown.chains, *result.shown.answers]
     if not samples:
         return
     head = "samples that lost most"
@@ -139,12 +139,12 @@ def _coverage(result: CaseResult) -> Iterator[str]:
 
 def _attribution(result: CaseResult) -> Iterator[str]:
     """Attribution of the drop, in words and hop by hop."""
-    sentences = printable(result.attribution, 2000)
+    sentences = printable(result.shown.attribution, 2000)
     yield from textwrap.wrap(sentences, _WIDTH, initial_indent="  ", subsequent_indent="  ")
     hops = list(hops_of(result))
     if hops:
         width = max(len(hop.label) for hop in hops)
-        head = "hop" if result.hops[0].generation else "part"
+        head = "hop" if result.shown.hops[0].generation else "part"
         yield f"  {head:{width}} {'cost':>10} {'share':>8}"
         for hop in hops:
             yield f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}"
@@ -152,7 +152,7 @@ def _attribution(result: CaseResult) -> Iterator[str]:
 
 def _facts(result: CaseResult) -> Iterator[str]:
     """What became of the facts: by kind, in text and picture side by side, by role."""
-    facts = result.facts
+    facts = result.shown.facts
     if facts is None:
         return
     yield from _columns(kind_heads(facts), list(kind_rows(facts)))
@@ -179,21 +179,24 @@ def one_line(result: CaseResult) -> str:
     if result.refused:
         return f"{name_of(result)} refused: {printable(result.refused, 500)}"
     named = f"{name_of(result)} {result.verdict}"
-    if result.difference is None or result.unseen:
+    if result.judgement.difference is None or result.unseen:
         reason = result.reasons[0] if result.reasons else result.presentation.meaning
         return f"{named}: {printable(reason)}"
     tolerance = number(result.tolerance)
-    return f"{named}: difference {change_of(result)}, tolerance {tolerance}, n = {result.n}"
+    return (
+        f"{named}: difference {change_of(result.judgement)}, tolerance {tolerance}, n = {result.n}"
+    )
 
 
 def figures_first(result: CaseResult) -> str:
     """A case in one line that begins with its numbers: who shows it may cut its end."""
     name = f"{name_of(result)} {'refused' if result.refused else result.verdict}"
-    if result.refused or result.difference is None or result.unseen:
+    if result.refused or result.judgement.difference is None or result.unseen:
         reason = result.refused or next(iter(result.reasons), result.presentation.meaning)
         value = "" if result.value is None else f"{number(result.value)} now, "
         return f"{value}{printable(reason)}: {name}"
-    return f"{change_of(result)}, tolerance {number(result.tolerance)}, n = {result.n}: {name}"
+    change, tolerance = change_of(result.judgement), number(result.tolerance)
+    return f"{change}, tolerance {tolerance}, n = {result.n}: {name}"
 
 
 # -- a run -----------------------------------------------------------------------------------------

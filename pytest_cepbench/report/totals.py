@@ -89,7 +89,7 @@ def verdict_lines(results: Sequence[CaseResult]) -> Iterator[str]:
     if gating:
         yield f"{counted(len(gating), 'gating case')}: {counts_line(gating)}"
     if informational:
-        counts = Counter(result.verdict for result in informational)
+        counts = Counter(str(result.verdict) for result in informational)
         shown = ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts[name])
         yield f"{len(informational)} informational, which cannot fail the run: {shown}"
 
@@ -182,8 +182,8 @@ def judge_lines(results: Iterable[CaseResult]) -> list[str]:
     """What is known of the judges, a line for each, with the suites whose cases it judged."""
     suites: dict[str, dict[str, None]] = {}
     for result in results:
-        if result.judge:
-            suites.setdefault(result.judge, {})[result.suite] = None
+        if result.shown.judge:
+            suites.setdefault(result.shown.judge, {})[result.suite] = None
     return [
         printable(f"judge of {', '.join(names)}: {line}", 700) for line, names in suites.items()
     ]
@@ -271,7 +271,7 @@ def two_identities(
         if "data" in result.identity:
             known = data.setdefault(result.suite, {})
             known.setdefault(result.identity["data"], []).append(result.nodeid)
-        for model in result.models:
+        for model in result.shown.models:
             identities = models.setdefault((result.suite, model.seat, model.spec), {})
             identities.setdefault((model.fingerprint, model.identity), []).append(result.nodeid)
     for (suite, seat, spec), identities in models.items():
@@ -301,7 +301,7 @@ def unshown_lines(
     option: by which the user named them.
     """
     shown = {sample.sample for result in results for sample in _samples_shown(result)}
-    known = {sample for result in results for sample in result.differences}
+    known = {sample for result in results for sample in result.shown.differences}
     for sample in dict.fromkeys(requested):
         if sample not in shown:
             hint = did_you_mean(sample, known)
@@ -310,4 +310,4 @@ def unshown_lines(
 
 def _samples_shown(result: CaseResult) -> Iterator[ChainShown | AnswerShown]:
     yield from (chain for chain in chains_shown(result) if chain.links)
-    yield from result.answers
+    yield from result.shown.answers

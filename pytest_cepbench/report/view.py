@@ -204,30 +204,38 @@ class CaseView:
 
 def change_of_case(result: CaseResult) -> Change | None:
     """The change of a case; None where nothing was compared."""
-    if result.difference is None:
+    if result.judgement.difference is None:
         return None
     kind = f"{result.presentation.color} {result.verdict}"
-    return Change(result.difference, result.low, result.high, result.tolerance, kind)
+    return Change(
+        result.judgement.difference,
+        result.judgement.low,
+        result.judgement.high,
+        result.tolerance,
+        kind,
+    )
 
 
 def interval_of(result: CaseResult, reach: float) -> Markup | str:
     """The plot of a case's change; words where model or answers are the accepted ones."""
     change = change_of_case(result)
-    if change is None or is_same(result):
-        return result.method if change is not None else ""
-    p = "" if result.p is None else f"p {p_value(result.p)}, "
+    if change is None or is_same(result.judgement):
+        return result.judgement.method if change is not None else ""
+    p = "" if result.judgement.p is None else f"p {p_value(result.judgement.p)}, "
     return change_plot(
         change,
         reach,
-        f"difference {number(change.value, signed=True)}, bounds {bounds_of(result)}, {p}"
+        f"difference {number(change.value, signed=True)}, bounds {bounds_of(result.judgement)}, {p}"
         f"tolerance {number(change.tolerance)}",
     )
 
 
 def replaces_answers(result: CaseResult) -> bool:
     """True where answers become the accepted ones in place of others."""
-    measured = result.measured
-    return bool(result.accepted and result.answers and measured is not None and measured.answers)
+    measured = result.measurement
+    return bool(
+        result.accepted and result.shown.answers and measured is not None and measured.answers
+    )
 
 
 def case_view(
@@ -249,7 +257,7 @@ def case_view(
             sample_anchor(result, answer.sample),
             bool(answer.question) and (shows_chains or replaces),
         )
-        for answer in result.answers
+        for answer in result.shown.answers
     ]
     drawn = [chain.shown.sample for chain in chains if chain.steps]
     drawn += [view.shown.sample for view in answers if view.whole]
@@ -260,8 +268,8 @@ def case_view(
         word=word_of(result),
         interval=interval_of(result, reach),
         course=""
-        if len(result.curve) < 2
-        else course_plot(result.curve, higher_is_better=result.higher_is_better),
+        if len(result.shown.curve) < 2
+        else course_plot(result.shown.curve, higher_is_better=result.higher_is_better),
         noteworthy=_noteworthy(result, shows_chains=shows_chains),
         opened=result is opened,
         reasons=result.reasons[1:] if result.unseen else result.reasons,
@@ -270,9 +278,11 @@ def case_view(
         settings=list(settings_of(result)),
         looks=looks_of(result),
         hops=_hops(result),
-        facts=None if result.facts is None else _facts(result, result.facts),
+        facts=None if result.shown.facts is None else _facts(result, result.shown.facts),
         strip=_strip(result, drawn),
-        missing_chains=result.reference_chains if any(chain.steps for chain in chains) else "",
+        missing_chains=result.shown.reference_chains
+        if any(chain.steps for chain in chains)
+        else "",
         chains=chains,
         answers=answers,
         replaces_answers=replaces,
@@ -290,7 +300,7 @@ def _noteworthy(result: CaseResult, *, shows_chains: bool) -> bool:
     remarkable = bool(
         result.reasons
         or result.notes
-        or result.judge
+        or result.shown.judge
         or result.failures
         or result.warnings
         or result.refused
@@ -300,7 +310,7 @@ def _noteworthy(result: CaseResult, *, shows_chains: bool) -> bool:
 
 
 def _hops(result: CaseResult) -> list[HopView]:
-    largest = max((abs(hop.cost) for hop in result.hops), default=0.0)
+    largest = max((abs(hop.cost) for hop in result.shown.hops), default=0.0)
     observed = observed_losses(result)
     known = any(loss is not None for loss in observed)
     return [
@@ -310,13 +320,13 @@ def _hops(result: CaseResult) -> list[HopView]:
             hop.cost < 0,
             number(loss, signed=True) if known else "",
         )
-        for line, hop, loss in zip(hops_of(result), result.hops, observed, strict=True)
+        for line, hop, loss in zip(hops_of(result), result.shown.hops, observed, strict=True)
     ]
 
 
 def _strip(result: CaseResult, drawn: Sequence[str]) -> StripView | None:
     change = change_of_case(result)
-    differences = result.differences
+    differences = result.shown.differences
     if len(differences) < 2 or change is None:
         return None
     values = [value for value in sample_values(result) if value.difference is not None]
@@ -330,7 +340,7 @@ def _strip(result: CaseResult, drawn: Sequence[str]) -> StripView | None:
         {value.sample: differences[value.sample] for value in values},
         change,
         links,
-        f"paired differences of {counts}; mean {number(result.difference, signed=True)}",
+        f"paired differences of {counts}; mean {number(result.judgement.difference, signed=True)}",
     )
     rows = [(value, links.get(value.sample, "")) for value in values]
     return StripView(counts, plot, rows, bool(drawn))
@@ -502,7 +512,9 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
             f"details-{case_anchor(case)}",
             badge_of(case),
             interval_of(case, reach),
-            word_of(case) if case.difference is None else number(case.difference, signed=True),
+            word_of(case)
+            if case.judgement.difference is None
+            else number(case.judgement.difference, signed=True),
         )
         for case in cases
     ]
@@ -553,7 +565,7 @@ def _cells(worst: WorstSample) -> list[tuple[str, Cell]]:
     at = f"generation {first.generation}" if first.generation else "start"
     if first.before is not None:
         cell = Cell(first.before.image, first.before_text, "del")
-        cells.append((f"{worst.result.reference}, {at}", cell))
+        cells.append((f"{worst.result.judgement.reference}, {at}", cell))
     if first.now is not None:
         mark = "ins" if first.before is not None else ""
         cells.append((f"now, {at}", Cell(first.now.image, first.now_text, mark)))
@@ -619,17 +631,19 @@ def pictured_cases(results: Sequence[CaseResult]) -> frozenset[str]:
 
 
 def _has_pictures(result: CaseResult) -> bool:
-    chains, answers = chains_shown(result), result.answers
+    chains, answers = chains_shown(result), result.shown.answers
     return any(chain.links for chain in chains) or any(answer.question for answer in answers)
 
 
 def _most_lost(result: CaseResult) -> tuple[bool, float]:
     """Of cases that hold: those of which a sample lost come first, then by the mean drop."""
-    return bool(result.chains), -1.0 if result.difference is None else max(0.0, -_drop(result))
+    return bool(result.shown.chains), -1.0 if result.judgement.difference is None else max(
+        0.0, -_drop(result)
+    )
 
 
 def _drop(result: CaseResult) -> float:
-    return in_tolerances(result.difference, result.tolerance)
+    return in_tolerances(result.judgement.difference, result.tolerance)
 
 
 # -- suites ----------------------------------------------------------------------------------------
@@ -655,7 +669,7 @@ class HeatMap:
 
 def heat_map(results: Sequence[CaseResult]) -> HeatMap | None:
     """Changes of a suite's cases in tolerances; None where fewer than two parts were compared."""
-    compared = [result for result in results if result.difference is not None]
+    compared = [result for result in results if result.judgement.difference is not None]
     parts = list(dict.fromkeys(result.part for result in compared))
     if len(parts) < 2:
         return None
@@ -666,7 +680,7 @@ def heat_map(results: Sequence[CaseResult]) -> HeatMap | None:
 
 def _heat_cell(result: CaseResult) -> HeatCell:
     """A case in shades of 0 for no change to 4 for 8 tolerances and more."""
-    difference = result.difference or 0.0
+    difference = result.judgement.difference or 0.0
     shown = number(difference, signed=True)
     shade, worse = 0, "gained"
     if result.tolerance > 0:
@@ -707,7 +721,7 @@ def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
 
     Cases that regressed come first, and stand for others of the same curve.
     """
-    drawn = [result for result in results if result.curve_now is not None]
+    drawn = [result for result in results if result.shown.curve_now is not None]
     most = max((result.n for result in drawn), default=0)
     ordered = sorted(
         (result for result in drawn if result.n == most),
@@ -715,7 +729,7 @@ def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
     )
     views: dict[tuple[object, ...], CurveView] = {}
     for result in ordered:
-        now, before = result.curve_now, result.curve_reference
+        now, before = result.shown.curve_now, result.shown.curve_reference
         assert now is not None  # as chosen
         key = (*now.generations, *now.mean, *([] if before is None else before.mean))
         if key in views:
@@ -723,7 +737,7 @@ def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
         if before is not None and before.generations != now.generations:
             before = None
         kind = "regressed" if result.verdict == Verdict.REGRESSED else ""
-        plot = curve_plot(now, before, result.reference, _quantity(result), kind)
+        plot = curve_plot(now, before, result.judgement.reference, _quantity(result), kind)
         known = before is not None
         views[key] = CurveView(result, _quantity(result), now.n, known, kind, plot)
     return list(views.values())
@@ -731,9 +745,9 @@ def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
 
 def _quantity(result: CaseResult) -> str:
     """What a curve is of, in words."""
-    if result.facts is not None:
-        return "F1 of facts" if result.facts.precision else "share of facts that are right"
-    shares = result.measured is not None and result.measured.shares
+    if result.shown.facts is not None:
+        return "F1 of facts" if result.shown.facts.precision else "share of facts that are right"
+    shares = result.measurement is not None and result.measurement.shares
     return "share that is right" if shares else "similarity to the start"
 
 

@@ -65,25 +65,63 @@ class RunFacts:
         return [*(result.effort for result in results), *self.beside]
 
 
+class Document(msgspec.Struct, frozen=True):
+    """The JSON report of a run.
+
+    schema: version of this document.
+    cepbench: version of the package that wrote it.
+    verdict: of the run: `passed`, `undecided` (no case fails, and the samples do not tell of one
+    that gates), `failed`, or `incomplete`.
+    headline: the run in one sentence, see [the headline](reference.md#verdicts-and-exit-codes).
+    counts: number of cases of each verdict, each case once: `accepted`, `refused` and
+    `informational` take precedence over the verdict itself. Zeros are left out.
+    alpha: the error allowed to the run: the sum of `alpha` over the cases that could have failed
+    it. None where none of them is judged by statistics.
+    setup: what was gated against what.
+    problems: why the run is incomplete; empty where it is complete.
+    infrastructure: problems of machines that the run recovered from: workers that died and what
+    happened to their work, memory that ran out, tests that ran again after an error.
+    deaths: workers that died; nothing is accepted from a run with any.
+    provenance: which models were compared, and where, when and how the run was made.
+    effort: of the whole run, including work that workers did for the cases of others.
+    cases: in the order of collection.
+    """
+
+    schema: int
+    cepbench: str
+    verdict: str
+    headline: str
+    counts: dict[str, int]
+    alpha: float | None
+    setup: list[str]
+    problems: list[str]
+    infrastructure: list[str]
+    deaths: int
+    provenance: Provenance | None
+    effort: UsageTotals
+    cases: list[CaseResult]
+
+
 def json_document(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     """The run as JSON text; docs/report-schema.md describes every field."""
-    document = {
-        "schema": SCHEMA,
-        "cepbench": facts.version,
-        "verdict": facts.verdict,
-        "headline": facts.headline,
-        "counts": count_verdicts(results),
-        "alpha": run_alpha(results),
-        "setup": list(facts.lines),
-        "problems": list(facts.problems),
-        "infrastructure": list(facts.infrastructure),
-        "deaths": facts.deaths,
-        "provenance": msgspec.to_builtins(facts.provenance),
-        "effort": msgspec.to_builtins(total_usage(facts.efforts(results))),
-        "cases": [msgspec.to_builtins(result) for result in results],
-    }
+    document = Document(
+        schema=SCHEMA,
+        cepbench=facts.version,
+        verdict=facts.verdict,
+        headline=facts.headline,
+        counts=count_verdicts(results),
+        alpha=run_alpha(results),
+        setup=list(facts.lines),
+        problems=list(facts.problems),
+        infrastructure=list(facts.infrastructure),
+        deaths=facts.deaths,
+        provenance=facts.provenance,
+        effort=total_usage(facts.efforts(results)),
+        cases=list(results),
+    )
     # Python's own indentation takes several times as long. Lone surrogates are no UTF-8.
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+    fields = msgspec.to_builtins(document)
+    text = json.dumps(fields, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
     return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
 
 
@@ -98,9 +136,9 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
     fields = {
         "case": printable(case, 500),
         "verdict": "accepted" if result.accepted else printable(result.verdict),
-        **{name: str(value) for name in _NUMBERS if (value := getattr(result, name)) is not None},
+        **{name: str(value) for name in _NUMBERS if (value := result.numbers[name]) is not None},
         "primary": "true" if result.primary else "false",
-        **({"judge": printable(result.judge, 700)} if result.judge else {}),
+        **({"judge": printable(result.shown.judge, 700)} if result.shown.judge else {}),
         **_series_properties(result),
     }
     warnings = [("warning", printable(warning, 700)) for warning in result.warnings]

@@ -19,7 +19,7 @@ from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError, SpecError, did_you_mean, few_of
 from pytest_cepbench.gate import Baseline, CaseKey, Policy
 from pytest_cepbench.gate.baseline import answers_digest, contradiction, measurement_of
-from pytest_cepbench.gate.compare import Judgement, Loser, judge
+from pytest_cepbench.gate.compare import Judgement, Loser, judge, losers_of
 from pytest_cepbench.gate.measurement import SAMPLE, Scores, mean_of_scores, rounded
 from pytest_cepbench.gate.pairing import blocks_apart, pair
 from pytest_cepbench.gate.statistics.differences import Differences
@@ -283,12 +283,14 @@ class ComparedCase:
     first, second: as each measured it.
     judgement: of the second against the first; None where they are not paired.
     obstacle: why they are not; empty where they are.
+    losers: the samples that got worse, most first; none where one score stands for a whole set.
     """
 
     first: RunCase
     second: RunCase
     judgement: Judgement | None
     obstacle: str = ""
+    losers: tuple[Loser, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -297,13 +299,6 @@ class ComparedCase:
             return str(self.judgement.verdict)
         missing = self.first.record is None or self.second.record is None
         return str(Verdict.ERROR if missing else Verdict.INCOMPARABLE)
-
-    @property
-    def losers(self) -> tuple[Loser, ...]:
-        """The samples that got worse, most first; none where one score stands for a whole set."""
-        if self.judgement is None or self.second.record is None or self.second.record.sizes:
-            return ()
-        return self.judgement.losers
 
 
 @dataclass(frozen=True)
@@ -370,7 +365,10 @@ def _compare(
         return ComparedCase(before, now, None, _UNMEASURED if missing else _BATTLES)
     measurement = measurement_of(records[1], CaseKey.parse(now.case))
     policy = Policy(tolerance=now.tolerance, alpha=alpha)
-    return ComparedCase(before, now, judge(measurement, records[0], policy))
+    judgement = judge(measurement, records[0], policy)
+    compared = judgement.verdict is not Verdict.INCOMPARABLE and not measurement.sizes
+    losers = losers_of(measurement.scores, records[0]) if compared else ()
+    return ComparedCase(before, now, judgement, losers=losers)
 
 
 def _paired_records(before: RunCase, now: RunCase) -> tuple[Baseline, Baseline] | None:

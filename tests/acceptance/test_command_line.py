@@ -14,6 +14,7 @@ import pytest
 from tests.acceptance.conftest import Checkpoint
 from tests.acceptance.suites.project import assert_none_lost
 from tests.acceptance.suites.warm import run_pytest
+from tests.documents import flat_report
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -56,8 +57,7 @@ class CommandLine:
 
     def _report(self) -> dict[str, Any]:
         report = self.folder / ".cepbench" / "report.json"
-        document: dict[str, Any] = json.loads(report.read_text()) if report.exists() else {}
-        return document
+        return flat_report(json.loads(report.read_text()) if report.exists() else {})
 
 
 @pytest.fixture(scope="module")

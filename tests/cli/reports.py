@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_cepbench.evaluation.run_result import run_verdict
 from pytest_cepbench.gate import Measurement, dump_baseline, record_of
-from pytest_cepbench.gate.baseline import baseline_path
+from pytest_cepbench.gate.baseline import baseline_path, recorded
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import RunFacts, json_document
 from pytest_cepbench.store import Store
@@ -24,6 +24,7 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
+from tests.report.results import case_of
 from tests.studies.toy import TOY, write_suite
 
 Measured = Callable[..., tuple[Measurement, ...]]
@@ -58,16 +59,9 @@ def result_of(measurement: Measurement, **changes: Any) -> CaseResult:
         "verdict": "no-baseline",
         "tolerance": 0.01,
         "of": CASES,
-        "value": measurement.value,
-        "n": measurement.n,
-        "measured": record_of(measurement),
-        "higher_is_better": measurement.higher_is_better,
-        "floor": measurement.floor,
-        "failures": dict(measurement.failures),
-        "model": dict(measurement.model),
-        "identity": dict(measurement.identity),
+        "measured": recorded(measurement),
     }
-    return CaseResult(**(fields | changes))
+    return case_of(**(fields | changes))
 
 
 def altered(measurement: Measurement, **changes: Any) -> Measurement:

@@ -105,22 +105,14 @@ def test_measurements_that_contradict_themselves(
     report = write_report(home.path / "r.json", [result_of(measured()[0])])
 
     def spoil(document: dict[str, Any]) -> None:
-        document["cases"][0]["measured"][field] = value
+        document["cases"][0]["measurement"][field] = value
 
     edit_report(report, spoil)
     refused(home, home.command("accept", "r.json", "--reason=x"), message)
 
 
-def _both(name: str, value: object) -> Edit:
-    def edit(document: dict[str, Any]) -> None:
-        for record in (document["cases"][0], document["cases"][0]["measured"]):
-            record[name] = value
-
-    return edit
-
-
-def _of_case(name: str, value: object) -> Edit:
-    return lambda document: document["cases"][0].__setitem__(name, value)
+def _of(record: str, name: str, value: object) -> Edit:
+    return lambda document: document["cases"][0][record].__setitem__(name, value)
 
 
 EDITS: dict[str, tuple[Edit, str]] = {
@@ -132,29 +124,26 @@ EDITS: dict[str, tuple[Edit, str]] = {
         lambda document: document.update(verdict="passed"),
         "the report says that the run is passed, and its cases that it is failed",
     ),
-    "direction of the case": (_of_case("higher_is_better", False), "higher_is_better = False, and"),
-    "direction of the measurement": (
-        lambda document: document["cases"][0]["measured"].update(higher_is_better=False),
-        "higher_is_better = True, and its measurement False",
+    "direction": (
+        _of("measurement", "higher_is_better", False),
+        "lower is better, which it is not of gc/1",
     ),
-    "direction": (_both("higher_is_better", False), "lower is better, which it is not of gc/1"),
-    "value": (_of_case("value", 0.123), "it says value = 0.123, and its measurement "),
-    "both values": (_both("value", 0.123), "the measurement says value = 0.123 and its scores"),
-    "n": (_of_case("n", 200), "it says n = 200, and its measurement 2"),
-    "floor": (_of_case("floor", 0.123), "it says floor = 0.123, and its measurement "),
-    "failures": (_of_case("failures", {"empty-text": 1}), "failures = {'empty-text': 1}, and"),
-    "model": (_of_case("model", {"spec": "another"}), "toy/color/gc: it says model = "),
+    "value": (
+        _of("measurement", "value", 0.123),
+        "the measurement says value = 0.123 and its scores",
+    ),
+    "n": (_of("measurement", "n", 200), "the measurement says n = 200"),
     "two specs": (
-        lambda document: document["cases"][1]["model"].update(spec="another"),
+        lambda document: document["cases"][1]["measurement"]["model"].update(spec="another"),
         "the describer of suite toy is shapes: in ",
     ),
-    "no verdict": (_of_case("verdict", "incomplete"), "toy/color/gc: it was not measured"),
+    "no verdict": (_of("judgement", "verdict", "incomplete"), "toy/color/gc: it was not measured"),
 }
 
 
 @pytest.mark.parametrize("edit", EDITS)
 def test_reports_that_were_edited(home: Home, measured: Measured, edit: str) -> None:
-    """What a report says twice has to be the same, and the direction that of the metric."""
+    """What a report says has to agree with itself, and the direction is that of the metric."""
     results = [result_of(measurement) for measurement in measured()]
     report = write_report(home.path / "r.json", results)
     change, message = EDITS[edit]
@@ -182,10 +171,10 @@ def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
 def test_a_word_that_is_no_verdict(home: Home, measured: Measured) -> None:
     """One line, for every command that reads a report."""
     report = write_report(home.path / "r.json", [result_of(measured()[0])])
-    edit_report(report, _of_case("verdict", "great"))
+    edit_report(report, _of("judgement", "verdict", "great"))
     ended = home.command("accept", "r.json", "--reason=x")
     assert ended.code == 2
-    assert "'great' of toy/color/gc is no verdict" in ended.err
+    assert "Invalid enum value 'great' - at `$.cases[0].judgement.verdict`" in ended.err
 
 
 def test_directions_are_those_of_the_metrics() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.sensitivity import design_of, power_of
@@ -17,6 +16,7 @@ from tests.cli.conftest import Home
 from tests.cli.reports import GATED, Measured, accept_by_hand, measure_toy
 from tests.cli.test_process import MODULE
 from tests.plugin.project import contents
+from tests.report.results import replace
 from tests.studies.toy import write_suite
 
 

@@ -107,7 +107,8 @@ def test_what_is_not_paired_says_so(reports: Home) -> None:
     """A case that one run could not measure has no verdict that could pass."""
 
     def lose(document: dict[str, Any]) -> None:
-        document["cases"][0] |= {"measured": None, "value": None, "verdict": "error"}
+        document["cases"][0]["measurement"] = None
+        document["cases"][0]["judgement"]["verdict"] = "error"
         del document["cases"][1]
 
     edit_report(reports.path / "low.json", lose)
@@ -124,7 +125,7 @@ def test_answers_that_battled_others(reports: Home) -> None:
 
     def battle(document: dict[str, Any]) -> None:
         for case in document["cases"]:
-            measured = case["measured"]
+            measured = case["measurement"]
             samples = {s for part in measured["scores"].values() for s in part}
             measured["answers"] = dict.fromkeys(samples, "0" * 64)
             measured["scores"] = {
@@ -193,7 +194,9 @@ def test_runs_of_other_measurements(
     reports: Home, edit: Callable[[dict[str, Any]], object], message: str
 ) -> None:
     """Other data, or a report that contradicts itself: never a number against another's."""
-    edit_report(reports.path / "low.json", lambda document: edit(document["cases"][-2]["measured"]))
+    edit_report(
+        reports.path / "low.json", lambda document: edit(document["cases"][-2]["measurement"])
+    )
     ended = reports.command("compare", "best.json", "low.json")
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err

@@ -11,6 +11,7 @@ import pytest
 from pytest_cepbench.cli.results import read_report
 from tests.cli.conftest import Home
 from tests.cli.reports import edit_report
+from tests.documents import flat_report
 from tests.plugin.project import INI, TEST_MODULE, run_plainly
 from tests.suites.answers import ANSWERS, WORSE
 
@@ -38,7 +39,7 @@ def battled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def case_of(root: Path, name: str) -> dict[str, Any]:
     """The case in a report."""
-    (case,) = json.loads((root / f"{name}.json").read_text())["cases"]
+    (case,) = flat_report(json.loads((root / f"{name}.json").read_text()))["cases"]
     assert isinstance(case, dict)
     return case
 
@@ -83,9 +84,9 @@ def test_battles_against_other_answers_are_not_paired(home: Home, battled: Path)
         def edit(document: dict[str, Any], change: Any = change) -> None:
             (case,) = document["cases"]
             if "drop" in change:
-                case["differences"].popitem()
+                case["shown"]["differences"].popitem()
             else:
-                case.update(change)
+                case["shown"].update(change)
 
         edit_report(path, edit)
         assert read_report(path).cases

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.report.exports import EXPORTERS
 from tests.cli.conftest import Home
 from tests.cli.reports import Measured, edit_report, result_of, write_report
 from tests.docs.markdown import DOCS, column, tables
+from tests.report.results import replace
 
 
 @pytest.fixture
@@ -157,7 +157,10 @@ def test_every_column_is_documented() -> None:
 def test_the_model_of_the_run_is_named(home: Home, report: Path) -> None:
     """By the spec that the user typed, which names the folder of the harness's results."""
     model = {"role": "describer", "spec": "shapes:?miss=0.1", "identity": "x"}
-    edit_report(report, lambda document: [case.update(model=model) for case in document["cases"]])
+    edit_report(
+        report,
+        lambda document: [case["measurement"].update(model=model) for case in document["cases"]],
+    )
     ended = home.command("export", "gate.json", "--to=lm-eval", "--out=results")
     assert ended.out == "written: results/shapes__miss=0.1/results_gate.json\n"
     document = json.loads((home.path / "results/shapes__miss=0.1/results_gate.json").read_text())

@@ -130,7 +130,7 @@ def test_runs_of_another_version_of_the_suite(
 
     def edit_cases(document: dict[str, Any]) -> None:
         for case in document["cases"]:
-            edit(case["measured"])
+            edit(case["measurement"])
 
     edit_report(reports.path / "low.json", edit_cases)
     ended = reports.command("compare", "best.json", "low.json", "--out=boards")

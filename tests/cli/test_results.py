@@ -92,7 +92,7 @@ def test_names_that_lead_elsewhere(
 
     def rename(document: dict[str, Any]) -> None:
         document["cases"][0][field] = name
-        document["cases"][0]["measured"]["case"] = f"{name}/color/gc"
+        document["cases"][0]["measurement"]["case"] = f"{name}/color/gc"
 
     edit_report(report, rename)
     refused(home, argv, "are no names of a suite and its metric")
@@ -103,5 +103,5 @@ def test_a_measurement_with_fields_of_its_own(
 ) -> None:
     """A field that is not known could change what the others mean."""
     report = write_report(home.path / "r.json", [result_of(measured()[0])])
-    edit_report(report, lambda document: document["cases"][0]["measured"].update(extra=1))
+    edit_report(report, lambda document: document["cases"][0]["measurement"].update(extra=1))
     refused(home, argv, "unknown field `extra`")

@@ -13,6 +13,7 @@ import pytest
 from pytest_cepbench.gate.baseline import baseline_path
 from tests.cli.conftest import Home
 from tests.cli.reports import CASES, GATED, Measured
+from tests.documents import flat_report
 from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly
 from tests.studies.toy import write_suite
 
@@ -30,7 +31,7 @@ def make_project(folder: Path, text: str = GATED) -> Path:
 
 def cases_of(report: Path) -> list[dict[str, Any]]:
     """The judged cases of a report."""
-    cases: list[dict[str, Any]] = json.loads(report.read_text())["cases"]
+    cases: list[dict[str, Any]] = flat_report(json.loads(report.read_text()))["cases"]
     return cases
 
 

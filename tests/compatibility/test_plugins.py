@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.documents import flat_report
+
 INI = """\
 [pytest]
 addopts = --strict-markers -p no:cacheprovider
@@ -84,6 +86,7 @@ def pytest_runtest_call(item):
 DIES_ONCE = """\
 import os
 from pathlib import Path
+from tests.documents import flat_report
 
 def pytest_runtest_call(item):
     if not Path("died").exists():
@@ -154,7 +157,7 @@ class Toy:
         )
         output = ended.stdout + ended.stderr
         sys.stdout.write(output)  # shown where the test fails
-        document = json.loads(report.read_text()) if report.exists() else {}
+        document = flat_report(json.loads(report.read_text()) if report.exists() else {})
         assert "INTERNALERROR" not in output
         return Ended(ended.returncode, output, document)
 

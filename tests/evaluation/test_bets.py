@@ -43,13 +43,13 @@ def test_a_clear_drop_ends_early(accepted: Path) -> None:
     """At the first look, by bets at the case's whole alpha; the report says what that means."""
     case = win_rate(accepted, "shapes:?miss=0.6", MORE)
 
-    assert (case.verdict, case.method, case.looks, case.partial) == (
+    assert (case.verdict, case.judgement.method, case.looks, case.partial) == (
         "regressed",
         BETTING,
         [50],
         True,
     )
-    assert case.level == case.alpha
+    assert case.judgement.alpha == case.alpha
     assert any("overstated" in note for note in case.notes)
 
 
@@ -57,14 +57,14 @@ def test_a_case_that_decides_nothing_is_looked_at_once(accepted: Path) -> None:
     """A category's win rate is informational: 25 battles, by bounds."""
     case = win_rate(accepted, "shapes:?miss=0.6", MORE, part="swap")
     assert (case.primary, case.looks) == (False, [25])
-    assert case.method != BETTING
+    assert case.judgement.method != BETTING
 
 
 def test_looks_come_more_often_than_bounds_could_afford(accepted: Path) -> None:
     """A small drop is looked at until it is decided, each look by a quarter larger."""
     case = win_rate(accepted, "shapes:?miss=0.22", MORE)
 
-    assert case.method == BETTING
+    assert case.judgement.method == BETTING
     assert case.looks[0] == 50
     assert all(b <= 1.5 * a for a, b in zip(case.looks, case.looks[1:], strict=False))
     assert case.looks[-1] == 400 or case.verdict != "inconclusive"
@@ -74,7 +74,7 @@ def test_without_further_looks_bounds_judge_all(accepted: Path) -> None:
     """Bets are for looking again: one look is judged by bounds."""
     once = win_rate(accepted, "shapes:?miss=0.6", {"attribute": 0})
 
-    assert (once.verdict, once.method, once.looks) == ("regressed", "Gaffke", [400])
+    assert (once.verdict, once.judgement.method, once.looks) == ("regressed", "Gaffke", [400])
 
 
 def test_small_sets_are_judged_whole(accepted: Path, tmp_path: Path) -> None:
@@ -87,4 +87,4 @@ def test_small_sets_are_judged_whole(accepted: Path, tmp_path: Path) -> None:
     )
     case = win_rate(tmp_path, "shapes:?miss=0.6", MORE)
 
-    assert (case.verdict, case.method, case.looks) == ("regressed", "Gaffke", [200])
+    assert (case.verdict, case.judgement.method, case.looks) == ("regressed", "Gaffke", [200])

@@ -51,16 +51,17 @@ def test_every_report_shows_the_card(project: ArenaProject) -> None:
     result = project.gate(model=WORSE, judge=JUDGE, report=str(project.path / "r.json"))
     case = result["small-arena/overall/win_rate"]
 
-    assert case.judge.startswith("agreement 0.")
+    assert case.shown.judge.startswith("agreement 0.")
     for part in ("with the truth of shapes-arena over", "battles, order effect", "measured 20"):
-        assert part in case.judge
-    line = f"judge of small-arena: {case.judge}"
+        assert part in case.shown.judge
+    line = f"judge of small-arena: {case.shown.judge}"
     assert str(result).count(line) == 1
-    assert f"judge: {case.judge}" in str(result)  # why the case fails
+    assert f"judge: {case.shown.judge}" in str(result)  # why the case fails
     document = json.loads((project.path / "r.json").read_text("utf-8"))
-    assert [c["judge"] for c in document["cases"] if c["metric"] == "win_rate"] == [case.judge]
-    assert all(not c["judge"] for c in document["cases"] if c["metric"] != "win_rate")
-    assert ("cepbench_judge", case.judge) in properties_of(case)
+    judges = {c["metric"]: c["shown"]["judge"] for c in document["cases"]}
+    assert judges.pop("win_rate") == case.shown.judge
+    assert not any(judges.values())
+    assert ("cepbench_judge", case.shown.judge) in properties_of(case)
     for suffix in (".html", ".md"):
         assert "judge of small-arena" in (project.path / f"r{suffix}").read_text("utf-8")
 
@@ -71,17 +72,17 @@ def test_another_judge_has_no_card(project: ArenaProject) -> None:
     (other.path / "baselines/judges").symlink_to(project.path / "baselines/judges")
     case = win_rate(other, judge="shapes:?flip=0.2")
 
-    assert UNKNOWN in case.judge
-    assert "is of the same judge with other settings, and is not used" in case.judge
+    assert UNKNOWN in case.shown.judge
+    assert "is of the same judge with other settings, and is not used" in case.shown.judge
 
 
 def test_without_a_card_reports_say_so(tmp_path: Path) -> None:
     """And where no verdict was used, nothing."""
     plain = ArenaProject.make(tmp_path / "plain")
 
-    assert UNKNOWN in win_rate(plain).judge
+    assert UNKNOWN in win_rate(plain).shown.judge
     held = plain.gate()
-    assert not held["small-arena/overall/win_rate"].judge
+    assert not held["small-arena/overall/win_rate"].shown.judge
     assert "judge of" not in str(held)
 
 
@@ -89,7 +90,7 @@ def test_battles_against_reference_answers_name_the_judge(tmp_path: Path) -> Non
     """They are judged too."""
     gold = ArenaProject.make(tmp_path / "gold", against="gold")
 
-    assert UNKNOWN in win_rate(gold).judge
+    assert UNKNOWN in win_rate(gold).shown.judge
 
 
 @pytest.mark.slow

@@ -62,15 +62,15 @@ def gate(root: Path, model: str, **options: Any) -> CaseResult:
 def test_people_decide_against_the_judge(labelled: Path) -> None:
     """The judge finds the candidate worse, people better: it passes, by numbers of people's."""
     case = gate(labelled, CANDIDATE)
-    assert case.method == PREDICTION_POWERED
+    assert case.judgement.method == PREDICTION_POWERED
     assert case.verdict in ("held", "improved")
-    assert case.units == 120
+    assert case.judgement.units == 120
     assert case.value is not None
-    assert case.difference is not None
-    assert case.difference > 0
-    assert case.value == pytest.approx(0.5 + case.difference, abs=1e-6)
-    assert case.measured is not None
-    judged = [x for part in case.measured.scores.values() for x in part.values()]
+    assert case.judgement.difference is not None
+    assert case.judgement.difference > 0
+    assert case.value == pytest.approx(0.5 + case.judgement.difference, abs=1e-6)
+    assert case.measurement is not None
+    judged = [x for part in case.measurement.scores.values() for x in part.values()]
     assert set(judged) == {0.5}
     (note,) = [note for note in case.notes if note.startswith("people's labels decide")]
     assert f"win rate {case.value:.3f} with them, 0.3" in note
@@ -83,12 +83,12 @@ def test_people_decide_against_the_judge(labelled: Path) -> None:
 def test_a_labelled_case_is_judged_whole(labelled: Path) -> None:
     """Labels are a random part of all battles, so a run that looks again looks once."""
     case = gate(labelled, CANDIDATE, inconclusive="more")
-    assert (case.looks, case.partial, case.method) == ([240], False, PREDICTION_POWERED)
+    assert (case.looks, case.partial, case.judgement.method) == ([240], False, PREDICTION_POWERED)
 
 
 def test_another_candidate_is_judged_by_the_judge(labelled: Path) -> None:
     """Its answers are others: the labels are counted in a note, and decide nothing."""
     case = gate(labelled, "shapes:?miss=0.6")
     assert case.verdict == "regressed"
-    assert "people" not in case.method
+    assert "people" not in case.judgement.method
     assert any("labels in other files are of other answers" in note for note in case.notes)

@@ -34,14 +34,14 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
 
 
 def _bounds(case: CaseResult) -> list[float | str | None]:
-    return [case.verdict, case.difference, case.low, case.high]
+    return [case.verdict, case.judgement.difference, case.judgement.low, case.judgement.high]
 
 
 def _judged_alone(
     project: GatedProject, case: CaseResult, share: float
 ) -> list[float | str | None]:
     """Verdict and bounds of what a run measured, by `judge` at a share of the case's alpha."""
-    measured = case.measured
+    measured = case.measurement
     assert measured is not None
     assert case.alpha is not None
     key = CaseKey("scored", "overall", "gc")
@@ -85,10 +85,10 @@ def test_what_stays_vague_is_looked_at_whole(accepted: GatedProject) -> None:
     assert _bounds(case) == _judged_alone(accepted, case, 0.5)
     assert case.verdict == "inconclusive"
     whole = accepted.case(**VAGUE)
-    assert whole.difference == case.difference
-    assert whole.low is not None
-    assert case.low is not None
-    assert whole.low > case.low
+    assert whole.judgement.difference == case.judgement.difference
+    assert whole.judgement.low is not None
+    assert case.judgement.low is not None
+    assert whole.judgement.low > case.judgement.low
 
 
 def test_early_looks_have_their_own_share(accepted: GatedProject) -> None:
@@ -151,13 +151,14 @@ def test_a_regression_is_followed_through_the_chain(accepted: GatedProject) -> N
     few = accepted.case({"attribute": 2}, drop=0.05, spread=0.01)
     none = accepted.case({"attribute": 0}, drop=0.05, spread=0.01)
 
-    assert "over 16 samples" in followed.attribution
-    assert "over 2 samples" in few.attribution
-    assert [hop.role for hop in followed.hops] == ["describer"]
-    assert (none.attribution, none.hops) == ("", [])
-    assert accepted.case(drop=0.0).attribution == ""
-    assert len(followed.chains) == 5
-    assert [bool(chain.links) for chain in followed.chains] == [True, True, True, False, False]
+    assert "over 16 samples" in followed.shown.attribution
+    assert "over 2 samples" in few.shown.attribution
+    assert [hop.role for hop in followed.shown.hops] == ["describer"]
+    assert (none.shown.attribution, none.shown.hops) == ("", [])
+    assert accepted.case(drop=0.0).shown.attribution == ""
+    assert len(followed.shown.chains) == 5
+    whole = [bool(chain.links) for chain in followed.shown.chains]
+    assert whole == [True, True, True, False, False]
 
 
 @pytest.fixture(scope="module")
@@ -175,8 +176,8 @@ def test_looks_that_know_each_other_begin_earlier(sequential: GatedProject) -> N
     sizes = look_sizes(200, 12, 1.25)
 
     assert (case.looks, case.verdict, case.partial) == ([12], "regressed", True)
-    assert case.level == sequential_levels(sizes, 0.06)[0]
-    assert case.level > 0.06 * look_shares(len(sizes))[0]
+    assert case.judgement.alpha == sequential_levels(sizes, 0.06)[0]
+    assert case.judgement.alpha > 0.06 * look_shares(len(sizes))[0]
 
 
 def test_the_last_of_many_looks_has_half_of_alpha(sequential: GatedProject) -> None:
@@ -192,5 +193,5 @@ def test_equal_scores_have_the_smaller_share(sequential: GatedProject) -> None:
     case = sequential.case(MORE, drop=0.005)
     shares = look_shares(len(look_sizes(200, 12, 1.25)))
 
-    assert case.method == "Gaffke"
-    assert case.level == pytest.approx(0.06 * shares[len(case.looks) - 1])
+    assert case.judgement.method == "Gaffke"
+    assert case.judgement.alpha == pytest.approx(0.06 * shares[len(case.looks) - 1])

@@ -69,7 +69,7 @@ def _numbers(cases: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def numbers(result: GateResult) -> dict[str, dict[str, Any]]:
     """The cases by name, as a report has them."""
-    return _numbers([msgspec.to_builtins(case) for case in result.cases])
+    return _numbers(msgspec.json.decode(msgspec.json.encode(result.cases)))
 
 
 @pytest.mark.parametrize(

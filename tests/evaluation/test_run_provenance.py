@@ -9,6 +9,7 @@ import pytest
 
 from pytest_cepbench.evaluation.run_provenance import ci_address, commit_of, gather_provenance
 from pytest_cepbench.report import BaselineModel, CaseResult, ModelShown
+from tests.report.results import case_of
 
 HUB_COMMIT = "0" * 40
 
@@ -36,7 +37,7 @@ def repository(tmp_path: Path) -> Path:
 
 def _case(spec: str) -> CaseResult:
     """A measured case whose model under test has this spec, with a baseline."""
-    return CaseResult(
+    return case_of(
         nodeid="test_x.py::test_drift[gc]",
         suite="toy",
         part="overall",
@@ -45,6 +46,7 @@ def _case(spec: str) -> CaseResult:
         verdict="regressed",
         tolerance=0.01,
         n=3,
+        value=0.5,
         model={"role": "describer", "spec": spec},
         identity={
             "samples": "3 abc", "data": "loader=folder", "describe prompt": "tell", "chain": "x",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from pytest_cepbench import GateResult
@@ -12,13 +11,18 @@ from pytest_cepbench.evaluation.run_result import (
     run_verdict,
     unmeasured_lines,
 )
+from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.report import CaseResult
+from tests.report.results import replace
 
 
 def case(verdict: str, *, primary: bool = True, accepted: bool = False) -> CaseResult:
     """A judged case."""
+    judgement = Judgement(Verdict(verdict))
     return CaseResult(
-        "a.py::t", "toy", "overall", "gc", "GC@2", verdict, 0.01, primary=primary, accepted=accepted
+        *("a.py::t", "toy", "overall", "gc", "GC@2", 0.01, judgement),
+        primary=primary,
+        accepted=accepted,
     )
 
 
@@ -34,7 +38,7 @@ INFORMATIONAL = case("regressed", primary=False)
         ((HELD, INFORMATIONAL), (), {}, 0, "passed"),
         ((HELD, UNDECIDED), (), {}, 0, "undecided"),
         ((HELD, case("inconclusive", primary=False)), (), {}, 0, "passed"),
-        ((HELD, msgspec.structs.replace(UNDECIDED, strict=True)), (), {}, 1, "failed"),
+        ((HELD, replace(UNDECIDED, strict=True)), (), {}, 1, "failed"),
         ((UNDECIDED, REGRESSED), (), {}, 1, "failed"),
         ((UNDECIDED,), ("a case vanished",), {}, 3, "incomplete"),
         ((HELD,), (), {"other.toml": "not concerned"}, 0, "passed"),
@@ -87,9 +91,7 @@ def test_problems_are_asked_for_only_where_no_case_fails() -> None:
 
 def test_an_informational_case_that_was_not_measured_says_why() -> None:
     """It fails no run, and its reason is not hidden behind the cases that pass."""
-    unmeasured = msgspec.structs.replace(
-        case("error", primary=False), reasons=["the server was away"]
-    )
+    unmeasured = replace(case("error", primary=False), reasons=["the server was away"])
     result = GateResult((HELD, unmeasured))
 
     assert result.passed
@@ -103,9 +105,7 @@ def test_an_informational_case_that_was_not_measured_says_why() -> None:
 def test_equal_reasons_of_informational_cases_are_one_line() -> None:
     """The first case by name and the number of the others."""
     reasons = (["away"], ["away"], ["full"])
-    cases = [
-        msgspec.structs.replace(case("error", primary=False), reasons=reason) for reason in reasons
-    ]
+    cases = [replace(case("error", primary=False), reasons=reason) for reason in reasons]
     assert list(unmeasured_lines(cases)) == [
         "toy overall GC@2 and 1 more were not measured: away",
         "toy overall GC@2 was not measured: full",
@@ -119,7 +119,7 @@ def test_informational_cases_alone_are_an_incomplete_run() -> None:
 
 def test_texts_of_models_are_escaped_in_html() -> None:
     """What a suite or a model is called is text in a notebook, and nothing else."""
-    named = CaseResult("n", "<b>toy</b>", "overall", "gc", "GC@2", "held", 0.01)
+    named = replace(HELD, suite="<b>toy</b>")
     html = GateResult((named,), {"<i>": "<script>"})._repr_html_()
 
     assert "<b>toy" not in html

@@ -35,7 +35,7 @@ def battles(project: ArenaProject) -> CaseResult:
 
 def _whole(case: CaseResult) -> list[AnswerShown]:
     """The answers that are shown with their steps."""
-    return [answer for answer in case.answers if answer.question]
+    return [answer for answer in case.shown.answers if answer.question]
 
 
 def _digest(steps: list[StepShown]) -> str:
@@ -44,7 +44,7 @@ def _digest(steps: list[StepShown]) -> str:
 
 def _accepted(project: ArenaProject) -> dict[str, str]:
     """The digests of the accepted answers, by measuring their model again."""
-    measured = project.gate(model="shapes:")[WIN_RATE].measured
+    measured = project.gate(model="shapes:")[WIN_RATE].measurement
     assert measured is not None
     return measured.answers
 
@@ -52,9 +52,9 @@ def _accepted(project: ArenaProject) -> dict[str, str]:
 def test_battles_show_both_answers(project: ArenaProject, battles: CaseResult) -> None:
     """Five samples are named, three of them with the steps of both answers as they are stored."""
     assert battles.verdict == "regressed"
-    assert len(battles.answers) == 5
+    assert len(battles.shown.answers) == 5
     assert len(_whole(battles)) == 3
-    accepted, measured = _accepted(project), battles.measured
+    accepted, measured = _accepted(project), battles.measurement
     assert measured is not None
     for answer in _whole(battles):
         assert (answer.score, answer.baseline) == (0.0, 0.5)
@@ -65,25 +65,25 @@ def test_battles_show_both_answers(project: ArenaProject, battles: CaseResult) -
 
 def test_named_samples_are_shown_whole(project: ArenaProject, battles: CaseResult) -> None:
     """Those that lost less after the others, those that were only named in their place."""
-    shown = [answer.sample for answer in battles.answers]
-    unseen = max(battles.differences.keys() - set(shown))
+    shown = [answer.sample for answer in battles.shown.answers]
+    unseen = max(battles.shown.differences.keys() - set(shown))
     result = project.gate(model=WORSE, show=[unseen, shown[4], "no such sample"])
     (line,) = result.unshown
     assert line in str(result)
     assert line.startswith("show 'no such sample': no judged case has such a sample.")
     case = result[WIN_RATE]
-    assert [answer.sample for answer in case.answers] == [*shown, unseen]
+    assert [answer.sample for answer in case.shown.answers] == [*shown, unseen]
     assert {answer.sample for answer in _whole(case)} == {*shown[:3], shown[4], unseen}
     held = project.gate(model="shapes:", show=unseen)[WIN_RATE]
-    (answer,) = held.answers
+    (answer,) = held.shown.answers
     assert (answer.sample, answer.score, answer.baseline) == (unseen, 0.5, 0.5)
     assert answer.steps == answer.opposing
 
 
 def test_equal_losers_are_of_different_categories(battles: CaseResult) -> None:
     """Of many that lost alike, the reader sees one of each category, not five of the first."""
-    assert {answer.score for answer in battles.answers} == {0.0}
-    assert len({answer.sample.partition("/")[0] for answer in battles.answers}) == 5
+    assert {answer.score for answer in battles.shown.answers} == {0.0}
+    assert len({answer.sample.partition("/")[0] for answer in battles.shown.answers}) == 5
 
 
 def test_questions_are_shown_with_images_that_are_stored(
@@ -104,7 +104,7 @@ def test_questions_are_shown_with_images_that_are_stored(
 
 def test_verdicts_of_both_orders_are_words(battles: CaseResult) -> None:
     """A battle that is lost in both orders says so twice."""
-    lost = [answer for answer in battles.answers if answer.score == 0.0]
+    lost = [answer for answer in battles.shown.answers if answer.score == 0.0]
     assert lost
     for answer in lost:
         assert answer.verdicts == [
@@ -129,7 +129,7 @@ def test_ties_have_words(tmp_path: Path) -> None:
     """A tie says to whom it leans."""
     project = ArenaProject.make(tmp_path / "judged", judge=TEXT_JUDGE, samples=1)
     case = project.gate(model=WORSE, judge=TEXT_JUDGE, samples=1)[WIN_RATE]
-    lost = [answer for answer in case.answers if answer.score == 0.25]
+    lost = [answer for answer in case.shown.answers if answer.score == 0.25]
     assert lost
     for answer in lost:
         assert answer.verdicts == [
@@ -171,12 +171,12 @@ def test_accepted_battles_show_what_was_replaced(tmp_path: Path) -> None:
     case = project.gate(model=WORSE, snapshot_update=True)[WIN_RATE]
     assert case.accepted
     assert len(_whole(case)) == 3
-    scores = [answer.score for answer in case.answers]
+    scores = [answer.score for answer in case.shown.answers]
     assert scores == sorted(scores)
     for answer in _whole(case):
         assert _digest(answer.opposing) == before[answer.sample] != _digest(answer.steps)
     same = project.gate(model=WORSE, snapshot_update=True)[WIN_RATE]
-    assert (same.accepted, same.answers) == (True, [])
+    assert (same.accepted, same.shown.answers) == (True, [])
 
 
 def test_a_drop_since_the_anchor_shows_the_anchors_answers(tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_drop_that_matters_and_is_no_noise_is_both() -> None:
 def test_the_same_model_with_the_same_scores_holds_at_any_number(n: int) -> None:
     """Nothing has changed, so nothing needs to be shown by samples; the judgement says so."""
     judgement = _judged([0.0] * n, Policy(tolerance=0.0), now=ONE_MODEL)
-    assert (judgement.verdict, judgement.difference, judgement.losers) == (Verdict.HELD, 0.0, ())
+    assert (judgement.verdict, judgement.difference) == (Verdict.HELD, 0.0)
     assert (judgement.method, judgement.units) == (SAME_MODEL, n)
     assert (judgement.low, judgement.high, judgement.p, judgement.design) == (None,) * 4
     assert "the same model as the baseline's gave the same scores" in judgement.statements

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_cepbench.gate.baseline import Baseline, Noise, dump_baseline, load_baseline
 from pytest_cepbench.gate.measurement import CaseKey
+from tests.documents import flat_report
 from tests.golden.frozen import assert_frozen
 from tests.plugin.project import INI, run_plainly
 
@@ -146,7 +147,7 @@ def test_numbers_and_verdicts_of_the_report(reports: list[dict[str, Any]]) -> No
             f"{case['suite']}/{case['part']}/{case['metric']}": {
                 name: _rounded(case[name]) for name in fields
             }
-            for case in document["cases"]
+            for case in flat_report(document)["cases"]
             if case["part"] in ("overall", "suite", "text-to-image")
         }
         for document in reports

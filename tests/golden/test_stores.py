@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.documents import flat_report
 from tests.golden.frozen import FILES, assert_frozen
 from tests.plugin.project import INI, TEST_MODULE, run_plainly
 from tests.store.remote.buckets import BUCKET, serving
@@ -97,7 +98,7 @@ def test_a_run_on_a_kept_bucket_computes_nothing(
 def assert_nothing_is_computed(root: Path, *arguments: str) -> None:
     """Run both suites: everything holds, no model gets an input, nothing is remarked."""
     assert run_plainly(root, *arguments) == 0
-    document = json.loads((root / ".cepbench" / "report.json").read_text("utf-8"))
+    document = flat_report(json.loads((root / ".cepbench" / "report.json").read_text("utf-8")))
     assert document["infrastructure"] == []
     spent = [(case["effort"]["loads"], case["effort"]["inputs"]) for case in document["cases"]]
     assert spent == [(0, 0)] * len(document["cases"])

@@ -45,8 +45,12 @@ def judge(options: dict[str, str]) -> int:
         accepted.write_text(json.dumps(value))
     case = {
         "suite": "instrument", "part": "overall", "metric": "gc", "label": "GC@3",
-        "verdict": verdict, "higher_is_better": higher, "value": value, "baseline": baseline,
-        "difference": difference, "low": None, "high": None, "primary": True, "accepted": first,
+        "primary": True, "accepted": first,
+        "measurement": {"higher_is_better": higher, "value": value},
+        "judgement": {
+            "verdict": verdict, "baseline_value": baseline, "difference": difference,
+            "low": None, "high": None, "labelled_value": None,
+        },
     }  # fmt: skip
     report = Path(options["--cep-report"])
     report.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +66,7 @@ def accept(report: str, options: dict[str, str]) -> int:
     if document["refused"]:
         return 1
     new = Path(options["--baselines"], ".new")
-    new.write_text(json.dumps(document["cases"][0]["value"]))
+    new.write_text(json.dumps(document["cases"][0]["measurement"]["value"]))
     new.replace(new.with_name("gc.toml"))
     return 0
 

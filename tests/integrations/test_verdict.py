@@ -17,9 +17,14 @@ from pytest_cepbench.integrations.verdict import read_outcome
 def case(verdict: str = "held", **fields: Any) -> dict[str, Any]:
     """A case of a JSON report."""
     return {
-        "suite": "shapes", "part": "overall", "metric": "gc", "label": "GC@3", "verdict": verdict,
-        "higher_is_better": True, "value": 0.9, "baseline": 0.8, "difference": 0.1, "low": 0.05,
-        "high": 0.15, "primary": True, "accepted": False, **fields,
+        "suite": "shapes", "part": "overall", "metric": "gc", "label": "GC@3",
+        "primary": True, "accepted": False,
+        "measurement": {"higher_is_better": True, "value": 0.9},
+        "judgement": {
+            "verdict": verdict, "baseline_value": 0.8, "difference": 0.1, "low": 0.05,
+            "high": 0.15, "labelled_value": None,
+        },
+        **fields,
     }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from PIL import Image
 import pytest_cepbench.evaluation.case_runner
 import pytest_cepbench.plugin.terminal.plan_mode  # noqa: F401 - see above
 from pytest_cepbench.models import python_model
+from tests.documents import flat_report
 from tests.plugin import warm
 
 Color = tuple[int, int, int]
@@ -161,8 +162,7 @@ class Project:
 
     def report(self, name: str = ".cepbench/report.json") -> dict[str, Any]:
         """The JSON report of the latest run."""
-        document: dict[str, Any] = json.loads((self.path / name).read_text(encoding="utf-8"))
-        return document
+        return flat_report(json.loads((self.path / name).read_text(encoding="utf-8")))
 
     def verdicts(self) -> dict[str, str]:
         """Verdict by case (`color-gc`) of the latest run."""

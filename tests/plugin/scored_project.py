@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.documents import flat_report
 from tests.plugin import warm
 from tests.plugin.project import INI, TEST_MODULE, without_effort
 
@@ -130,7 +131,7 @@ class ScoredProject:
         report.unlink(missing_ok=True)
         arguments = ("-p", "no:cacheprovider", *modes, *args)
         code, output, errors = warm.run(self.path, arguments, clean | dict(env or {}))
-        document = json.loads(report.read_text()) if report.exists() else {}
+        document = flat_report(json.loads(report.read_text()) if report.exists() else {})
         assert "INTERNALERROR" not in output + errors
         return Ended(code, output, errors, document)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.documents import flat_report
 from tests.golden.frozen import assert_frozen
 from tests.plugin.project import REGRESSED, SHAPES, run_plainly
 
@@ -127,6 +128,6 @@ def _verdicts(report: Path) -> dict[str, Any]:
     """Of the run and of its cases, counted; nothing where there is no report."""
     if not report.exists():
         return {}
-    document = json.loads(report.read_text("utf-8"))
+    document = flat_report(json.loads(report.read_text("utf-8")))
     counted = Counter(case["verdict"] for case in document["cases"])
     return {"run": document["verdict"], "cases": dict(counted)}

@@ -22,6 +22,7 @@ import pytest
 from pytest_cepbench import CepError, GateResult, gate_checkpoint
 from pytest_cepbench.integrations import Gate, Outcome
 from pytest_cepbench.models import python_model
+from tests.documents import flat_report
 from tests.plugin import faulty_models
 from tests.plugin.faulty_models import VARIABLE
 from tests.plugin.project import INI, TEST_MODULE, run_plainly
@@ -259,7 +260,7 @@ def test_pytest(
         assert code == pytest.ExitCode.USAGE_ERROR
         assert not report.exists()
         return
-    document = json.loads(report.read_text())
+    document = flat_report(json.loads(report.read_text()))
     assert [case["verdict"] for case in document["cases"]] == [word]
     assert (code, document["verdict"]) == ((0, "passed") if word == "held" else (1, "failed"))
 
@@ -274,7 +275,7 @@ def test_workers(
     command = (sys.executable, "-m", "pytest", "-n", "2", f"--model={column.gated}", "-q")
     ended = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
     assert ended.returncode == pytest.ExitCode.TESTS_FAILED, ended.stdout
-    document = json.loads((root / ".cepbench" / "report.json").read_text())
+    document = flat_report(json.loads((root / ".cepbench" / "report.json").read_text()))
     assert [case["verdict"] for case in document["cases"]] == ["error"]
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.report import CaseResult
+from tests.report.results import case_of
 
 NODEID = "test_toy.py::test_drift[color-gc]"
 
@@ -17,7 +18,8 @@ CASE = "toy/color/gc"
 
 
 def _result(verdict: str, part: str = "color", **fields: Any) -> CaseResult:
-    return CaseResult(NODEID, "toy", part, "gc", "GC@2", verdict, 0.01, **fields)
+    of = {"suite": "toy", "part": part, "metric": "gc", "label": "GC@2", "tolerance": 0.01}
+    return case_of(nodeid=NODEID, verdict=verdict, **of, **fields)
 
 
 def _report(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.documents import flat_report
 from tests.plugin.project import REGRESSED, Project, contents, run_plainly, without_effort
 
 
@@ -18,7 +19,9 @@ def regressed(accepted_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("plain") / "project"
     shutil.copytree(accepted_root, root)
     assert run_plainly(root, REGRESSED) == pytest.ExitCode.TESTS_FAILED
-    return without_effort(json.loads((root / ".cepbench" / "report.json").read_text())["cases"])
+    return without_effort(
+        flat_report(json.loads((root / ".cepbench" / "report.json").read_text()))["cases"]
+    )
 
 
 @pytest.mark.slow

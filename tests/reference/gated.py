@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.acceptance.suites.warm import run_pytest
+from tests.documents import flat_report
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +42,7 @@ class Bench:
         report = self.folder / ".cepbench" / "report.json"
         if not report.exists():
             return code, {}, output
-        (case,) = json.loads(report.read_text())["cases"]
+        (case,) = flat_report(json.loads(report.read_text()))["cases"]
         report.unlink()
         return code, case, output
 

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.documents import flat_report
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -41,4 +43,4 @@ def gate(place: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     )
     report = place / ".cepbench" / "report.json"
     assert report.exists(), ended.stdout + ended.stderr
-    return ended.returncode, json.loads(report.read_text())
+    return ended.returncode, flat_report(json.loads(report.read_text()))

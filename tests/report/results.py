@@ -2,26 +2,96 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar, cast
+
+import msgspec
 import numpy as np
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.evaluation.shown_samples import shown_facts
-from pytest_cepbench.gate import Baseline, Verdict
+from pytest_cepbench.gate import Baseline, Judgement, Verdict
 from pytest_cepbench.metrics.fact_losses import summarize_facts
 from pytest_cepbench.metrics.facts import FactAnswers
 from pytest_cepbench.report import (
-    AnchorShown,
     AnswerShown,
     CaseResult,
     ChainShown,
     CurveShown,
     HopShown,
     LinkShown,
+    Shown,
     StepShown,
 )
 
-REGRESSED = CaseResult(
+_JUDGED = {
+    "level": "alpha",
+    "baseline": "baseline_value",
+    "anchor": "since_anchor",
+    **{
+        name: name
+        for name in (
+            *("verdict", "reasons", "difference", "p", "low", "high", "method", "units"),
+            *("visible", "needed", "baseline_floor", "reference"),
+        )
+    },
+}
+_MEASURED = ("value", "n", "higher_is_better", "failures", "floor", "model", "identity")
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def case_of(**flat: Any) -> CaseResult:
+    """A case by the names of all that it nests; `measured` is its whole measurement."""
+    judgement = {_JUDGED[name]: flat.pop(name) for name in [*flat] if name in _JUDGED}
+    judgement["verdict"] = Verdict(judgement["verdict"])
+    judgement["reasons"] = tuple(judgement.get("reasons", ()))
+    shown = {name: flat.pop(name) for name in [*flat] if name in Shown.__struct_fields__}
+    own = {name: flat.pop(name) for name in _MEASURED if name in flat}
+    measurement = flat.pop("measured", None)
+    if own.get("value", 0.0) is None:
+        measurement, own = None, {}
+    if measurement is None and (
+        own.get("value") is not None or own.get("model") or own.get("identity")
+    ):
+        key = f"{flat['suite']}/{flat['part']}/{flat['metric']}"
+        measurement = replace(MEASURED, case=key, metric=flat["label"], n=0, scores={})
+    if measurement is not None:
+        own["value"] = measurement.value if own.get("value") is None else own["value"]
+        measurement = msgspec.structs.replace(measurement, **own)
+    return CaseResult(
+        judgement=Judgement(**judgement), shown=Shown(**shown), measurement=measurement, **flat
+    )
+
+
+def replace(record: T, **changes: Any) -> T:
+    """A record with other fields, those that a case nests by their own names."""
+    if not isinstance(record, CaseResult):
+        return msgspec.structs.replace(record, **changes)
+    fields = {name: getattr(record, name) for name in record.__struct_fields__}
+    measurement, shown = fields.pop("measurement"), fields.pop("shown")
+    judged = fields.pop("judgement")
+    fields |= {name: getattr(shown, name) for name in shown.__struct_fields__}
+    fields |= {old: getattr(judged, new) for old, new in _JUDGED.items()}
+    if measurement is not None and changes.get("value", record.value) is not None:
+        fields |= {name: getattr(measurement, name) for name in _MEASURED}
+        fields["measured"] = measurement
+    return cast("T", case_of(**(fields | changes)))
+
+
+MEASURED = Baseline(
+    format=2,
+    case="toy/color/gc",
+    metric="GC@2",
+    value=0.5,
+    n=1,
+    higher_is_better=True,
+    model={},
+    identity={},
+    scores={"color": {"a-sample-of-the-measurement": 0.5}},
+)
+
+REGRESSED = case_of(
     nodeid="test_x.py::test_drift[color-gc]",
     suite="toy",
     part="color",
@@ -39,7 +109,7 @@ REGRESSED = CaseResult(
     ],
 )
 
-FULL = CaseResult(
+FULL = case_of(
     nodeid="test_x.py::test_drift[color-gc]",
     suite="toy",
     part="color",
@@ -69,10 +139,19 @@ FULL = CaseResult(
     floor=0.125,
     baseline_floor=0.25,
     warnings=["the measurement is close to what chance gives"],
-    anchor=AnchorShown(0.8, -0.3, -0.375, -0.225, 0.02, "regressed", 7e-6, "Hall"),
+    anchor=Judgement(
+        Verdict.REGRESSED,
+        baseline_value=0.8,
+        difference=-0.3,
+        p=7e-6,
+        low=-0.375,
+        high=-0.225,
+        method="Hall",
+    ),
+    anchor_tolerance=0.02,
     attribution="Lost 0.2500 over 1 sample: most of it by the describer.",
     hops=[HopShown("image", "describer", 1, 0.2), HopShown("image", "generator", 2, 0.05)],
-    chains=REGRESSED.chains,
+    chains=REGRESSED.shown.chains,
 )
 """Everything that a case can say."""
 
@@ -94,7 +173,7 @@ INVENTED = shown_facts(
 )
 """A describer invents two circles, and calls the red one blue until it looks again."""
 
-ANSWERED = CaseResult(
+ANSWERED = case_of(
     nodeid="test_x.py::test_arena[overall-win_rate]",
     suite="toy",
     part="overall",
@@ -126,18 +205,6 @@ ANSWERED = CaseResult(
 """A case of battles, with one sample that is shown whole and one that is only named."""
 
 SECRET = "a-sample-of-the-measurement"
-
-MEASURED = Baseline(
-    format=2,
-    case="toy/color/gc",
-    metric="GC@2",
-    value=0.5,
-    n=1,
-    higher_is_better=True,
-    model={},
-    identity={},
-    scores={"color": {SECRET: 0.5}},
-)
 
 FAILURES = sorted(FAILURE_KINDS)
 
@@ -187,13 +254,12 @@ ANSWERS = st.builds(
 )
 
 ANCHORS = st.builds(
-    AnchorShown,
-    value=FRACTIONS,
+    Judgement,
+    verdict=st.sampled_from(Verdict),
+    baseline_value=FRACTIONS,
     difference=FRACTIONS,
     low=FRACTIONS,
     high=FRACTIONS,
-    tolerance=st.floats(0, 1),
-    verdict=st.sampled_from([verdict.value for verdict in Verdict]),
 )
 
 HOPS = st.builds(
@@ -207,7 +273,7 @@ HOPS = st.builds(
 SETTINGS = st.sampled_from(["gate", "tolerance", "anchor_tolerance", "alpha", "bounds"])
 
 RESULTS = st.builds(
-    CaseResult,
+    case_of,
     nodeid=st.text(max_size=30),
     suite=st.sampled_from(["toy", "a-b_c"]),
     part=st.text(max_size=30),
@@ -215,6 +281,7 @@ RESULTS = st.builds(
     label=st.sampled_from(["GC@3", "failure rate"]),
     verdict=st.sampled_from([verdict.value for verdict in Verdict]),
     tolerance=st.floats(0, 1),
+    anchor_tolerance=st.floats(0, 1),
     of=st.integers(0, 40),
     gate=st.sampled_from(["regression", "noninferiority", "threshold"]),
     alpha=st.none() | st.floats(1e-6, 0.5),

@@ -52,9 +52,9 @@ def test_the_api_is_told_the_call_that_makes_them(
         return result["toy/crowded/gc"]
 
     alone = gate()
-    call = alone.reference_chains.split("\n")[1]
+    call = alone.shown.reference_chains.split("\n")[1]
     assert eval(call, {"gate_checkpoint": gate_checkpoint}).passed  # our own text
-    assert gate().reference_chains == ""
+    assert gate().shown.reference_chains == ""
 
 
 def test_a_shared_store_has_the_chains(accepted: Project) -> None:

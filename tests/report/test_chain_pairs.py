@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
@@ -19,7 +18,7 @@ from pytest_cepbench.report.chain_pairs import (
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import assert_self_contained, read_page
-from tests.report.results import FULL
+from tests.report.results import FULL, replace
 
 FACTS = RunFacts("failed", "0", [], [])
 

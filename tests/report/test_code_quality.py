@@ -8,11 +8,10 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.ci_reports import code_quality
-from tests.report.results import FULL, RESULTS
+from tests.report.results import FULL, RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 ROOT = Path("/builds/team/model/gates")

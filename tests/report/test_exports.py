@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
@@ -28,7 +27,7 @@ from pytest_cepbench.report.exports import (
     results_document,
     tracked_values,
 )
-from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS
+from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS, replace
 
 MODEL = {"role": "describer", "spec": "runs/1/step-7", "identity": "vlm"}
 
@@ -64,7 +63,7 @@ def test_csv_has_a_row_for_each_case(tmp_path: Path) -> None:
     assert (regressed["run"], regressed["step"], regressed["model"]) == (
         "gate-7", "7", "runs/1/step-7",
     )  # fmt: skip
-    assert float(regressed["difference"]) == FULL.difference
+    assert float(regressed["difference"]) == FULL.judgement.difference
     assert (regressed["verdict"], regressed["passes"], held["passes"]) == (
         "regressed", "false", "true",
     )  # fmt: skip

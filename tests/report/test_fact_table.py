@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.evaluation.shown_samples import shown_facts
@@ -26,7 +25,7 @@ from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain, promise_lines
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import assert_self_contained, read_page
-from tests.report.results import INVENTED, REGRESSED
+from tests.report.results import INVENTED, REGRESSED, replace
 
 COUNT, COLOR = "count", "color"
 

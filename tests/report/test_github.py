@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.ci_reports import (
@@ -21,7 +20,7 @@ from pytest_cepbench.report.headline import gating, worst_first
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts
-from tests.report.results import FULL, REGRESSED, RESULTS
+from tests.report.results import FULL, REGRESSED, RESULTS, replace
 
 ROOT = Path("/checkout/gates")
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.evaluation.run_result import exit_code, nothing_compared
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.headline import headline
 from pytest_cepbench.report.totals import error_lines, verdict_lines
-from tests.report.results import FULL, RESULTS
+from tests.report.results import FULL, RESULTS, replace
 
 HELD = replace(FULL, verdict="held", difference=0.001, low=-0.004, high=0.006, warnings=[])
 IMPROVED = replace(HELD, verdict="improved", difference=0.04, low=0.02)

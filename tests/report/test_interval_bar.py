@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.report.tables import ASCII, UNICODE, WIDTH, Axis, axis_head
-from tests.report.results import FULL
+from tests.report.results import FULL, replace
 
 WORSE, NONE, BETTER = (axis_head(ASCII).index(mark) for mark in ("|", "0", "|better"))
 

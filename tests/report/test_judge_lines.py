@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain, promise_lines
 from pytest_cepbench.report.totals import judge_lines
 from pytest_cepbench.report.writers import RunFacts
-from tests.report.results import FULL
+from tests.report.results import FULL, replace
 
 FACTS = RunFacts("failed", "1.2.3", ["model under test: x"], [])
 

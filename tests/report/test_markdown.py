@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.headline import undecided
 from pytest_cepbench.report.markdown import escaped, markdown_summary
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import Page, read_page
-from tests.report.results import FULL, REGRESSED, RESULTS, SECRET
+from tests.report.results import FULL, REGRESSED, RESULTS, SECRET, replace
 from tests.test_escapes import hides_nothing
 
 markdown_it = pytest.importorskip("markdown_it", reason="Markdown is read with markdown-it-py")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
@@ -15,7 +14,7 @@ from pytest_cepbench.report import ChainShown, LinkShown
 from pytest_cepbench.report.pages import write_page_folder
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import read_page
-from tests.report.results import REGRESSED
+from tests.report.results import REGRESSED, replace
 
 FACTS = RunFacts("failed", "1", [], [])
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import (
@@ -22,7 +21,7 @@ from pytest_cepbench.report.pages import html_page, write_page_folder
 from pytest_cepbench.report.provenance import Provenance, suite_provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import JENKINS, look_at, violations
-from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED
+from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, replace
 
 pytestmark = pytest.mark.slow
 
@@ -202,7 +201,7 @@ def test_it_violates_no_rule_of_accessibility(page: Path, dark: bool, width: int
 
 def test_steps_of_answers_are_shown(page: Path) -> None:
     """The pictures of questions and answers are drawn, not only named."""
-    assert isinstance(ANSWERED.answers[0].question[1], StepShown)
+    assert isinstance(ANSWERED.shown.answers[0].question[1], StepShown)
     drawn = look_at(
         page,
         """

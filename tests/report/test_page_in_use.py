@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import ChainShown, LinkShown
@@ -21,7 +20,7 @@ from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.provenance import Provenance
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.browser import driven_chromium
-from tests.report.results import FULL, MEASURED
+from tests.report.results import FULL, MEASURED, replace
 
 pytestmark = pytest.mark.slow
 

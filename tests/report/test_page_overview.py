@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult, ChainShown, LinkShown
 from pytest_cepbench.report.chain_pairs import case_anchor, sample_anchor
@@ -13,7 +12,7 @@ from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.view import causes
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import read_page
-from tests.report.results import FULL, REGRESSED, RESULTS
+from tests.report.results import FULL, REGRESSED, RESULTS, replace
 
 FACTS = RunFacts("failed", "1", [], [])
 

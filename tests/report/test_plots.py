@@ -8,7 +8,6 @@ import xml.etree.ElementTree as ET
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.gate.baseline import FORMAT, Baseline
 from pytest_cepbench.report import CaseResult, CurveShown
@@ -27,7 +26,7 @@ from pytest_cepbench.report.plots import (
     strip_plot,
 )
 from pytest_cepbench.report.view import change_of_case, curve_views, heat_map
-from tests.report.results import FULL, RESULTS
+from tests.report.results import FULL, RESULTS, replace
 
 SMALL = Change(-0.02, -0.04, 0.01, 0.01)
 
@@ -71,7 +70,7 @@ def test_an_axis_holds_its_values_with_round_ticks(values: list[float], most: in
 @given(RESULTS)
 def test_nothing_is_drawn_outside(result: CaseResult) -> None:
     """Whatever the numbers are, points lie inside the frame."""
-    course = course_plot(result.curve, higher_is_better=result.higher_is_better)
+    course = course_plot(result.shown.curve, higher_is_better=result.higher_is_better)
     for circle in _shapes(course, "circle"):
         assert 0 <= float(circle["cx"]) <= COURSE[0]
         assert 0 <= float(circle["cy"]) <= COURSE[1]

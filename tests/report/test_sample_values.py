@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.report.chain_pairs import SampleValue, sample_values
-from tests.report.results import FULL, MEASURED
+from tests.report.results import FULL, MEASURED, replace
 
 SCORES = {"red": {"a": 0.5, "b": 0.75}, "round": {"a": 0.5, "c": 0.25}}
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from pytest_cepbench.report import CaseResult, SeriesShown
 from pytest_cepbench.report.case_table import figures_of
 from pytest_cepbench.report.text import explain
 from pytest_cepbench.report.totals import error_lines
 from pytest_cepbench.report.writers import properties_of
-from tests.report.results import FULL
+from tests.report.results import FULL, replace
 
 PLACE = SeriesShown(
     name="run-1",

@@ -15,17 +15,17 @@ from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain
 from pytest_cepbench.report.writers import RunFacts, json_document
 from tests.report.pages import Page, assert_self_contained, read_page
-from tests.report.results import ANSWERED, MEASURED
+from tests.report.results import ANSWERED, MEASURED, replace
 from tests.test_escapes import hides_nothing
 
 FACTS = RunFacts("failed", "1.2.3", [], [])
 
 IMAGE = ImageArtifact(np.full((30, 60, 3), 200, np.uint8))
 
-ACCEPTED = msgspec.structs.replace(
+ACCEPTED = replace(
     ANSWERED,
     accepted=True,
-    measured=msgspec.structs.replace(MEASURED, answers={"q1": "d" * 64}),
+    measured=replace(MEASURED, answers={"q1": "d" * 64}),
 )
 """Its answers become the accepted ones."""
 
@@ -45,9 +45,9 @@ def _asked(result: CaseResult) -> tuple[Page, list[str]]:
 
 def _shown(**changes: object) -> CaseResult:
     """The case with its first answer changed."""
-    first, *others = ANSWERED.answers
-    changed = msgspec.structs.replace(first, **changes)
-    return msgspec.structs.replace(ANSWERED, answers=[changed, *others])
+    first, *others = ANSWERED.shown.answers
+    changed = replace(first, **changes)
+    return replace(ANSWERED, answers=[changed, *others])
 
 
 def test_answers_stand_side_by_side() -> None:
@@ -93,10 +93,10 @@ def test_missing_answers_are_said_to_be_missing() -> None:
 @pytest.mark.parametrize(
     ("result", "images", "texts"),
     [
-        (msgspec.structs.replace(ANSWERED, verdict="held"), ["a", "b", "c"], 1),
-        (msgspec.structs.replace(ANSWERED, primary=False), [], 1),
+        (replace(ANSWERED, verdict="held"), ["a", "b", "c"], 1),
+        (replace(ANSWERED, primary=False), [], 1),
         (ACCEPTED, ["a", "b", "c"], 1),
-        (msgspec.structs.replace(ACCEPTED, measured=MEASURED), ["a", "b", "c"], 1),
+        (replace(ACCEPTED, measured=MEASURED), ["a", "b", "c"], 1),
     ],
     ids=["held", "informational", "replaced answers", "accepted without battles"],
 )
@@ -112,8 +112,8 @@ def test_calm_cases(result: CaseResult, images: list[str], texts: int) -> None:
 
 def test_all_but_one_calm_case_are_short() -> None:
     """Of a suite that holds the case that lost most shows its answers, the others name them."""
-    held = msgspec.structs.replace(ANSWERED, verdict="held", difference=0.0)
-    worse = msgspec.structs.replace(held, part="worse", difference=-0.01)
+    held = replace(ANSWERED, verdict="held", difference=0.0)
+    worse = replace(held, part="worse", difference=-0.01)
     page = read_page(html_page(FACTS, [held, worse], lambda _: None))
     assert page.text.count("draw a cat") == 1
     assert page.text.count("q1") == 2
@@ -141,7 +141,7 @@ def hostile() -> CaseResult:
     """A case whose every text of an answer is hostile."""
     steps = [StepShown(BAD)]
     answer = AnswerShown(BAD, 0.0, 0.5, steps, steps, BAD, [*steps, *steps], [BAD], BAD, BAD)
-    return msgspec.structs.replace(ANSWERED, answers=[answer])
+    return replace(ANSWERED, answers=[answer])
 
 
 def test_hostile_texts_are_shown_and_not_obeyed(hostile: CaseResult) -> None:
@@ -188,14 +188,14 @@ def test_markdown_has_the_texts_of_failed_cases() -> None:
     assert "answers that lost most</summary>" in text
     assert "  - new answer: a dog \\[image\\]" in text
     assert "q2" not in text
-    held = msgspec.structs.replace(ANSWERED, verdict="held")
+    held = replace(ANSWERED, verdict="held")
     assert "answers that lost most" not in markdown_summary(FACTS, [held])
 
 
 def test_costs_of_parts_are_a_table() -> None:
     """A part of a pipeline has no generation."""
     hops = [HopShown("question", "writer", 0, 0.3), HopShown("question", "generator", 0, 0.1)]
-    text = explain(msgspec.structs.replace(ANSWERED, hops=hops))
+    text = explain(replace(ANSWERED, hops=hops))
     head, writer, generator = text.partition("  part ")[2].splitlines()[:3]
     assert head.split() == ["cost", "share"]
     assert writer.split() == ["writer", "+0.3000", "75", "%"]
@@ -207,5 +207,5 @@ def test_reports_of_before_are_read() -> None:
     document = msgspec.json.decode(json_document(FACTS, [ANSWERED]))
     (case,) = document["cases"]
     assert msgspec.convert(case, CaseResult) == ANSWERED
-    del case["answers"]
-    assert msgspec.convert(case, CaseResult).answers == []
+    del case["shown"]["answers"]
+    assert msgspec.convert(case, CaseResult).shown.answers == []

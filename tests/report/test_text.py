@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +24,7 @@ from pytest_cepbench.report.text import (
     shortage_warning,
     verbose_lines,
 )
-from tests.report.results import FULL, REGRESSED, RESULTS
+from tests.report.results import FULL, REGRESSED, RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 
@@ -72,7 +71,7 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
 
 def test_a_case_of_little_in_full() -> None:
     """Without bounds, anchor, attribution and looks nothing is said of them; None is a dash."""
-    little = msgspec.structs.replace(
+    little = replace(
         REGRESSED, verdict="incomparable", baseline=None, difference=None, chains=[], curve=[],
         reasons=["prompts: 'a' in the baseline, 'b' now", "n: 3\nin two lines"],
     )  # fmt: skip
@@ -97,7 +96,7 @@ incomparable: toy, color, GC@2 (the baseline was made from something else)
 
 def test_what_was_not_measured_has_no_numbers() -> None:
     """An error gives its reason in the place of figures."""
-    error = msgspec.structs.replace(
+    error = replace(
         REGRESSED, verdict="error", value=None, difference=None, chains=[], curve=[], reasons=["oh"]
     )
     assert explain(error).splitlines()[1:4] == ["", "  oh", ""]
@@ -105,9 +104,7 @@ def test_what_was_not_measured_has_no_numbers() -> None:
 
 def test_where_lower_is_better_the_difference_says_that_it_was_turned() -> None:
     """A failure rate that rose has a negative difference, which is explained."""
-    risen = msgspec.structs.replace(
-        REGRESSED, higher_is_better=False, value=0.5, baseline=0.25, difference=-0.25
-    )
+    risen = replace(REGRESSED, higher_is_better=False, value=0.5, baseline=0.25, difference=-0.25)
     text = explain(risen)
     assert "lower is better" in text
     assert "-0.2500   turned: positive is better\n" in text
@@ -115,7 +112,7 @@ def test_where_lower_is_better_the_difference_says_that_it_was_turned() -> None:
 
 def test_notes_stand_below_the_numbers() -> None:
     """Each on a line of its own after the course, without control characters."""
-    noted = msgspec.structs.replace(REGRESSED, notes=["SDR: 0.02 \x1b[2J", "a cut text"])
+    noted = replace(REGRESSED, notes=["SDR: 0.02 \x1b[2J", "a cut text"])
     lines = explain(noted).splitlines()
     course = next(i for i, line in enumerate(lines) if line.startswith("  course"))
     assert lines[course + 1 : course + 4] == [r"  SDR: 0.02 \x1b[2J", "  a cut text", ""]
@@ -123,13 +120,13 @@ def test_notes_stand_below_the_numbers() -> None:
 
 def test_a_chain_says_why_it_scored_low() -> None:
     """What stopped it, else what the metric remarks of it; neither for a chain that is whole."""
-    (chain,) = REGRESSED.chains
+    (chain,) = REGRESSED.shown.chains
     chains = [
-        msgspec.structs.replace(chain, sample="whole"),
-        msgspec.structs.replace(chain, sample="wrong", remark="expected circle>=1, found 0"),
-        msgspec.structs.replace(chain, sample="ended", failure="empty-text", remark="no circle"),
+        replace(chain, sample="whole"),
+        replace(chain, sample="wrong", remark="expected circle>=1, found 0"),
+        replace(chain, sample="ended", failure="empty-text", remark="no circle"),
     ]
-    lines = explain(msgspec.structs.replace(REGRESSED, chains=chains)).splitlines()
+    lines = explain(replace(REGRESSED, chains=chains)).splitlines()
     begin = next(k for k, line in enumerate(lines) if "samples that lost most" in line)
     figures = "    0.7500     0.5000    -0.2500"
     assert lines[begin + 1 : begin + 5] == [
@@ -143,7 +140,7 @@ def test_a_chain_says_why_it_scored_low() -> None:
 @pytest.mark.parametrize("verdict", [v for v in Verdict if not PRESENTATIONS[v].passes])
 def test_every_failing_verdict_says_what_to_do_next(verdict: Verdict) -> None:
     """The last line names a next step, and only verdicts of a measurement offer to accept it."""
-    text = explain(msgspec.structs.replace(REGRESSED, verdict=verdict.value))
+    text = explain(replace(REGRESSED, verdict=verdict.value))
     _, begins, last = text.rpartition("\n  next: ")
     assert begins
     offers = verdict in (Verdict.REGRESSED, Verdict.NO_BASELINE, Verdict.INCOMPARABLE)
@@ -153,7 +150,7 @@ def test_every_failing_verdict_says_what_to_do_next(verdict: Verdict) -> None:
 @given(RESULTS)
 def test_no_control_character_reaches_the_terminal(result: CaseResult) -> None:
     """Whatever models, files and data sets are called or say, a terminal has nothing to obey."""
-    hostile = msgspec.structs.replace(result, part=f"\x1b[2J{result.part}", reasons=["\x07\x9b1m"])
+    hostile = replace(result, part=f"\x1b[2J{result.part}", reasons=["\x07\x9b1m"])
     lines = [
         *map(text_of, summary_table([hostile])),
         *explain(hostile).split("\n"),
@@ -203,17 +200,17 @@ def test_the_summary_has_a_line_for_every_case_in_columns() -> None:
     """As a whole: decimal points below one another, the suite above its cases."""
     results = [
         FULL,
-        msgspec.structs.replace(FULL, p=None),
-        msgspec.structs.replace(
+        replace(FULL, p=None),
+        replace(
             FULL, verdict="held", part="a much longer category", p=0.5, low=None,
             high=0.0001,
         ),
-        msgspec.structs.replace(FULL, verdict="inconclusive", low=None, high=None),
-        msgspec.structs.replace(
+        replace(FULL, verdict="inconclusive", low=None, high=None),
+        replace(
             FULL, verdict="held", baseline=0.5, difference=0.0, p=None, low=None, high=None,
             method="same model",
         ),
-        msgspec.structs.replace(
+        replace(
             FULL, verdict="held", part="overall", label="GC_FID@2", value=123.456,
             baseline=23.456, difference=-100.0, p=4e-6, low=None, high=None, tolerance=0.1, n=200,
         ),
@@ -236,8 +233,8 @@ HELD         overall GC_FID@2            123.46    23.46   -100.00              
 def test_the_color_is_the_verdicts() -> None:
     """Of its word, its bar, and the change of what does not hold; green for what is accepted."""
     verdicts = {"held": "green", "improved": "green", "inconclusive": "yellow", "regressed": "red"}
-    results = [msgspec.structs.replace(FULL, verdict=verdict) for verdict in verdicts]
-    accepted = msgspec.structs.replace(FULL, accepted=True)
+    results = [replace(FULL, verdict=verdict) for verdict in verdicts]
+    accepted = replace(FULL, accepted=True)
     _, _, heading, *rows = summary_table([*results, accepted])
     assert heading == (Span("toy", "bold"),)
     for row, color in zip(rows, [*verdicts.values(), "green"], strict=True):
@@ -249,7 +246,7 @@ def test_the_color_is_the_verdicts() -> None:
 
 def test_cases_of_several_suites_stand_below_their_suites() -> None:
     """Each with its counts; workers may have finished their cases in any order."""
-    other = msgspec.structs.replace(FULL, suite="other", verdict="held")
+    other = replace(FULL, suite="other", verdict="held")
     lines = _table([FULL, other, FULL])
     assert [line for line in lines[2:] if "GC@2" not in line] == [
         "toy: 2 regressed",
@@ -262,7 +259,7 @@ def test_cases_of_several_suites_stand_below_their_suites() -> None:
 def test_long_names_of_cases_are_told_apart() -> None:
     """What differs at their ends is shown, in a file as in a terminal of any width."""
     long = "a-category-with-a-name-of-more-than-sixty-characters-from-the-model-"
-    cases = [msgspec.structs.replace(FULL, part=f"{long}{end}") for end in ("one", "two")]
+    cases = [replace(FULL, part=f"{long}{end}") for end in ("one", "two")]
     for columns in (None, 120, 40):
         shown = "".join("".join(_table(cases, columns)).split())
         assert all(f"{end}GC@2" in shown for end in ("one", "two"))
@@ -277,12 +274,12 @@ def test_a_row_by_itself_names_its_suite() -> None:
 
 def test_usual_names_fit_into_120_columns() -> None:
     """The longest names of the shipped suites, beside the longest verdict and large distances."""
-    longest = msgspec.structs.replace(
+    longest = replace(
         FULL, suite="mmeception", part="textual-intensive", label="GC_FID@3 [inception]",
         verdict="incomparable", value=123.4567, baseline=117.1234, difference=-6.3333,
         low=-12.3456, high=0.1234, tolerance=1.0, n=1284,
     )  # fmt: skip
-    plain = msgspec.structs.replace(FULL, p=None)
+    plain = replace(FULL, p=None)
     table = [line for line in _table([longest, plain], 120) if "GC" in line]
     assert max(map(len, table)) <= 120
     assert " 123.46   117.12   -6.33      [-12.35, +0.12] 0.00042    1.0000 1284" in table[0]
@@ -305,9 +302,9 @@ def test_usual_names_fit_into_120_columns() -> None:
 )
 def test_a_narrow_table_goes_without_columns(columns: int, heads: str) -> None:
     """No line is wider than the terminal; verdict and case stay to the last, and stay whole."""
-    named = msgspec.structs.replace(FULL, suite="instrument", part="text-to-image")
-    bounded = msgspec.structs.replace(named, part="a", verdict="held")
-    wide = msgspec.structs.replace(named, part="\u5f62\u72b6" * 4)
+    named = replace(FULL, suite="instrument", part="text-to-image")
+    bounded = replace(named, part="a", verdict="held")
+    wide = replace(named, part="\u5f62\u72b6" * 4)
     table = _table([named, wide, bounded], columns)
     assert table[0].split() == heads.split()
     assert max(map(width_of, table)) <= columns
@@ -340,10 +337,8 @@ def test_a_table_of_any_width_has_every_case(
 
 def test_undecided_cases_have_a_table_of_their_own() -> None:
     """Samples now and needed, and what is seen; only of cases that gate. Then what to do."""
-    case = msgspec.structs.replace(
-        FULL, verdict="inconclusive", needed=420, looks=[], partial=False
-    )
-    others = [FULL, msgspec.structs.replace(case, primary=False)]
+    case = replace(FULL, verdict="inconclusive", needed=420, looks=[], partial=False)
+    others = [FULL, replace(case, primary=False)]
     assert [text_of(line) for line in shortage_table([case, *others])] == [
         "verdict       case             n  needed  visible drop  tolerance",
         "------------  --------------  --  ------  ------------  ---------",
@@ -352,7 +347,7 @@ def test_undecided_cases_have_a_table_of_their_own() -> None:
     advice = "1 case undecided: try --cep-inconclusive=more, more samples, or a larger tolerance"
     assert advice in promise_lines([case, *others])
     assert shortage_table(others) == []
-    looked = msgspec.structs.replace(case, looks=[25, 50])
+    looked = replace(case, looks=[25, 50])
     assert "1 case undecided: more samples or seeds, or a larger tolerance" in promise_lines(
         [looked]
     )
@@ -362,7 +357,7 @@ def test_undecided_cases_have_a_table_of_their_own() -> None:
 def test_a_case_that_could_see_no_drop_says_so_first() -> None:
     """Its first line, the warnings and the advice name the reason: more samples are no help."""
     why = "the judge cannot see a drop: all tie"
-    case = msgspec.structs.replace(FULL, verdict="inconclusive", reasons=[why, "and more"])
+    case = replace(FULL, verdict="inconclusive", reasons=[why, "and more"])
     first, *rest = explain(case).split("\n\n")
     assert " ".join(first.split()) == f"inconclusive: toy, color, GC@2 ({why})"
     text = "\n".join(rest)
@@ -373,17 +368,14 @@ def test_a_case_that_could_see_no_drop_says_so_first() -> None:
     assert shortage_warning([case]).splitlines()[1] == f"0.5000 now, {why}: toy color GC@2"
     advice = "1 case undecided: another judge or set-up for 1 that could see no drop"
     assert advice in promise_lines([case])
-    few = msgspec.structs.replace(FULL, verdict="inconclusive", part="few")
+    few = replace(FULL, verdict="inconclusive", part="few")
     both = f"{advice.replace('1 case', '2 cases')}; for the others more samples or seeds, or a"
     assert any(line.startswith(both) for line in promise_lines([case, few]))
 
 
 def test_many_undecided_cases_are_one_warning() -> None:
     """It begins with their number and names the first few."""
-    cases = [
-        msgspec.structs.replace(FULL, verdict="inconclusive", part=f"part-{number}")
-        for number in range(20)
-    ]
+    cases = [replace(FULL, verdict="inconclusive", part=f"part-{number}") for number in range(20)]
     lines = shortage_warning(cases).splitlines()
     assert lines[0] == "20 cases undecided"
     figures = "-0.2500 [-0.3125, -0.1875], p 0.00042, tolerance 0.0100, n = 50: toy part-0"
@@ -395,7 +387,7 @@ def test_many_undecided_cases_are_one_warning() -> None:
 
 def test_a_verdict_without_a_measurement_has_dashes() -> None:
     """As a suite's own: a row of dashes, no zeros that look like numbers."""
-    pooled = msgspec.structs.replace(
+    pooled = replace(
         FULL, value=None, baseline=None, difference=None, p=None, low=None, high=None, n=0
     )
     line = _table([pooled])[-1]
@@ -405,16 +397,16 @@ def test_a_verdict_without_a_measurement_has_dashes() -> None:
 def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
     """A baseline without a floor of its own is seen with the floor now; distances have no range."""
     assert range_shown(FULL) == Range(0.75, 0.25)
-    assert range_shown(msgspec.structs.replace(FULL, baseline_floor=None)) == Range(0.75, 0.125)
-    assert range_shown(msgspec.structs.replace(FULL, accepted=True)) == Range(0.5, 0.125)
-    assert range_shown(msgspec.structs.replace(FULL, refused="at chance")) == Range(0.5, 0.125)
-    assert range_shown(msgspec.structs.replace(FULL, baseline=None)) == Range(0.5, 0.125)
-    assert range_shown(msgspec.structs.replace(FULL, higher_is_better=False)) is None
+    assert range_shown(replace(FULL, baseline_floor=None)) == Range(0.75, 0.125)
+    assert range_shown(replace(FULL, accepted=True)) == Range(0.5, 0.125)
+    assert range_shown(replace(FULL, refused="at chance")) == Range(0.5, 0.125)
+    assert range_shown(replace(FULL, baseline=None)) == Range(0.5, 0.125)
+    assert range_shown(replace(FULL, higher_is_better=False)) is None
 
 
 def test_informational_cases_are_told_apart() -> None:
     """What cannot fail the run is in lower case, never red; the last lines say what that means."""
-    informational = msgspec.structs.replace(FULL, primary=False)
+    informational = replace(FULL, primary=False)
     word = summary_table([informational])[-1][0]
     assert word == Span("regressed", "yellow")
     assert explain(informational).startswith("regressed (informational): toy, color")
@@ -426,7 +418,7 @@ def test_informational_cases_are_told_apart() -> None:
 
 def test_one_line_says_what_was_found() -> None:
     """The sentence of a warning: numbers where there are any, else the first reason."""
-    unsure = msgspec.structs.replace(
+    unsure = replace(
         FULL, verdict="inconclusive", difference=-0.0031, p=0.3, low=-0.0152, high=0.009, n=32
     )
     assert one_line(unsure) == (
@@ -436,9 +428,9 @@ def test_one_line_says_what_was_found() -> None:
     assert one_line(REGRESSED) == (
         "toy color GC@2 regressed: difference -0.2500, tolerance 0.0100, n = 2"
     )
-    new = msgspec.structs.replace(FULL, verdict="no-baseline", difference=None, reasons=["a\x1bb"])
+    new = replace(FULL, verdict="no-baseline", difference=None, reasons=["a\x1bb"])
     assert one_line(new) == r"toy color GC@2 no-baseline: a\x1bb"
-    silent = msgspec.structs.replace(new, reasons=[])
+    silent = replace(new, reasons=[])
     assert one_line(silent) == (
         "toy color GC@2 no-baseline: nothing has been accepted yet to compare with"
     )
@@ -453,29 +445,29 @@ def test_verbose_lines_say_who_settled_what() -> None:
         "0.75 of a range from 0.25 (chance) to 1: this set-up can see a drop of at most 0.5"
     )
     assert plain == "  toy color GC@2: gate threshold (default), tolerance 0.0100 (default)"
-    informational = msgspec.structs.replace(REGRESSED, primary=False)
+    informational = replace(REGRESSED, primary=False)
     assert verbose_lines([informational])[1].endswith(", informational")
     assert verbose_lines([]) == []
 
 
 def test_alpha_belongs_to_each_bound_or_is_divided() -> None:
     """What is left of alpha for a bound depends on looks and anchor, and the message says so."""
-    once = msgspec.structs.replace(FULL, looks=[50], partial=False, anchor=None)
+    once = replace(FULL, looks=[50], partial=False, anchor=None)
     assert "0.0125   of each test and bound" in explain(once)
-    assert "0.0125   of each bound" in explain(msgspec.structs.replace(once, p=None))
-    again = msgspec.structs.replace(once, level=None, looks=[25, 50])
+    assert "0.0125   of each bound" in explain(replace(once, p=None))
+    again = replace(once, level=None, looks=[25, 50])
     assert "0.0125   divided among the looks\n" in explain(again)
     assert "looked at 25, 50 samples; these are all" in explain(again)
     assert "looked at" not in explain(once)
-    unbound = msgspec.structs.replace(once, low=None, high=None)
+    unbound = replace(once, low=None, high=None)
     assert "-0.2500   the bounds exclude nothing" in explain(unbound)
-    unbound = msgspec.structs.replace(unbound, method="")
+    unbound = replace(unbound, method="")
     assert "-0.2500   no bounds could be made" in explain(unbound)
 
 
 def test_the_model_of_the_baseline_has_no_bounds() -> None:
     """The row says so in their place; nothing is said of a test, of a level or of alpha."""
-    same = msgspec.structs.replace(
+    same = replace(
         FULL, verdict="held", difference=0.0, p=None, low=None, high=None, level=None,
         visible=None, method="same model", anchor=None,
     )  # fmt: skip
@@ -487,8 +479,8 @@ def test_the_model_of_the_baseline_has_no_bounds() -> None:
 
 def test_an_end_that_excludes_nothing_is_named() -> None:
     """On either side, in the place of a number."""
-    below = msgspec.structs.replace(FULL, low=None)
-    above = msgspec.structs.replace(FULL, high=None)
+    below = replace(FULL, low=None)
+    above = replace(FULL, high=None)
     assert "-0.2500 [below any, -0.1875], p" in one_line(below)
     assert "-0.2500 [-0.3125, above any], p" in one_line(above)
 
@@ -503,7 +495,7 @@ def test_a_regression_by_threshold_is_no_statement_on_noise() -> None:
 def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
     """Where chains start from images and texts, a hop says whose it is; gains have no share."""
     hops = [HopShown("image", "describer", 1, -0.5), HopShown("text", "describer", 2, 0.25)]
-    lines = explain(msgspec.structs.replace(FULL, hops=hops)).splitlines()
+    lines = explain(replace(FULL, hops=hops)).splitlines()
     shown = [line.split() for line in lines if "-first" in line]
     assert shown == [
         ["image-first", "describer,", "generation", "1", "-0.5000", "-"],
@@ -513,8 +505,6 @@ def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
 
 def test_the_word_of_a_case() -> None:
     """What became of it comes before its verdict: refused, then accepted."""
-    replace = msgspec.structs.replace
-
     assert replace(FULL, verdict="held").word == "HELD"
     assert replace(FULL, verdict="no-baseline", accepted=True).word == "ACCEPTED"
     assert replace(FULL, accepted=True, refused="at chance").word == "REFUSED"
@@ -526,9 +516,7 @@ def test_independent_units_are_named_where_they_are_fewer_than_samples() -> None
 
     def remark(units: int) -> str:
         (line,) = [
-            line
-            for line in figures_of(msgspec.structs.replace(FULL, n=8, units=units))
-            if line.label == "n"
+            line for line in figures_of(replace(FULL, n=8, units=units)) if line.label == "n"
         ]
         return line.remark
 

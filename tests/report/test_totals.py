@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.text import promise_lines
 from pytest_cepbench.report.totals import count_verdicts, counts_line, error_lines, run_alpha
-from tests.report.results import FULL, RESULTS
+from tests.report.results import FULL, RESULTS, replace
 
 _PART, _METRIC = POOLED
 

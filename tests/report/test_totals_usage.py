@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 
-from msgspec.structs import replace
-
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.totals import effort_line, total_usage, usage_between
 from pytest_cepbench.report.writers import RunFacts, json_document
-from tests.report.results import REGRESSED
+from tests.report.results import REGRESSED, replace
 
 CASE = UsageTotals(1, 10, 5, 2.0, 1.25, {"describer": 1}, worker="gw0")
 BESIDE = UsageTotals(3, 3, 7, 0.0, 0.25, {"describer": 1, "encoder": 2}, worker="gw1")

@@ -29,7 +29,7 @@ from pytest_cepbench.report.writers import (
     write_reports,
 )
 from tests.report.pages import assert_self_contained, read_page
-from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS, SECRET
+from tests.report.results import FULL, MEASURED, REGRESSED, RESULTS, SECRET, replace
 from tests.test_escapes import hides_nothing
 
 FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
@@ -89,9 +89,9 @@ def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult]) -> None
 def test_markup_in_names_and_captions_is_text() -> None:
     """A caption or a file name with tags is read by people, not by the browser."""
     bad = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
-    (chain,) = REGRESSED.chains
-    links = [msgspec.structs.replace(link, text=bad) for link in chain.links]
-    result = msgspec.structs.replace(
+    (chain,) = REGRESSED.shown.chains
+    links = [replace(link, text=bad) for link in chain.links]
+    result = replace(
         REGRESSED,
         part=bad,
         label=bad,
@@ -101,7 +101,7 @@ def test_markup_in_names_and_captions_is_text() -> None:
         origins={"gate": bad},
         attribution=bad,
         hops=[HopShown(bad, "describer", 1, 0.5)],
-        chains=[msgspec.structs.replace(chain, sample=bad, failure=bad, links=links)],
+        chains=[replace(chain, sample=bad, failure=bad, links=links)],
     )
     html = html_page(FACTS, [result], lambda _: None)
     assert_self_contained(html)
@@ -112,9 +112,9 @@ def test_markup_in_names_and_captions_is_text() -> None:
 def test_characters_that_do_not_show_themselves_are_shown() -> None:
     """In every place where a text of the run stands; the lines of a reason stay lines."""
     bad = "a\x1b[2Jb\u202ec\u200bd"
-    (chain,) = REGRESSED.chains
-    links = [msgspec.structs.replace(link, text=bad) for link in chain.links]
-    result = msgspec.structs.replace(
+    (chain,) = REGRESSED.shown.chains
+    links = [replace(link, text=bad) for link in chain.links]
+    result = replace(
         REGRESSED,
         suite=bad,
         part=bad,
@@ -125,7 +125,7 @@ def test_characters_that_do_not_show_themselves_are_shown() -> None:
         origins={"gate": bad},
         attribution=bad,
         hops=[HopShown(bad, "describer", 1, 0.5)],
-        chains=[msgspec.structs.replace(chain, sample=bad, failure=bad, remark=bad, links=links)],
+        chains=[replace(chain, sample=bad, failure=bad, remark=bad, links=links)],
     )
     facts = RunFacts(bad, bad, [bad], [bad], [bad])
     html = html_page(facts, [result], lambda _: None)
@@ -180,9 +180,9 @@ def _points(result: CaseResult) -> list[tuple[float, ...]]:
     ("case", "shown"),
     [
         (REGRESSED, True),
-        (msgspec.structs.replace(REGRESSED, verdict="inconclusive"), True),
-        (msgspec.structs.replace(REGRESSED, verdict="held"), False),
-        (msgspec.structs.replace(REGRESSED, accepted=True), False),
+        (replace(REGRESSED, verdict="inconclusive"), True),
+        (replace(REGRESSED, verdict="held"), False),
+        (replace(REGRESSED, accepted=True), False),
     ],
     ids=["regressed", "inconclusive", "held", "accepted"],
 )
@@ -190,8 +190,8 @@ def test_chains_are_drawn_where_something_happened(case: CaseResult, *, shown: b
     """Of calm cases, which can be thousands, the samples are named and no image is read, but for
     one of each suite.
     """
-    other = msgspec.structs.replace(REGRESSED, part="worse", difference=-0.5, chains=WORSE)
-    worse = msgspec.structs.replace(other, verdict="held", accepted=case.accepted)
+    other = replace(REGRESSED, part="worse", difference=-0.5, chains=WORSE)
+    worse = replace(other, verdict="held", accepted=case.accepted)
     asked: list[str] = []
 
     def image(digest: str) -> ImageArtifact:
@@ -206,42 +206,40 @@ def test_chains_are_drawn_where_something_happened(case: CaseResult, *, shown: b
 
 def test_similarities_are_plotted_between_0_and_1() -> None:
     """A point for each that was measured, inside the frame even where it is negative."""
-    result = msgspec.structs.replace(REGRESSED, curve=[0.5, -0.2, 1.0])
+    result = replace(REGRESSED, curve=[0.5, -0.2, 1.0])
     assert _points(result) == [(4.0, 20.0), (64.0, 36.0), (124.0, 4.0)]
 
 
 def test_distances_are_plotted_below_the_largest() -> None:
     """A distance has no 1 to be measured against: the largest touches the head, 0 the foot."""
-    result = msgspec.structs.replace(REGRESSED, higher_is_better=False, curve=[10.0, 40.0, 0.0])
+    result = replace(REGRESSED, higher_is_better=False, curve=[10.0, 40.0, 0.0])
     assert _points(result) == [(4.0, 28.0), (64.0, 4.0), (124.0, 36.0)]
-    none = msgspec.structs.replace(result, curve=[0.0, 0.0])
+    none = replace(result, curve=[0.0, 0.0])
     assert _points(none) == [(4.0, 36.0), (124.0, 36.0)]
 
 
 @pytest.mark.parametrize("curve", [[], [0.5]])
 def test_a_case_without_a_course_has_no_plot(curve: list[float]) -> None:
     """A failure rate has no course, and SIM is a single number."""
-    html = html_page(FACTS, [msgspec.structs.replace(REGRESSED, curve=curve)], lambda _: None)
+    html = html_page(FACTS, [replace(REGRESSED, curve=curve)], lambda _: None)
     assert not _drawings(html, "course")
 
 
 def test_notes_and_remarks_are_shown() -> None:
     """Notes open a case's details even where it holds; a remark stands beside its chain."""
-    held = msgspec.structs.replace(
-        REGRESSED, verdict="held", chains=[], notes=["3 of 9 texts were <cut>"]
-    )
+    held = replace(REGRESSED, verdict="held", chains=[], notes=["3 of 9 texts were <cut>"])
     text = read_page(html_page(FACTS, [held], lambda _: None)).text
     assert "3 of 9 texts were <cut>" in text
-    (chain,) = REGRESSED.chains
-    odd = msgspec.structs.replace(chain, failure="empty-text at generation 3", remark="no <circle>")
-    page = html_page(FACTS, [msgspec.structs.replace(REGRESSED, chains=[odd])], lambda _: None)
+    (chain,) = REGRESSED.shown.chains
+    odd = replace(chain, failure="empty-text at generation 3", remark="no <circle>")
+    page = html_page(FACTS, [replace(REGRESSED, chains=[odd])], lambda _: None)
     assert "stopped: empty-text at generation 3; no <circle>" in read_page(page).text
 
 
 def test_a_difference_is_drawn_with_its_bounds() -> None:
     """Band, marks of decades, zero, bounds, point, in words too; nothing without one."""
-    near = msgspec.structs.replace(FULL, difference=-0.02, low=-0.03, high=-0.01)
-    new = msgspec.structs.replace(FULL, difference=None, low=None, high=None)
+    near = replace(FULL, difference=-0.02, low=-0.03, high=-0.01)
+    new = replace(FULL, difference=None, low=None, high=None)
     drawn = _drawings(html_page(FACTS, [near, FULL, new], lambda _: None), "interval")
     assert len(drawn) == 4  # in the plot of all gating cases, and in the table
     second, first = drawn[:2]
@@ -259,9 +257,7 @@ def test_a_difference_is_drawn_with_its_bounds() -> None:
 
 def test_the_model_of_the_baseline_has_words_for_bounds() -> None:
     """In the place of the picture, and a dash for p."""
-    same = msgspec.structs.replace(
-        FULL, difference=0.0, p=None, low=None, high=None, method="same model"
-    )
+    same = replace(FULL, difference=0.0, p=None, low=None, high=None, method="same model")
     html = html_page(FACTS, [same], lambda _: None)
     assert not _drawings(html, "interval")
     row = read_page(html.partition("<tbody>")[2].partition("</tbody>")[0]).text
@@ -271,10 +267,10 @@ def test_the_model_of_the_baseline_has_words_for_bounds() -> None:
 def test_verdicts_have_badges_of_their_own() -> None:
     """Improved, inconclusive, informational and accepted are not to be mistaken for another."""
     results = [
-        msgspec.structs.replace(FULL, verdict="improved"),
-        msgspec.structs.replace(FULL, verdict="inconclusive"),
-        msgspec.structs.replace(FULL, primary=False),
-        msgspec.structs.replace(FULL, accepted=True),
+        replace(FULL, verdict="improved"),
+        replace(FULL, verdict="inconclusive"),
+        replace(FULL, primary=False),
+        replace(FULL, accepted=True),
     ]
     html = html_page(FACTS, results, lambda _: None)
     page = read_page(html)
@@ -294,16 +290,14 @@ def test_verdicts_have_badges_of_their_own() -> None:
 def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
     """Figures, settings with their origins, the anchor, and a bar for each hop."""
     gain = HopShown("image", "describer", 3, -0.1)
-    html = html_page(
-        FACTS, [msgspec.structs.replace(FULL, hops=[*FULL.hops, gain])], lambda _: None
-    )
+    html = html_page(FACTS, [replace(FULL, hops=[*FULL.shown.hops, gain])], lambda _: None)
     page = read_page(html)
     for shown in (
         "[-0.3125, -0.1875], 99.688 % one-sided bounds, Hall",
         "--cep-tolerance",
         "anchor 0.8000, [-0.3750, -0.2250], p < 1e-5, tolerance -0.0200, regressed",
         "looked at 25, 50 samples",
-        FULL.attribution,
+        FULL.shown.attribution,
         "generator, generation 2",
     ):
         assert shown in page.text
@@ -316,12 +310,10 @@ def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
     """Open details for the case that lost most; closed ones for others that failed and for what
     holds with a note; one that is closed for all that hold without, or cannot fail the run.
     """
-    quiet = msgspec.structs.replace(
-        FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet"
-    )
-    informational = msgspec.structs.replace(FULL, primary=False, part="told")
-    noted = msgspec.structs.replace(FULL, verdict="held", part="noted")
-    better = msgspec.structs.replace(FULL, part="better", difference=-0.1)
+    quiet = replace(FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet")
+    informational = replace(FULL, primary=False, part="told")
+    noted = replace(FULL, verdict="held", part="noted")
+    better = replace(FULL, part="better", difference=-0.1)
     html = html_page(FACTS, [noted, quiet, better, FULL, informational, quiet], lambda _: None)
     read_page(html)
     shown, _, folded = html.partition('<details class="rest"')
@@ -367,7 +359,7 @@ def test_the_page_and_the_json_open_with_the_headline() -> None:
 
 def test_measurements_are_in_the_json_alone() -> None:
     """A score for every sample is for programs; no page carries them."""
-    result = msgspec.structs.replace(FULL, measured=MEASURED)
+    result = replace(FULL, measured=MEASURED)
     assert SECRET in json_document(FACTS, [result])
     assert SECRET not in html_page(FACTS, [result], lambda _: None)
 

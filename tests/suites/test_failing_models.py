@@ -409,7 +409,9 @@ def test_one_failure_at_an_early_look_is_no_large_share_of_all(tmp_path: Path) -
     whole = gated(tmp_path / "whole", [])
     assert (whole.verdict, whole.looks) == ("regressed", [30])
     often = Counter(texts.values())
-    lost = [texts[s] for s, change in whole.differences.items() if change and often[texts[s]] == 1]
+    lost = [
+        texts[s] for s, change in whole.shown.differences.items() if change and often[texts[s]] == 1
+    ]
     one = gated(tmp_path / "one", lost[:1])
     assert (one.verdict, one.looks) == ("regressed", [59])
     two = gated(tmp_path / "two", lost[:2])

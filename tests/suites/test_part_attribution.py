@@ -29,12 +29,12 @@ def test_costs_are_those_of_pipelines_with_one_part_less(project: ArenaProject) 
     """
     both = project.gate(writer=WRITER, generator=GENERATOR, attribute=20)[TRUTH]
     generator_alone = project.gate(**EXACT | {"generator": GENERATOR})[TRUTH]
-    assert [(hop.start, hop.role, hop.generation) for hop in both.hops] == [
+    assert [(hop.start, hop.role, hop.generation) for hop in both.shown.hops] == [
         ("question", "writer", 0),
         ("question", "generator", 0),
     ]
-    writer_cost, generator_cost = (hop.cost for hop in both.hops)
-    measured, alone = both.measured, generator_alone.measured
+    writer_cost, generator_cost = (hop.cost for hop in both.shown.hops)
+    measured, alone = both.measurement, generator_alone.measurement
     assert measured is not None
     assert alone is not None
     now = {s: x for part in measured.scores.values() for s, x in part.items()}
@@ -46,13 +46,13 @@ def test_costs_are_those_of_pipelines_with_one_part_less(project: ArenaProject) 
     assert generator_cost == pytest.approx(
         sum(accepted[s] - only[s] for s in lost) / len(lost), abs=1e-5
     )
-    assert both.attribution.startswith(f"Lost {writer_cost + generator_cost:.4f} over ")
-    assert "by the writer" in both.attribution
+    assert both.shown.attribution.startswith(f"Lost {writer_cost + generator_cost:.4f} over ")
+    assert "by the writer" in both.shown.attribution
 
 
 def _truths(project: ArenaProject) -> list[dict[str, float]]:
     """The truth of the accepted answers by sample."""
-    measured = project.gate(**EXACT)[TRUTH].measured
+    measured = project.gate(**EXACT)[TRUTH].measurement
     assert measured is not None
     return [{s: x for part in measured.scores.values() for s, x in part.items()}]
 
@@ -71,7 +71,7 @@ def test_the_part_that_differs_is_named(
     """Where one part differs there is nothing to divide, for truth and for battles."""
     result = project.gate(**EXACT | models)
     for name in (TRUTH, WIN_RATE):
-        assert (result[name].verdict, result[name].attribution, result[name].hops) == (
+        assert (result[name].verdict, result[name].shown.attribution, result[name].shown.hops) == (
             "regressed", said, [],
         )  # fmt: skip
 
@@ -82,26 +82,26 @@ def test_battles_are_not_judged_again(project: ArenaProject) -> None:
     """
     case = project.gate(writer=WRITER, generator=GENERATOR)[WIN_RATE]
     assert case.verdict == "regressed"
-    assert case.attribution == (
+    assert case.shown.attribution == (
         "Not the baseline's own: the writer and the generator. What each of them costs in battles "
         "takes new verdicts of the judge: run again with the baseline's writer (--writer=SPEC), "
         "then with its generator (--generator=SPEC)."
     )
-    assert case.hops == []
+    assert case.shown.hops == []
 
 
 def test_one_model_has_no_parts(tmp_path: Path) -> None:
     """An interleaver makes texts and images alone; --cep-attribute=0 says nothing either."""
     project = ArenaProject.make(tmp_path / "one", ONE_MODEL)
     case = project.gate(model="shapes:?miss=0.3")[TRUTH]
-    assert (case.verdict, case.attribution) == ("regressed", "")
+    assert (case.verdict, case.shown.attribution) == ("regressed", "")
 
 
 def test_none_are_divided_where_none_are_asked_for(project: ArenaProject) -> None:
     """attribute=0 leaves the parts alone; fewer samples are fewer samples."""
     models = {"writer": WRITER, "generator": GENERATOR}
-    assert project.gate(**models, attribute=0)[TRUTH].attribution == ""
-    assert " over 2 samples" in project.gate(**models, attribute=2)[TRUTH].attribution
+    assert project.gate(**models, attribute=0)[TRUTH].shown.attribution == ""
+    assert " over 2 samples" in project.gate(**models, attribute=2)[TRUTH].shown.attribution
 
 
 def test_a_store_without_the_baselines_answers_says_so(
@@ -112,5 +112,5 @@ def test_a_store_without_the_baselines_answers_says_so(
     shutil.rmtree(moved.path / ".cepbench")
     case = moved.gate(writer=WRITER, generator=GENERATOR)[TRUTH]
     assert case.verdict == "regressed"
-    assert case.hops == []
-    assert case.attribution.startswith("The baseline's answers are not in this run's store")
+    assert case.shown.hops == []
+    assert case.shown.attribution.startswith("The baseline's answers are not in this run's store")

@@ -32,14 +32,15 @@ _FEWEST, _MOST_SCATTER = 2.5, 1.6  # units of a stratum that show skewness, and 
 class Design:
     """What power depends on: how unit differences scatter, and in which strata.
 
-    sd: standard deviation of a unit's difference (`Differences.sd`), finite and above 0; 0 only
-    where bounds are Gaffke's.
+    sd: standard deviation of a unit's difference, finite and above 0; 0 only where bounds are
+    Gaffke's.
     units: independent samples, at least 2.
     effective: units of equal weight and spread that show as much of it, at most `units`.
     degrees: of freedom of the spread, at least 1.
     worst: the most that a unit can lose, the heaviest one, where bounds are Gaffke's; None where
     they are Hall's.
     student: whether bounds are Student's, of measurements that spread more than their units.
+
     Raises ValueError for other numbers.
     """
 

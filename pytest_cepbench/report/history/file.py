@@ -205,10 +205,10 @@ def _case_record(result: CaseResult, identity: str, model: int) -> HistoryCase:
         case=encodable(f"{result.suite}/{result.part}/{result.metric}"),
         verdict=result.verdict,
         value=_rounded(result.value),
-        baseline=_rounded(result.baseline),
-        difference=_rounded(result.difference),
-        low=_rounded(result.low),
-        high=_rounded(result.high),
+        baseline=_rounded(result.judgement.baseline_value),
+        difference=_rounded(result.judgement.difference),
+        low=_rounded(result.judgement.low),
+        high=_rounded(result.judgement.high),
         tolerance=result.tolerance,
         n=result.n,
         identity=identity,
@@ -216,8 +216,8 @@ def _case_record(result: CaseResult, identity: str, model: int) -> HistoryCase:
         primary=result.primary,
         accepted=result.accepted,
         higher_is_better=result.higher_is_better,
-        p=result.p,
-        method=result.method,
+        p=result.judgement.p,
+        method=result.judgement.method,
     )
 
 

@@ -26,6 +26,7 @@ from pytest_cepbench.suites import (
     load_suite,
 )
 from tests.acceptance.suites.warm import run_pytest
+from tests.documents import flat_report
 
 SHIPPED = Path(__file__).parents[3] / "suites"
 
@@ -111,7 +112,7 @@ class Project:
         report.unlink(missing_ok=True)
         printed = self.folder / "output.txt"
         code = run_pytest(self.folder, [*paths, *cast.options, *arguments], printed)
-        document = json.loads(report.read_text()) if report.exists() else {}
+        document = flat_report(json.loads(report.read_text()) if report.exists() else {})
         return Run(code, printed.read_text(), document)
 
     def accept(self, cast: Cast, *arguments: str, paths: Sequence[str] = ("suites",)) -> Run:

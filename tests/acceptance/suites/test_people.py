@@ -15,6 +15,7 @@ import pytest
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
 from pytest_cepbench.ratings.records import Vote
+from tests.documents import flat_report
 from tests.plugin.project import INI, TEST_MODULE
 from tests.ratings.voted import cast, side_vote
 from tests.suites.answers import ANSWERS
@@ -44,7 +45,7 @@ def run(folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 def verdicts(folder: Path, report: str) -> dict[str, str]:
     """Case -> verdict of a run."""
-    cases = json.loads((folder / report).read_text())["cases"]
+    cases = flat_report(json.loads((folder / report).read_text()))["cases"]
     return {f"{case['part']}/{case['metric']}": case["verdict"] for case in cases}
 
 
@@ -149,7 +150,7 @@ def test_a_draw_that_nobody_finished_rating_never_passes(drawn: Path) -> None:
         gate = ("pytest", "-p", "no:xdist", "-k", "overall-win_rate", DRAWN, "--cep-report=r.json")
         gated = run(drawn, *gate)
         assert gated.returncode == 1, gated.stdout
-        cases = json.loads((drawn / "r.json").read_text())["cases"]
+        cases = flat_report(json.loads((drawn / "r.json").read_text()))["cases"]
         (shown[rated],) = [case for case in cases if case["part"] == "overall"]
         if rated < 34:
             assert f"rating not finished: {rated} of 37 drawn battles" in gated.stdout.replace(
@@ -201,7 +202,7 @@ def test_ratings_of_one_suite_leave_the_other_of_a_folder_alone(tmp_path: Path) 
 
     both = run(tmp_path, *gate, people, "--cep-report=both.json")
     assert both.returncode == 1
-    cases = json.loads((tmp_path / "both.json").read_text())["cases"]
+    cases = flat_report(json.loads((tmp_path / "both.json").read_text()))["cases"]
     verdict = {(c["suite"], c["part"], c["metric"]): c["verdict"] for c in cases}
     assert verdict["arena", "overall", "win_rate"] == "held"
     assert verdict["other", "overall", "win_rate"] == "error"
@@ -254,6 +255,6 @@ def test_people_describe_photographs(tmp_path: Path) -> None:
 
     longer = run(tmp_path, "pytest", "suites/folder", *people)
     assert longer.returncode == 1
-    cases = json.loads((tmp_path / "report.json").read_text())["cases"]
+    cases = flat_report(json.loads((tmp_path / "report.json").read_text()))["cases"]
     assert {case["verdict"] for case in cases} == {"error"}
     assert all("such as suites/folder-described" in case["reasons"][0] for case in cases)

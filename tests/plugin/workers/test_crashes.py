@@ -12,6 +12,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
+from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.plugin.ledger import RETRIED, Ledger
 from pytest_cepbench.plugin.workers.crashes import CrashLog, explain_exit
 from pytest_cepbench.plugin.workers.scheduler import CaseHint
@@ -120,7 +121,7 @@ def test_a_case_that_was_judged_before_the_death_counts(run: Run) -> None:
     log = _log()
     (node,) = run.workers
     _die(log, node)
-    result = CaseResult(NODEID, "toy", "color", "gc", "GC@2", "held", 0.01)
+    result = CaseResult(NODEID, "toy", "color", "gc", "GC@2", 0.01, Judgement(Verdict.HELD))
     log.ledger.results.append(result)
     report = _settle(log, node, run.sched)
 

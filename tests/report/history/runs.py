@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.history.file import HistoryRun, RunOrigin, run_record
-from tests.report.results import FULL
+from tests.report.results import FULL, replace
 
 DAY = 86_400.0
 

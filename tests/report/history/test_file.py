@@ -21,6 +21,7 @@ from pytest_cepbench.report.history.file import (
     run_record,
 )
 from tests.report.history.runs import judged, origin, recorded
+from tests.report.results import replace
 
 PROCESSES, RUNS = 4, 25
 
@@ -96,7 +97,7 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
 def test_lines_of_a_newer_version_are_left_out(tmp_path: Path) -> None:
     """What its fields mean is not known here, and the reader says so."""
     append_run(tmp_path, recorded(1), {})
-    append_run(tmp_path, msgspec.structs.replace(recorded(2), format=2), {})
+    append_run(tmp_path, replace(recorded(2), format=2), {})
     history = read_history(tmp_path)
 
     assert len(history.runs) == 1
@@ -106,9 +107,9 @@ def test_lines_of_a_newer_version_are_left_out(tmp_path: Path) -> None:
 def test_an_unsound_line_is_left_out(tmp_path: Path) -> None:
     """A case that names a model which is not there, and a time that no calendar has."""
     run = recorded(1)
-    wrong = msgspec.structs.replace(run.cases[0], model=7)
-    append_run(tmp_path, msgspec.structs.replace(run, cases=[wrong]), {})
-    append_run(tmp_path, msgspec.structs.replace(run, started=1e30), {})
+    wrong = replace(run.cases[0], model=7)
+    append_run(tmp_path, replace(run, cases=[wrong]), {})
+    append_run(tmp_path, replace(run, started=1e30), {})
 
     assert read_history(tmp_path).runs == ()
 

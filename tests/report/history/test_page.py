@@ -9,7 +9,6 @@ from urllib.parse import unquote
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from pytest_cepbench.report import CaseResult, SeriesShown
 from pytest_cepbench.report.history.file import History, append_run, read_history, run_record
@@ -17,7 +16,7 @@ from pytest_cepbench.report.history.site import history_page, report_links
 from pytest_cepbench.report.history.timeline import MOST_MARKS, Selection, timelines_of
 from tests.report.history.runs import judged, origin, recorded
 from tests.report.pages import read_page
-from tests.report.results import RESULTS
+from tests.report.results import RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 
