@@ -14,6 +14,7 @@ import msgspec
 from pytest_cepbench.artifacts.answer import MOST_STEPS
 from pytest_cepbench.chains import CaptionRules, ChainPlan, Modality
 from pytest_cepbench.chains.answers.answer_plan import (
+    REFERENCE_PLACEHOLDER,
     STEP_PLACEHOLDER,
     AnswerPlan,
     BattleRules,
@@ -147,6 +148,8 @@ class PromptsTable(_Strict, frozen=True):
     system: the writer's system prompt, of interleaved answers.
     image, edit: what generator and editor draw a step from, holding `{step}`; `{question}` stands
     for the question's texts.
+    reference: what the writer is told after the question, holding `{reference}`, the reference
+    answer: for answers that judges are trained on, never for a gate.
     """
 
     describe: str = ""
@@ -156,6 +159,7 @@ class PromptsTable(_Strict, frozen=True):
     system: str = ""
     image: str = STEP_PLACEHOLDER
     edit: str = STEP_PLACEHOLDER
+    reference: str = ""
 
 
 class RolesTable(_Strict, frozen=True):
@@ -301,7 +305,13 @@ class Suite(msgspec.Struct, frozen=True):
         if answer is None:
             return None
         return AnswerPlan(
-            answer.steps, answer.most, answer.seed, prompts.system, prompts.image, prompts.edit
+            answer.steps,
+            answer.most,
+            answer.seed,
+            prompts.system,
+            prompts.image,
+            prompts.edit,
+            prompts.reference,
         )
 
     @property
@@ -416,6 +426,10 @@ def _answer_problems(table: SuiteTable) -> Iterator[str]:
         yield f"answer.steps = {answer.steps}: 1 to answer.most = {answer.most} is expected"
     if answer.seeds < 1:
         yield f"answer.seeds = {answer.seeds}: at least 1 is expected"
+    if prompts.reference and prompts.reference.count(REFERENCE_PLACEHOLDER) != 1:
+        yield (
+            f"prompts.reference = {prompts.reference!r} does not hold {REFERENCE_PLACEHOLDER} once"
+        )
     for key in ("image", "edit"):
         prompt = getattr(prompts, key)
         if STEP_PLACEHOLDER not in prompt:

@@ -69,6 +69,7 @@ def test_every_word_is_read(tmp_path: Path) -> None:
         ("[answer]\nmosts = 2\n" + METRICS, "mosts.* Did you mean .*most"),
         ('image = "draw"\n[answer]\n' + METRICS, "prompts.image = 'draw' does not hold {step}"),
         ('edit = "{question}"\n[answer]\n' + METRICS, "prompts.edit = .* does not hold {step}"),
+        ('reference = "follow it"\n[answer]\n' + METRICS, "does not hold {reference} once"),
         ('[answer]\n[arena]\norder = "random"\n' + METRICS, "random"),
         ('[answer]\n[arena]\nagainst = "everyone"\n' + METRICS, "everyone"),
         ('[answer]\n[arena]\nscore = "softly"\n' + METRICS, "softly.* Did you mean .*soft"),

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 STEP_PLACEHOLDER, QUESTION_PLACEHOLDER = "{step}", "{question}"
 
+REFERENCE_PLACEHOLDER = "{reference}"
+
 TOLD = "The number of generated text-image pairs can be {number}: "
 """Stands before a question whose answer's number of steps is told. Source: OpenING's scripts."""
 
@@ -46,6 +48,9 @@ class AnswerPlan:
     seed: the run's seed, from which every step's seed is derived.
     system: the writer's system prompt.
     image, edit: what generator and editor draw a step from.
+    reference: what a writer is told after the question, its placeholder being the reference answer;
+        empty tells nothing. Answers written so win the battles that judges are trained on. Source:
+        OpENING, section 4.3 (reference-augmented generation).
     """
 
     steps: Literal["free", "gold"] | int = "free"
@@ -54,6 +59,7 @@ class AnswerPlan:
     system: str = ""
     image: str = STEP_PLACEHOLDER
     edit: str = STEP_PLACEHOLDER
+    reference: str = ""
 
     def limit(self, sample: Sample) -> StepLimit:
         """How many steps the answer to a sample's question may have.
@@ -178,6 +184,18 @@ def refer_to_gold(sample: Sample, store: Store) -> PieceRefs | None:
     """The reference answer of a sample, where it has one. Raises DatasetError as above."""
     pieces = _pieces((step.text, step.image) for step in sample.gold)
     return _refer(f"{sample.id}, its reference answer", pieces, store) if pieces else None
+
+
+def with_reference(prompt: str, question: PieceRefs, gold: PieceRefs) -> PieceRefs:
+    """A question, and after it a prompt with the reference answer in its placeholder's place."""
+    before, _, after = prompt.partition(REFERENCE_PLACEHOLDER)
+    first, last = ([text] if text.strip() else [] for text in (before, after))
+    digests = [[("text", digest_text(text)) for text in own] for own in (first, last)]
+    return PieceRefs(
+        question.name,
+        (*question.pieces, *first, *gold.pieces, *last),
+        (*question.inputs, *digests[0], *gold.inputs, *digests[1]),
+    )
 
 
 def refer_to_answer(answer: Answer, sample_id: str) -> PieceRefs:

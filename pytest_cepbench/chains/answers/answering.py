@@ -23,7 +23,9 @@ from pytest_cepbench.chains.answers.answer_plan import (
     AnswerPlan,
     PieceRefs,
     parts_of,
+    refer_to_gold,
     refer_to_question,
+    with_reference,
 )
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
@@ -271,8 +273,18 @@ class _Draft:
 
 
 def writer_step(plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: RoleRunner) -> Step:
-    """The step that writes the texts of an answer."""
+    """The step that writes the texts of an answer.
+
+    Raises DatasetError where a reference answer is to be told and there is none.
+    """
     preface, store = plan.preface(sample), runner.store
+    if plan.reference:
+        gold = refer_to_gold(sample, store)
+        if gold is None:
+            raise DatasetError(
+                f"{sample.id}: has no reference answer, which prompts.reference is to tell"
+            )
+        question = with_reference(plan.reference, question, gold)
     seed = derive_seed(plan.seed, sample.id, 0)
     inputs = [["text", digest_text(preface)]] if preface else []
     key = key_of(runner.bound, plan.system, seed, [*inputs, *map(list, question.inputs)])
