@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("commands.md", "models.md", "reference.md", "report-schema.md")
+PAGES = ("api-models.md", "commands.md", "models.md", "reference.md", "report-schema.md")
 
 _MARKED = re.compile(
     r"(<!-- generated: (?P<name>\w+)(?P<words>(?: \S+)*) -->\n).*?(<!-- end -->)", re.DOTALL
@@ -47,6 +47,7 @@ _ADAPTERS = {
     "image": "models.api.parameters:ImageParams",
     "judge": "models.api.parameters:JudgeParams",
     "vqa": "models.api.parameters:VqaParams",
+    "writer": "models.api.parameters:WriterParams",
     "interleaver": "models.api.parameters:InterleaverParams",
     "human": "models.people:PeopleParams",
     "describer": "models.rule_based:DescriberKnobs",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 
-PAGES = ("*.md", "docs/*.md", "docs/decisions/*.md", "benchmarks/results/*.md", "reference/*.md")
+PAGES = ("*.md", "docs/*.md", "benchmarks/results/*.md", "reference/*.md")
 
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 

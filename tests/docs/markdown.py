@@ -13,7 +13,6 @@ RESULTS = ROOT / "benchmarks" / "results"
 PAGES = (
     *(page for page in sorted(ROOT.glob("*.md")) if page.name != "CHANGELOG.md"),
     *sorted(DOCS.glob("*.md")),
-    *sorted(DOCS.glob("decisions/*.md")),
     *sorted(RESULTS.glob("*.md")),
     ROOT / "reference" / "README.md",
 )

@@ -50,7 +50,7 @@ JUDGES = DOCS / "judges.md"
 PEOPLE = DOCS / "people.md"
 
 # Of the examples' own models and of the placeholders that stand for a parameter.
-_EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams"}
+_EXAMPLE_PARAMETERS = {"color_blind", "name", "path", "beams", "side"}
 
 # Of preset: and replay:, which are no models by themselves.
 _SCHEME_PARAMETERS = {

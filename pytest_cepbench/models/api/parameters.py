@@ -85,7 +85,7 @@ class LikelihoodParams(ChatParams):
     """Parameters of a request whose answer may come with the probabilities of its tokens.
 
     logprobs: whether the server is asked for them.
-    top_logprobs: tokens whose probabilities are asked for; None is `TOP_LOGPROBS`.
+    top_logprobs: tokens whose probabilities are asked for; None is 20, the most of OpenAI.
     Raises ValueError for a value outside its range.
     """
 
@@ -189,7 +189,9 @@ class InterleaverParams(ChatParams):
 class ImageParams:
     """Parameters of a generator's request; each but the price can change the image.
 
-    size: WIDTHxHEIGHT or auto; height, width: the same in two numbers. quality: as in the API.
+    size: WIDTHxHEIGHT or auto.
+    height, width: the same in two numbers.
+    quality: as in the API.
     num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.
     response_format: how the image is asked for; None sends nothing.
     send_seed: auto and true send the step's seed, false does not.

@@ -48,7 +48,6 @@ class InceptionParams(Placement):
     """Parameters of the spec of clean-fid's Inception, which runs in float32 only.
 
     weights: path of the weights file or of its folder; None looks where clean-fid keeps it.
-    device, batch_size: as in `Placement`.
     """
 
     dtype: str = field(default="float32", init=False)

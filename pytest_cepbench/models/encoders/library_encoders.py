@@ -101,8 +101,9 @@ _INTERPOLATIONS = ("bilinear", "bicubic")
 class TimmEncoderParams(EncoderParams):
     """Parameters of a timm encoder's spec, with those of `EncoderParams`.
 
-    crop_pct: side of the crop as a share of the resized shorter side, in (0, 1]; interpolation:
-        bilinear or bicubic. None leaves the checkpoint's own.
+    crop_pct: side of the crop as a share of the resized shorter side, in (0, 1]; None leaves the
+        checkpoint's own.
+    interpolation: bilinear or bicubic; None leaves the checkpoint's own.
     Raises ValueError for a value outside these.
     """
 
