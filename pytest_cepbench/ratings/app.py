@@ -85,7 +85,8 @@ def render(template: str, **values: Any) -> str:
 
 def page_file(name: str) -> str:
     """A style or a script of the pages."""
-    return resources.files(_PACKAGE).joinpath(f"pages/{name}").read_text(encoding="utf-8")
+    folder = "" if name == "page.css" else "ratings/pages/"
+    return resources.files("pytest_cepbench").joinpath(f"{folder}{name}").read_text("utf-8")
 
 
 def render_item(shown: Shown, study: Study, image_name: Callable[[str], str]) -> str:
@@ -168,6 +169,7 @@ _HEADERS = {
 _IMAGE_HEADERS = _HEADERS | {"Cache-Control": "private, max-age=86400, immutable"}
 
 _ASSETS = {
+    "page.css": "text/css",  # of every page of this package
     "rate.css": "text/css",
     "rate.js": "text/javascript",
     "operator.js": "text/javascript",

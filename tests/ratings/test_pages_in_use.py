@@ -333,9 +333,11 @@ def test_both_answers_are_seen_before_a_vote_counts_on_a_phone(
     before = slot(page)
     verdicts = page.locator("[data-verdict][aria-disabled=true]")
     assert verdicts.count() == 4
-    page.keyboard.press("1")
-    page.get_by_text("not counted: see B, step 1 first").wait_for()
-    page.wait_for_selector("[data-verdict][aria-disabled=false]")  # it was scrolled into view
+    for side in "AB":
+        page.keyboard.press("1")
+        page.get_by_text(f"not counted: see {side}, step 1 first").wait_for()
+        see(page)  # it was scrolled into view
+    page.wait_for_selector("[data-verdict][aria-disabled=false]")
     assert slot(page) == before
     assert not (folder / "votes" / "a1.jsonl").read_text()
     press(page, "1")

@@ -290,8 +290,8 @@ function isMeant(event) {
   return false;
 }
 
-// Where answers stand below each other, as on a phone, a vote counts when all of both was in view,
-// apart from what the question above and the buttons below cover.
+// Where answers stand below each other, as on a phone, a vote counts when the end of each step of
+// both was in view, between the question above and the buttons below.
 function watch() {
   const sides = stage.querySelector(".sides");
   if (!sides || !state.unseen.size) return;
@@ -302,7 +302,7 @@ function watch() {
     const box = step.getBoundingClientRect();
     const loaded = [...step.querySelectorAll("img")].every((image) => image.complete);
     const least = Math.min(40, box.height / 2);
-    if (!inColumn || (loaded && box.bottom > top + least && box.top < bottom - least)) state.unseen.delete(step);
+    if (!inColumn || (loaded && box.bottom > top && box.bottom < bottom + least)) state.unseen.delete(step);
   }
   for (const button of stage.querySelectorAll("[data-verdict]")) {
     button.setAttribute("aria-disabled", state.unseen.size > 0);
@@ -314,7 +314,7 @@ function isSeen() {
   const [step] = state.unseen;
   if (!step) return true;
   say(`not counted: see ${step.getAttribute("aria-label")} first`, true);
-  step.scrollIntoView({ block: "center" });
+  step.scrollIntoView({ block: "end" });
   return false;
 }
 
