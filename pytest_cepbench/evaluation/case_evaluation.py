@@ -8,13 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from pytest_cepbench.errors import UnscoredError
+import msgspec
+
+from pytest_cepbench.errors import BaselineError, CepError, CheckpointError, UnscoredError
 from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
+from pytest_cepbench.gate.series import Entry, Place, SeriesFile
 from pytest_cepbench.gate.statistics import (
     FIRST_SEQUENTIAL_LOOK,
     LEAST_LOST,
@@ -60,6 +63,45 @@ class References:
 
 
 @dataclass(frozen=True)
+class SeriesCase:
+    """A case that was entered in the record of its series.
+
+    file: the record.
+    run: that judges the case.
+    entry: the case, as it is there.
+    place: of the case in the series.
+    """
+
+    file: SeriesFile
+    run: str
+    entry: Entry
+    place: Place
+
+    def adjusted(self, policy: Policy) -> Policy:
+        """The policy with the alpha that the case has in the series, and shares of it."""
+        return replace(policy, alpha=self.place.alpha, series=self.place.shares)
+
+    def settle(self, verdict: Verdict, evaluated: EvaluatedCase | None = None) -> None:
+        """Record the verdict. evaluated: None where the case could not be measured.
+
+        Raises SeriesError and WriteError.
+        """
+        entry = msgspec.structs.replace(self.entry, verdict=verdict.value)
+        if evaluated is not None:
+            judgement, policy = evaluated.judgement, evaluated.policy
+            entry = msgspec.structs.replace(
+                entry,
+                spent=self.place.alpha * self.place.share,
+                baseline=self.place.baseline,
+                difference=judgement.difference,
+                tolerance=policy.tolerance,
+                anchor_tolerance=policy.since_anchor,
+                design=judgement.design,
+            )
+        self.file.settle(entry, self.run)
+
+
+@dataclass(frozen=True)
 class EvaluatedCase:
     """A case, measured and judged.
 
@@ -68,6 +110,7 @@ class EvaluatedCase:
     partial: whether there are more samples.
     share: of alpha, at the last look.
     references: what it was compared with.
+    series: its place in the series of the run; None where it has none.
     """
 
     case: Case
@@ -78,6 +121,7 @@ class EvaluatedCase:
     partial: bool
     share: float
     references: References
+    series: SeriesCase | None = None
 
     @property
     def lost_since_anchor(self) -> bool:
@@ -144,19 +188,54 @@ def evaluate_case(
     suite_file: Path,
     case: Case,
     policy: Policy,
+    *,
+    accepting: bool = False,
+) -> EvaluatedCase:
+    """Measure and judge a case, and settle it in the series of the run where it has a part in it.
+
+    accepting: whether the measurement is to become the baseline: it is measured whole then, and
+    files that are about to be replaced need not be readable.
+    Raises what reading baselines, measuring and the record of the series raise; a case that was
+    entered in a series is settled as an error then.
+    """
+    try:
+        references = read_references(evaluator, case)
+    except BaselineError:
+        if not accepting:
+            raise
+        references = References(None, None)
+    if not accepting:
+        accepted = references.baseline, references.anchor
+        evaluator.suites.check_policy(suite_file, case.key, policy, *accepted)
+    series = _enter_series(evaluator, suite_file, case, policy, references)
+    if series is None:
+        return _measured(evaluator, suite_file, case, policy, references, accepting=accepting)
+    try:
+        policy = series.adjusted(policy)
+        evaluated = _measured(evaluator, suite_file, case, policy, references, accepting=accepting)
+        series.settle(evaluated.judgement.verdict, evaluated)
+    except CepError:
+        series.settle(Verdict.ERROR)
+        raise
+    return replace(evaluated, series=series)
+
+
+def _measured(
+    evaluator: Evaluator,
+    suite_file: Path,
+    case: Case,
+    policy: Policy,
     references: References,
     *,
-    whole: bool,
+    accepting: bool,
 ) -> EvaluatedCase:
-    """Measure a case and judge it, looking at more samples while it is undecided.
-
-    whole: whether to measure all samples at once, whatever the settings.
-    Raises what measuring raises.
-    """
+    """Measure a case and judge it, looking at more samples while it is undecided."""
+    if not accepting:
+        _refuse_idle(evaluator.suite_run(suite_file))
     run = evaluator.suite_run(suite_file)
-    sizes = [run.samples(case)] if whole else planned_looks(evaluator, suite_file, case, policy)
+    sizes = [run.samples(case)] if accepting else planned_looks(evaluator, suite_file, case, policy)
     shares = look_shares(len(sizes))
-    if not whole and _decided_by_bets(evaluator, run, case, policy):
+    if not accepting and _decided_by_bets(evaluator, run, case, policy):
         shares = (1.0,) * len(sizes)
     elif policy.looks == "sequential" and len(sizes) > 1:
         shares = (1.0,) * len(sizes)
@@ -196,6 +275,53 @@ def evaluate_case(
         raise unscored
     assert evaluated is not None  # the first look is always taken
     return evaluated
+
+
+def _enter_series(
+    evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy, references: References
+) -> SeriesCase | None:
+    """Enter a case in the series of the run; None without one, or where it has no part in it.
+
+    A case that cannot fail the run, or is judged without statistics, has none.
+    Raises SeriesError, WriteError, and what binding the model under test raises.
+    """
+    file = evaluator.series
+    if file is None or not (policy.primary and policy.statistical):
+        return None
+    record = evaluator.suite_run(suite_file).model_record()
+    place, entry = file.enter(
+        Entry(
+            look=0,
+            run=evaluator.context.run_id,
+            case=str(case.key),
+            model=record["identity"],
+            spec=record.get("spec", ""),
+            alpha=policy.alpha,
+            reference=_model(references.baseline) or "",
+        ),
+        _model(references.anchor),
+    )
+    return SeriesCase(file, evaluator.context.run_id, entry, place)
+
+
+def _model(baseline: Baseline | None) -> str | None:
+    """Identity of a baseline's model."""
+    return None if baseline is None else baseline.model.get("identity")
+
+
+def _refuse_idle(run: SuiteRun) -> None:
+    """Raise CheckpointError where the model under test is its base: nothing would be gated.
+
+    As the first baseline of a training it is right, and accepted with a warning.
+    """
+    gated = () if run.assignments.replay is not None else run.assignments.gated
+    found = [run.runner(role).bound.idle() for role in gated]
+    if found and all(idle.whole for idle in found):
+        raise CheckpointError(
+            f"nothing is gated: {'; '.join(dict.fromkeys(r for i in found for r in i.remarks))}"
+            ". Give a checkpoint from after its training began; --snapshot-update accepts this "
+            "one as the first baseline"
+        )
 
 
 def _compute_population(evaluator: Evaluator, suite_file: Path, case: Case) -> None:

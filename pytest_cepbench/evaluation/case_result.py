@@ -16,6 +16,7 @@ from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import answers_digest, recorded
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.sensitivity import design_of, power_remark, remarks_on_accepting
+from pytest_cepbench.gate.series import delays_of
 from pytest_cepbench.report import (
     AnswerShown,
     BaselineModel,
@@ -38,7 +39,6 @@ def measured_case(
     messages: Sequence[str],
     accepted: bool,
     refused: str,
-    series: SeriesShown | None = None,
 ) -> CaseResult:
     """The record of a case that was measured.
 
@@ -48,7 +48,6 @@ def measured_case(
     messages: on memory and models, from while it was measured.
     accepted: whether the measurement is to become the baseline.
     refused: why it may not, where that was asked for.
-    series: its place in a series of gates.
     """
     measurement, judgement = evaluated.measurement, evaluated.judgement
     chains = ShownChains()
@@ -71,7 +70,7 @@ def measured_case(
         partial=evaluated.partial,
         accepted=accepted,
         refused=refused,
-        series=series,
+        series=_series_shown(evaluated),
     )
 
 
@@ -113,6 +112,28 @@ def _shown(
         differences=evaluated.differences,
         opponents=_opponents(evaluated),
         facts=None if measurement.facts is None else shown_facts(measurement.facts),
+    )
+
+
+def _series_shown(evaluated: EvaluatedCase) -> SeriesShown | None:
+    """The place in a series for reports, and how soon drops would be found."""
+    if evaluated.series is None:
+        return None
+    judgement, place = evaluated.judgement, evaluated.series.place
+    since = judgement.since_anchor
+    delays = None
+    if judgement.design is not None:
+        delays = delays_of(place, judgement.design, evaluated.policy)
+    return SeriesShown(
+        name=place.series,
+        look=place.look,
+        expected=place.expected,
+        alpha=place.alpha * place.share,
+        level=judgement.upper_alpha,
+        anchor_level=None if since is None else since.upper_alpha,
+        baseline=place.baseline,
+        delays=[] if delays is None else list(delays.drops),
+        decline=None if delays is None else delays.decline,
     )
 
 

@@ -11,115 +11,21 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace as replace_fields
 
-from pytest_cepbench.errors import BaselineError, CepError, CheckpointError
+from pytest_cepbench.errors import CepError
 from pytest_cepbench.evaluation.case_evaluation import (
     EvaluatedCase,
-    References,
     evaluate_case,
-    read_references,
 )
 from pytest_cepbench.evaluation.case_result import measured_case
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict
-from pytest_cepbench.gate.baseline import Baseline, baseline_path
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.sensitivity import why_not_accepted
-from pytest_cepbench.gate.series import Entry, Place, SeriesFile, delays_of
 from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.measures.cases import PooledCase
-from pytest_cepbench.report import CaseResult, HopShown, SeriesShown
+from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.gate_config import Overrides
-
-
-@dataclass(frozen=True)
-class SeriesCase:
-    """A case that was entered in the record of its series.
-
-    file: the record.
-    run: that judges the case.
-    entry: the case, as it is there.
-    place: of the case in the series.
-    """
-
-    file: SeriesFile
-    run: str
-    entry: Entry
-    place: Place
-
-    def adjusted(self, policy: Policy) -> Policy:
-        """The policy with the alpha that the case has in the series, and shares of it."""
-        return replace(policy, alpha=self.place.alpha, series=self.place.shares)
-
-    def settle(self, verdict: Verdict, evaluated: EvaluatedCase | None = None) -> None:
-        """Record the verdict. evaluated: None where the case could not be measured.
-
-        Raises SeriesError and WriteError.
-        """
-        entry = msgspec.structs.replace(self.entry, verdict=verdict.value)
-        if evaluated is not None:
-            judgement, policy = evaluated.judgement, evaluated.policy
-            entry = msgspec.structs.replace(
-                entry,
-                spent=self.place.alpha * self.place.share,
-                baseline=self.place.baseline,
-                difference=judgement.difference,
-                tolerance=policy.tolerance,
-                anchor_tolerance=policy.since_anchor,
-                design=judgement.design,
-            )
-        self.file.settle(entry, self.run)
-
-    def shown(self, evaluated: EvaluatedCase) -> SeriesShown:
-        """The place for reports, and how soon drops would be found."""
-        judgement, place = evaluated.judgement, self.place
-        since = judgement.since_anchor
-        delays = None
-        if judgement.design is not None:
-            delays = delays_of(place, judgement.design, evaluated.policy)
-        return SeriesShown(
-            name=place.series,
-            look=place.look,
-            expected=place.expected,
-            alpha=place.alpha * place.share,
-            level=judgement.upper_alpha,
-            anchor_level=None if since is None else since.upper_alpha,
-            baseline=place.baseline,
-            delays=[] if delays is None else list(delays.drops),
-            decline=None if delays is None else delays.decline,
-        )
-
-
-def enter_series(
-    evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy, references: References
-) -> SeriesCase | None:
-    """Enter a case in the series of the run; None without one, or where it has no part in it.
-
-    A case that cannot fail the run, or is judged without statistics, has none.
-    Raises SeriesError, WriteError, and what binding the model under test raises.
-    """
-    file = evaluator.series
-    if file is None or not (policy.primary and policy.statistical):
-        return None
-    record = evaluator.suite_run(suite_file).model_record()
-    place, entry = file.enter(
-        Entry(
-            look=0,
-            run=evaluator.context.run_id,
-            case=str(case.key),
-            model=record["identity"],
-            spec=record.get("spec", ""),
-            alpha=policy.alpha,
-            reference=_model(references.baseline) or "",
-        ),
-        _model(references.anchor),
-    )
-    return SeriesCase(file, evaluator.context.run_id, entry, place)
-
-
-def _model(baseline: Baseline | None) -> str | None:
-    """Identity of a baseline's model."""
-    return None if baseline is None else baseline.model.get("identity")
-
 
 _GOOD = (Verdict.HELD, Verdict.IMPROVED)
 
@@ -135,11 +41,14 @@ def pooled_verdict(
     together: it finds all that the cases found at their shares and maybe more, without a further
     error. Held where every case excludes its tolerated drop at that whole alpha: all of them being
     true at once is an intersection-union test (Berger 1982) and needs no division.
+    Each case is settled in the series of the run, once, whether here or by its own test.
     unmeasured: the record so far.
-    Raises what measuring and reading baselines raise.
+    Raises what `evaluate_case` raises.
     """
     members: dict[str, EvaluatedCase] = {
-        assigned.case.key.within: _evaluate(evaluator, assigned)
+        assigned.case.key.within: evaluate_case(
+            evaluator, suite_file, assigned.case, assigned.policy
+        )
         for assigned in _collected(evaluator, suite_file, case)
     }
     weights = {
@@ -201,14 +110,6 @@ def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> list
             other = collected.get(key, assigned)
             collected[key] = min(other, assigned, key=lambda a: a.policy.tolerance)
     return list(collected.values())
-
-
-def _evaluate(evaluator: Evaluator, assigned: AssignedCase) -> EvaluatedCase:
-    path, case, policy = assigned.suite_file, assigned.case, assigned.policy
-    references = read_references(evaluator, case)
-    series = enter_series(evaluator, path, case, policy, references)
-    policy = policy if series is None else series.adjusted(policy)
-    return evaluate_case(evaluator, path, case, policy, references, whole=False)
 
 
 def _holds(member: EvaluatedCase, alpha: float) -> bool:
@@ -292,7 +193,6 @@ class CaseRunner:
         try:
             evaluator.suites.check_policy(self.suite_file, case.key, policy)
             if isinstance(case, PooledCase):
-                self._refuse_idle()
                 result = pooled_verdict(evaluator, self.suite_file, case, unmeasured)
             else:
                 result = self._evaluate(case, policy, unmeasured)
@@ -321,52 +221,18 @@ class CaseRunner:
         evaluator = self.evaluator
         path = baseline_path(evaluator.settings.baselines, case.key)
         accepting = self.acceptance == "all" or (self.acceptance == "new" and not path.exists())
+        evaluated = evaluate_case(evaluator, self.suite_file, case, policy, accepting=accepting)
+        measurement, series = evaluated.measurement, evaluated.series
         try:
-            references = read_references(evaluator, case)
-        except BaselineError:
-            if not accepting:
-                raise
-            references = References(None, None)  # they are about to be replaced
-        if not accepting:
-            accepted = references.baseline, references.anchor
-            evaluator.suites.check_policy(self.suite_file, case.key, policy, *accepted)
-        series = enter_series(evaluator, self.suite_file, case, policy, references)
-        if series is None:
-            return self._measure(case, policy, references, unmeasured, accepting=accepting)
-        policy = series.adjusted(policy)
-        unmeasured = replace_fields(unmeasured, alpha=policy.alpha)
-        try:
-            return self._measure(
-                case, policy, references, unmeasured, accepting=accepting, series=series
-            )
+            if accepting:
+                evaluator.suites.check_policy(self.suite_file, case.key, policy, measurement)
+            self.observe(measurement, path, evaluated.judgement, accepting)
         except CepError:
-            series.settle(Verdict.ERROR)
+            if series is not None:
+                series.settle(Verdict.ERROR)
             raise
-
-    def _measure(
-        self,
-        case: Case,
-        policy: Policy,
-        references: References,
-        unmeasured: CaseResult,
-        *,
-        accepting: bool,
-        series: SeriesCase | None = None,
-    ) -> CaseResult:
-        """Measure and judge a case. series: its place in a series, if the run is in one."""
-        evaluator = self.evaluator
-        path = baseline_path(evaluator.settings.baselines, case.key)
-        if not accepting:
-            self._refuse_idle()
-        evaluated = evaluate_case(
-            evaluator, self.suite_file, case, policy, references, whole=accepting
-        )
         if series is not None:
-            series.settle(evaluated.judgement.verdict, evaluated)
-        measurement = evaluated.measurement
-        if accepting:
-            evaluator.suites.check_policy(self.suite_file, case.key, policy, measurement)
-        self.observe(measurement, path, evaluated.judgement, accepting)
+            unmeasured = replace_fields(unmeasured, alpha=evaluated.policy.alpha)
         refused = self._refusal(measurement, policy) if accepting else ""
         result = measured_case(
             unmeasured,
@@ -376,24 +242,8 @@ class CaseRunner:
             messages=evaluator.drain_messages(),
             accepted=accepting and not refused,
             refused=refused,
-            series=None if series is None else series.shown(evaluated),
         )
         return self._attribute(result, evaluated) if policy.primary and not accepting else result
-
-    def _refuse_idle(self) -> None:
-        """Raise CheckpointError where the model under test is its base: nothing would be gated.
-
-        As the first baseline of a training it is right, and accepted with a warning.
-        """
-        run = self.evaluator.suite_run(self.suite_file)
-        gated = () if run.assignments.replay is not None else run.assignments.gated
-        found = [run.runner(role).bound.idle() for role in gated]
-        if found and all(idle.whole for idle in found):
-            raise CheckpointError(
-                f"nothing is gated: {'; '.join(dict.fromkeys(r for i in found for r in i.remarks))}"
-                ". Give a checkpoint from after its training began; --snapshot-update accepts this "
-                "one as the first baseline"
-            )
 
     def _refusal(self, measurement: Measurement, policy: Policy) -> str:
         """Why a measurement may not become the baseline of its case; empty where it may.

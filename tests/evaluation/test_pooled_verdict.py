@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +112,49 @@ def test_plain_rules_count_as_the_cases_do(accepted: GatedProject) -> None:
     assert held[POOLED].verdict == "held"
 
 
+def test_its_cases_are_settled_once_in_their_series(accepted: GatedProject, tmp_path: Path) -> None:
+    """By the verdict of the suite where it comes first, and not again by the tests of the cases."""
+    project = accepted.copy(tmp_path / "series")
+    evaluator = _evaluator(project, "0.08&spread=0.01", series=["run"])
+    path = project.path / "suite.toml"
+    try:
+        pooled = evaluator.suites.cases(path, pooled=True)[-1]
+        assert isinstance(pooled, PooledCase)
+        evaluator.assign({case.id: (path, case, Overrides()) for case in pooled.members})
+        runner = CaseRunner(evaluator, path)
+        judged = runner(pooled, "verdict", Overrides())
+        settled = _settled(project)
+        alone = [runner(case, case.id, Overrides()) for case in pooled.members]
+    finally:
+        evaluator.close()
+
+    assert judged.verdict == "regressed"
+    assert settled == {f"scored/{case.part}/gc": [case.verdict] for case in alone}
+    assert _settled(project) == settled
+    assert all(case.series is not None and case.series.look == 1 for case in alone)
+
+
+def _settled(project: GatedProject) -> dict[str, list[str]]:
+    """The verdicts in the record of the series, by case."""
+    (file,) = project.path.rglob("series/run.jsonl")
+    verdicts: dict[str, list[str]] = {}
+    for line in map(json.loads, file.read_text().splitlines()):
+        if line.get("verdict"):
+            verdicts.setdefault(line["case"], []).append(line["verdict"])
+    return verdicts
+
+
+def _evaluator(project: GatedProject, drop: str = "0.02", **options: list[str]) -> Evaluator:
+    """Of a checkpoint that lost in every case."""
+    options["model"] = [f"python:tests.plugin.scored:Describer?drop={drop}"]
+    return Evaluator(
+        RunContext(read_settings(options, dict.fromkeys(options, "here"), project.path))
+    )
+
+
 def test_a_case_that_two_tests_gate_counts_once(accepted: GatedProject) -> None:
     """With one share of alpha, and by the smaller of their tolerances."""
-    evaluator = Evaluator(
-        RunContext(
-            read_settings(
-                {"model": ["python:tests.plugin.scored:Describer?drop=0.02"]},
-                {"model": "here"},
-                accepted.path,
-            )
-        )
-    )
+    evaluator = _evaluator(accepted)
     path = accepted.path / "suite.toml"
     try:
         *cases, pooled = evaluator.suites.cases(path, pooled=True)
