@@ -38,7 +38,7 @@ TRAINING = {
     "step-600": "recolor=0.04",
     "step-800": "miss=0.02",
 }
-"""Names and knobs of the checkpoints of a training, as in docs/leaderboards.md."""
+"""Names and knobs of the checkpoints of a training, as in docs/judges.md."""
 
 RANKED = ("step-800", "step-600", "step-400")
 

@@ -45,15 +45,6 @@ def test_texts_are_written_once(task: Task, tmp_path: Path) -> None:
     assert (tmp_path / "consent.md").read_text() == "# Mine\n"
 
 
-def test_the_docs_quote_the_consent_as_it_is_written(tmp_path: Path) -> None:
-    """Who decides by the page about a study knows what people will agree to."""
-    write_texts(tmp_path, "pair")
-    _, _, written = (tmp_path / "consent.md").read_text().partition("\n\n")  # below its heading
-    page = (Path(__file__).parents[2] / "docs/people.md").read_text()
-    quoted = [line[1:].strip() for line in page.splitlines() if line.startswith(">")]
-    assert " ".join(" ".join(quoted).split()) == " ".join(written.split())
-
-
 def test_the_consent_names_what_a_record_keeps(tmp_path: Path) -> None:
     """Every field of a vote that is about a person, and of the consent itself."""
     write_texts(tmp_path, "describe")

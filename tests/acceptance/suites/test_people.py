@@ -215,7 +215,7 @@ def test_ratings_of_one_suite_leave_the_other_of_a_folder_alone(tmp_path: Path) 
 
 
 def test_people_describe_photographs(tmp_path: Path) -> None:
-    """The commands of docs/ratings.md: people's words are drawn, accepted, and a bar for models."""
+    """The commands of docs/people.md: people's words are drawn, accepted, and a bar for models."""
     for name in ("folder", "folder-described"):
         shutil.copytree(ROOT / "suites" / name, tmp_path / "suites" / name)
     (tmp_path / "pytest.ini").write_text(INI)
