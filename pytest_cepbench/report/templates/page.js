@@ -49,10 +49,10 @@ const make = (name, properties, ...children) => {
   // Arrows go from sample to sample, with Shift from case to case: each has its address.
   const go = (selector, forward) => {
     const places = all(selector).filter((element) => !element.closest("[hidden]"));
-    const at = places.findIndex((element) => `#${element.id}` === location.hash);
-    const above = places.filter((element) => element.getBoundingClientRect().bottom < 0 && element.checkVisibility());
-    const from = at < 0 ? places.indexOf(above.at(-1)) + (forward ? 0 : 1) : at + (forward ? 1 : 0);
-    const next = places[forward ? from : from - 1];
+    const here = places.findIndex((element) => `#${element.id}` === location.hash);
+    const above = places.findLastIndex((element) => element.getBoundingClientRect().bottom < 0);
+    const back = here < 0 ? above : here - 1;
+    const next = places[forward ? (here < 0 ? above : here) + 1 : back];
     if (next) location.hash = next.id;
   };
   document.addEventListener("keydown", (event) => {
