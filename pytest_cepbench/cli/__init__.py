@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
-from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, EndedError, complain, tell
 from pytest_cepbench.errors import CepError, UnreadError, WriteError
 
 
@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return leaving.code if isinstance(leaving.code, int) else MISTAKE
     except KeyboardInterrupt:
         return complain("interrupted", INTERRUPTED)
+    except EndedError as failure:
+        return complain(str(failure), failure.code)
     except CepError as error:  # where the command itself has nothing more to say of it
         return complain(
             str(error), NOT_DONE if isinstance(error, (WriteError, UnreadError)) else MISTAKE

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from pytest_cepbench.cli.output import (
     INTERRUPTED,
     NOT_DONE,
+    EndedError,
     Section,
     Table,
     complain,
@@ -56,12 +57,7 @@ def run(arguments: Namespace) -> int:
     root: Path = arguments.baselines
     accepted = {"reason": reason, "results": report.digest}
     if arguments.remeasure is not None:
-        remeasured = remeasure(arguments, report, cases)
-        return (
-            remeasured
-            if isinstance(remeasured, int)
-            else _accept_again(arguments, report, remeasured, accepted)
-        )
+        return _accept_again(arguments, report, remeasure(arguments, report, cases), accepted)
     changes = list(_changes(cases, accepted, root, move_anchor=arguments.move_anchor))
     page = _page(changes, cases, reason, root)
     if not changes:
@@ -72,7 +68,8 @@ def run(arguments: Namespace) -> int:
         show([page], "nothing written: --dry-run")
         return 0
     show([page])
-    return _write(changes, arguments)
+    _write(changes, arguments)
+    return 0
 
 
 _BEST_OF_SEVERAL = (
@@ -96,8 +93,10 @@ def _accept_again(
         show(page, "nothing written: --dry-run")
         return 0
     show(page)
-    code = _write(changes, arguments) if changes else 0
-    return code or remeasured.write_suite()
+    if changes:
+        _write(changes, arguments)
+    remeasured.write_suite()
+    return 0
 
 
 def _checked_reason(reason: str) -> str:
@@ -360,15 +359,17 @@ def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
         yield f"replaced, since it cannot be used: {error}"
 
 
-def _write(changes: Sequence[Change], arguments: Namespace) -> int:
+def _write(changes: Sequence[Change], arguments: Namespace) -> None:
     """Write the files, all or none, and say where the answers lie that they name."""
     root: Path = arguments.baselines
     try:
         written = apply(changes, root)
     except WriteError as error:
-        return complain(f"nothing is accepted: {error}; run the same command again then", NOT_DONE)
+        raise EndedError(
+            f"nothing is accepted: {error}; run the same command again then"
+        ) from error
     except KeyboardInterrupt:
-        return complain("nothing is accepted: interrupted", INTERRUPTED)
+        raise EndedError("nothing is accepted: interrupted", INTERRUPTED) from None
     accepted: dict[str, set[str]] = {}
     for change in changes:
         accepted.setdefault(change.key.suite, set()).update(change.after.answers.values())
@@ -378,7 +379,6 @@ def _write(changes: Sequence[Change], arguments: Namespace) -> int:
         if digests - {""}
     ]
     show([], f"{counted(len(written), 'baseline')} written below {root}: commit them", *places)
-    return 0
 
 
 def _answers_place(suite: str, digests: set[str], arguments: Namespace) -> str:

@@ -37,14 +37,13 @@ from pytest_cepbench.studies.rating_alignment import (
 
 def agree_people(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
-    draws = arguments.draws
     ratings = read_ratings(arguments.ratings)
     votes = read_votes(ratings)
-    agreed = measure_agreement(ratings, votes, draws)
-    command = arguments.command_line
-    name = f"agreement-{ratings.path.resolve().name}"[:120]
-    page = list(_people_page(agreed, command, draws, _work_left(ratings, votes)))
-    return write_and_show({"agreement": agreed}, page, command, arguments.out, name, "agreement")
+    agreed = measure_agreement(ratings, votes, arguments.draws)
+    page = _people_page(agreed, arguments.draws, _work_left(ratings, votes))
+    name = f"agreement-{ratings.path.resolve().name}"
+    write_and_show(arguments, {"agreement": agreed}, page, name)
+    return 0
 
 
 def _work_left(ratings: Ratings, votes: Votes) -> list[str]:
@@ -70,7 +69,7 @@ def _work_left(ratings: Ratings, votes: Votes) -> list[str]:
 
 
 def _people_page(
-    agreed: RatingAgreement, command: str, draws: int, work_left: Sequence[str]
+    agreed: RatingAgreement, draws: int, work_left: Sequence[str]
 ) -> Iterator[Section]:
     of = f" of {agreed.suite}" if agreed.suite else ""
     title = (
@@ -78,7 +77,6 @@ def _people_page(
         f"{agreed.judged:,} of {agreed.items:,} items judged, {agreed.shared:,} by several"
     )
     lines = [
-        f"command: {command}",
         f"intervals: 95 %, {draws} draws of whole items; kind: {agreed.kind}",
         *work_left,
         *agreed.remarks,
@@ -189,13 +187,11 @@ def number(value: float | None) -> str:
 def agree_models(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
-    draws = arguments.draws
     runs = _runs(arguments.report)
-    aligned = measure_alignment(ratings, read_votes(ratings), runs, draws)
-    command = arguments.command_line
-    name = f"alignment-{ratings.path.resolve().name}"[:120]
-    page = list(_models_page(aligned, command))
-    return write_and_show({"alignment": aligned}, page, command, arguments.out, name, "alignment")
+    aligned = measure_alignment(ratings, read_votes(ratings), runs, arguments.draws)
+    name = f"alignment-{ratings.path.resolve().name}"
+    write_and_show(arguments, {"alignment": aligned}, _models_page(aligned), name)
+    return 0
 
 
 def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
@@ -216,9 +212,9 @@ def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
     return runs
 
 
-def _models_page(aligned: RatingAlignment, command: str) -> Iterator[Section]:
+def _models_page(aligned: RatingAlignment) -> Iterator[Section]:
     of = f" of {aligned.suite}" if aligned.suite else ""
-    lines = [f"command: {command}", _SCORE[aligned.kind], *aligned.remarks]
+    lines = [_SCORE[aligned.kind], *aligned.remarks]
     lines += [f"nobody rated the model of the run {name}" for name in aligned.unmatched]
     if aligned.constant:
         lines.append(f"the same for all rated outputs: {', '.join(aligned.constant)}")

@@ -77,14 +77,12 @@ _POLICIES: dict[TiePolicy, str] = {
 
 def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
-    command: str = arguments.command_line
     boards = _leaderboards(arguments)
     page = [section for board in boards for section in board_page(board)]
-    page[0] = Section(page[0].title, (f"command: {command}", *page[0].blocks))
-    content = {"leaderboards": boards}
+    name = f"leaderboard-{'-'.join(board.name for board in boards)}"
     html = arena_leaderboard_page(boards)
-    name = f"leaderboard-{'-'.join(board.name for board in boards)}"[:120]
-    return write_and_show(content, page, command, arguments.out, name, "leaderboard", html)
+    write_and_show(arguments, {"leaderboards": boards}, page, name, html)
+    return 0
 
 
 def _leaderboards(arguments: Namespace) -> list[Leaderboard]:

@@ -14,7 +14,7 @@ from pytest_cepbench.cli.arena import board_page
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.output import HOME, Section, show, tell, write_and_show
 from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
-from pytest_cepbench.cli.session import measured, read_data
+from pytest_cepbench.cli.session import measuring, read_data
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -55,20 +55,6 @@ PLAY = "play.json"
 
 
 @dataclass(frozen=True)
-class _Request:
-    """What is to be played.
-
-    suite: its file; whose questions and, unless an option says otherwise, judge and order they are.
-    rounds: battles of each question.
-    """
-
-    suite: Path
-    rounds: int
-    seed: int
-    limit: int | None
-
-
-@dataclass(frozen=True)
 class _Prepared:
     """The judge, the battles, and what play.json says of them."""
 
@@ -80,27 +66,17 @@ class _Prepared:
 
 def run(arguments: Namespace) -> int:
     """Arrange, ask, rank, write; exit codes as in `main`."""
-    outcome = measured(
-        arguments.store,
-        read=lambda: _read(arguments),
-        prepare=lambda request, pool: _prepare(arguments, request, pool),
-        measure=lambda prepared, _: _measure(arguments, prepared),
-    )
-    return outcome if isinstance(outcome, int) else _write(arguments, *outcome)
+    suite = suite_file(arguments.suite)
+    with measuring(arguments.store, suite) as (pool, begin):
+        prepared = _prepare(arguments, suite, pool)
+        begin()
+        outcome = _measure(arguments, prepared)
+    return 0 if outcome is None else _write(arguments, *outcome)
 
 
-def _read(arguments: Namespace) -> _Request:
-    return _Request(
-        suite_file(arguments.suite),
-        arguments.rounds,
-        arguments.seed,
-        arguments.samples,
-    )
-
-
-def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepared:
+def _prepare(arguments: Namespace, file: Path, pool: ModelPool) -> _Prepared:
     """Raises kinds of CepError for what is wrong with the suite, the answers or the judge."""
-    suite = load_suite(request.suite)
+    suite = load_suite(file)
     if suite.answer_plan is None:
         raise SuiteError(f"suite {suite.name!r} is of chains: battles are of interleaved answers")
     choices = (
@@ -110,13 +86,13 @@ def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepa
     if JUDGE not in named:
         raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
     judge = pool.runner(named[JUDGE])
-    entrants, samples = _entrants(arguments, request, suite, pool.store)
+    entrants, samples = _entrants(arguments, suite, pool.store)
     # Orders that are asked about anew in doubt are for gates; here each model is first in half of
     # its battles, or in both orders of all.
     order: AskedOrder = "arranged" if _order(arguments, suite) == "balanced" else "both"
     battles = arrange(
-        entrants, samples, pool.store, request.rounds,
-        seed=request.seed, limit=request.limit, only=arguments.only,
+        entrants, samples, pool.store, arguments.rounds,
+        seed=arguments.seed, limit=arguments.samples, only=arguments.only,
     )  # fmt: skip
     _grouping(arguments.by, battles)  # a mistake is said before anything is asked
     settings = {
@@ -125,7 +101,7 @@ def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepa
         "judge_fingerprint": judge.bound.fingerprint,
         "order": _order(arguments, suite),
         "only": arguments.only,
-        "seed": request.seed,
+        "seed": arguments.seed,
     }
     if not arguments.plan:
         _check_folder(arguments.out, settings)
@@ -156,7 +132,7 @@ def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
 
 
 def _entrants(
-    arguments: Namespace, request: _Request, suite: Suite, store: Store
+    arguments: Namespace, suite: Suite, store: Store
 ) -> tuple[list[Entrant], list[Sample]]:
     """The models, in the order given, and the questions."""
     given = [split_name(text) for text in arguments.answers]
@@ -167,7 +143,7 @@ def _entrants(
     runs = {}
     seeds = 1
     if reports:
-        rated = named_runs("grades", request.suite, RatedSource(reports=reports))
+        rated = named_runs("grades", suite.file, RatedSource(reports=reports))
         runs = dict(zip(reports, rated, strict=True))
         seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in rated)
     dataset = load_data(suite, read_data(arguments.data)).repeated(seeds)
@@ -211,8 +187,8 @@ def _folder(text: str) -> Path | None:
 
 def _measure(
     arguments: Namespace, prepared: _Prepared
-) -> tuple[_Prepared, AskedVerdicts, Leaderboard] | int:
-    """The verdicts and what they say, or 0 where the plan was all that was asked for.
+) -> tuple[_Prepared, AskedVerdicts, Leaderboard] | None:
+    """The verdicts and what they say, or None where the plan was all that was asked for.
 
     Raises DatasetError where the verdicts can rank nobody, and as `play`.
     """
@@ -226,7 +202,7 @@ def _measure(
     lines = [*_battle_lines(battles), asked]
     if arguments.plan:
         show([Section("plan of the battles", (*lines, "nothing was asked: --plan"))])
-        return 0
+        return None
     for line in lines:
         tell(line)
     given = play(battles, judge, prepared.order, tell, seed=seed)
@@ -282,16 +258,11 @@ def _write(
         "judge_failures": dict(given.failures),
     }
     write_reports(out / PLAY, {".json": json.dumps(facts, indent=2, sort_keys=True) + "\n"})
-    page = list(board_page(board))
-    page[0] = Section(page[0].title, (*_head(arguments, battles, given), *page[0].blocks))
-    return write_and_show(
-        {"leaderboards": [board], "play": facts},
-        page,
-        arguments.command_line,
-        out,
-        "leaderboard",
-        html=arena_leaderboard_page([board]),
-    )
+    first, *others = board_page(board)
+    page = [Section(first.title, (*_head(battles, given), *first.blocks)), *others]
+    content = {"leaderboards": [board], "play": facts}
+    write_and_show(arguments, content, page, "leaderboard", arena_leaderboard_page([board]))
+    return 0
 
 
 def _grouping(by: str | None, battles: Battles) -> Any:
@@ -302,9 +273,9 @@ def _grouping(by: str | None, battles: Battles) -> Any:
     return battles.tasks if by == "task" and not opening else by
 
 
-def _head(arguments: Namespace, battles: Battles, given: AskedVerdicts) -> Sequence[str]:
+def _head(battles: Battles, given: AskedVerdicts) -> Sequence[str]:
     failures = sum(given.failures.values())
-    lines = [f"command: {arguments.command_line}", *_battle_lines(battles)]
+    lines = [*_battle_lines(battles)]
     if failures:
         kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
         lines.append(f"the judge gave no verdict {failures} times ({kinds}): left out")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
-from pytest_cepbench.cli.session import measured, read_trial, spent_line
+from pytest_cepbench.cli.session import measuring, read_trial, spent_line
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Baseline, Verdict, dump_baseline
@@ -50,18 +50,13 @@ _SILENT = (
 
 def run(arguments: Namespace) -> int:
     """Measure, print and write the noise; exit codes as in `main`."""
-
-    def play(
-        prepared: PreparedCalibration, pool: ModelPool
-    ) -> tuple[Sequence[Calibrated], list[Section]]:
+    trial = read_trial(arguments)
+    with measuring(arguments.store, trial.suite) as (pool, begin):
+        prepared = prepare_calibration(trial, pool)
+        begin()
         calibrated = calibrate(prepared, pool, tell)
         opening = list(_opening(prepared, pool, arguments.model))
-        return calibrated, _page(prepared, calibrated, opening)
-
-    outcome = measured(arguments.store, lambda: read_trial(arguments), prepare_calibration, play)
-    if isinstance(outcome, int):
-        return outcome
-    calibrated, page = outcome
+        page = _page(prepared, calibrated, opening)
     noises = _write(
         [
             _noise_update(case, arguments.baselines, dry_run=arguments.dry_run)

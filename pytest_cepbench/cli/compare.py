@@ -65,15 +65,10 @@ def run(arguments: Namespace) -> int:
         return 0
     if not boards:
         raise SpecError("--out: the runs have no case in common by which they could be ranked")
-    command = arguments.command_line
-    shown[0] = Section(shown[0].title, (f"command: {command}", *shown[0].blocks))
     html = case_leaderboard_page(_suites(boards), boards)
-    content = {"cases": boards}
-    code = write_and_show(
-        content, shown, command, arguments.out, "leaderboard", "leaderboard", html
-    )
+    write_and_show(arguments, {"cases": boards}, shown, "leaderboard", html)
     show([], *pages)
-    return code
+    return 0
 
 
 def _reports(arguments: Namespace) -> dict[str, RunReport]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.cli.dataset_files import has_study, write_study
 from pytest_cepbench.cli.output import Section, Table, show, tell
-from pytest_cepbench.cli.session import measured, read_count, read_seed, spent_line
+from pytest_cepbench.cli.session import measuring, read_count, read_seed, spent_line
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
 from pytest_cepbench.construction.pattern_stages import (
@@ -52,14 +52,11 @@ class _Prepared:
 
 def run(arguments: Namespace) -> int:
     """Do the stages, print what they found; exit codes as in `main`."""
-    outcome = measured(
-        arguments.store,
-        read=lambda: _read(arguments),
-        prepare=_prepare,
-        measure=_measure,
-    )
-    if isinstance(outcome, int):
-        return outcome
+    request = _read(arguments)
+    with measuring(arguments.store, request.suite) as (pool, begin):
+        prepared = _prepare(request, pool)
+        begin()
+        outcome = _measure(prepared, pool)
     show(list(_page(outcome)), *(f"written: {path}" for path in dict.fromkeys(outcome.written)))
     if arguments.until == VERIFY:
         write_study(

@@ -19,14 +19,13 @@ from typing import Any
 
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell, write_and_show
 from pytest_cepbench.cli.results import read_report
-from pytest_cepbench.cli.session import measured, read_trial, spent_line
+from pytest_cepbench.cli.session import measuring, read_trial, spent_line
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.report.number_format import counted, number
-from pytest_cepbench.studies.calibration import PreparedCalibration, prepare_calibration
+from pytest_cepbench.studies.calibration import prepare_calibration
 from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell
-from pytest_cepbench.suites import ModelPool
 
 
 def run(arguments: Namespace) -> int:
@@ -36,26 +35,20 @@ def run(arguments: Namespace) -> int:
         return 0
     if arguments.suite is None:
         raise SpecError("a SUITE is expected, as in `cepbench doctor suites/mine`, or --report")
-
-    def examined(prepared: PreparedCalibration, pool: ModelPool) -> Diagnosis:
-        return examine(prepared, pool, arguments.baselines, tell)
-
-    diagnosis = measured(
-        arguments.store, lambda: read_trial(arguments), prepare_calibration, examined
-    )
-    if isinstance(diagnosis, int):
-        return diagnosis
-    command: str = arguments.command_line
-    page, name = doctor_page(diagnosis, command), f"doctor-{diagnosis.suite}"
-    code = write_and_show(diagnosis, page, command, arguments.out, name)
-    return code or (NOT_DONE if diagnosis.problems else 0)
+    trial = read_trial(arguments)
+    with measuring(arguments.store, trial.suite) as (pool, begin):
+        prepared = prepare_calibration(trial, pool)
+        begin()
+        diagnosis = examine(prepared, pool, arguments.baselines, tell)
+    write_and_show(arguments, diagnosis, doctor_page(diagnosis), f"doctor-{diagnosis.suite}")
+    return NOT_DONE if diagnosis.problems else 0
 
 
-def doctor_page(diagnosis: Diagnosis, command: str) -> list[Section]:
+def doctor_page(diagnosis: Diagnosis) -> list[Section]:
     """The sections of a diagnosis: what was checked, each check, what to do."""
     checks = diagnosis.checks
     summary = Table(("check", "result"), tuple((check.name, check.status) for check in checks))
-    sections = [Section(_title(diagnosis), (*_opening(diagnosis, command), summary))]
+    sections = [Section(_title(diagnosis), (*_opening(diagnosis), summary))]
     for check in checks:
         blocks: list[str | Table] = [_table(figures) for figures in check.figures]
         sections.append(Section(f"{check.name}: {check.status}", (*check.said, *blocks)))
@@ -71,9 +64,8 @@ def _title(diagnosis: Diagnosis) -> str:
     return f"doctor of {diagnosis.suite}: {', '.join(counts) or 'nothing found'}"
 
 
-def _opening(diagnosis: Diagnosis, command: str) -> Iterator[str]:
+def _opening(diagnosis: Diagnosis) -> Iterator[str]:
     yield f"suite {diagnosis.suite}, version {diagnosis.version}, {diagnosis.samples} samples"
-    yield f"command: {command}"
     seeds = f"seeds {diagnosis.seeds[0]} to {diagnosis.seeds[-1]}"
     yield f"{diagnosis.under_test} {diagnosis.model}, {seeds}; models:"
     yield from (f"  {model.seat} {model.spec} ({model.identity})" for model in diagnosis.players)

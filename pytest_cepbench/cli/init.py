@@ -29,7 +29,7 @@ from pytest_cepbench.cli.project_files import (
     suite_name,
     write_files,
 )
-from pytest_cepbench.cli.session import measured, spent_line
+from pytest_cepbench.cli.session import measuring, spent_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, WriteError
@@ -38,8 +38,6 @@ from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.models.spec import PRESET, parse_spec
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
-    Calibrated,
-    PreparedCalibration,
     Proposal,
     Trial,
     calibrate,
@@ -47,7 +45,7 @@ from pytest_cepbench.studies.calibration import (
     propose,
 )
 from pytest_cepbench.studies.study_data import StudyUsage
-from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
+from pytest_cepbench.suites import RoleChoices, load_suite
 from pytest_cepbench.suites.definition import FILE_NAME, FOLDER
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.role_assignment import expand_preset
@@ -61,12 +59,10 @@ def run(arguments: Namespace) -> int:
     dataset = load_folder(plan.images)
     refuse_existing(plan.files(Proposal()))
     if arguments.no_measure:
-        proposal: Proposal | int = Proposal(reasons=("no model was asked (--no-measure)",))
+        proposal = Proposal(reasons=("no model was asked (--no-measure)",))
         _tell_unseen([arguments.model, *(getattr(arguments, role) for role in _ROLES)])
     else:
         proposal = _measured(arguments, plan, dataset)
-    if isinstance(proposal, int):
-        return proposal
     files = plan.files(proposal)
     try:
         write_files(files)
@@ -121,32 +117,22 @@ def _expanded(role: str, text: str) -> str:
     return expand_preset(suite, named).spec.text
 
 
-def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Proposal | int:
-    """The proposal of a pilot, or the exit code of a failure, which is complained of."""
+def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Proposal:
+    """The proposal of a pilot."""
     with TemporaryDirectory(prefix="cepbench-") as name:
         folder = Path(name) / plan.name
         folder.mkdir()
         file = folder / FILE_NAME
-
-        def read() -> Trial:
-            file.write_text(plan.suite(folder, Proposal()), encoding="utf-8")
-            return Trial(
-                suite=file,
-                choices=RoleChoices(arguments.model, arguments.role),
-                seeds=arguments.seeds,
-                samples=arguments.samples,
-            )
-
-        def play(prepared: PreparedCalibration, pool: ModelPool) -> Sequence[Calibrated]:
+        file.write_text(plan.suite(folder, Proposal()), encoding="utf-8")
+        choices = RoleChoices(arguments.model, arguments.role)
+        trial = Trial(file, choices, arguments.seeds, samples=arguments.samples)
+        with measuring(arguments.store, file) as (pool, begin):
+            prepared = prepare_calibration(trial, pool)
+            begin()
             calibrated = calibrate(prepared, pool, tell)
             spent = total(runner.tally for runner in pool.runners.values())
             tell(spent_line(StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds)))
-            return calibrated
-
-        outcome = measured(arguments.store, read, prepare_calibration, play)
-    if isinstance(outcome, int):
-        return outcome
-    return propose(outcome, _counts(dataset), METRIC)
+    return propose(calibrated, _counts(dataset), METRIC)
 
 
 def _counts(dataset: Dataset) -> Mapping[str, int]:

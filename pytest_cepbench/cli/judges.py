@@ -5,21 +5,13 @@ from __future__ import annotations
 import re
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.agree import agreement_table, confusion_table, number, share
-from pytest_cepbench.cli.output import (
-    NOT_DONE,
-    Section,
-    Table,
-    complain,
-    show,
-    tell,
-    write_and_show,
-)
-from pytest_cepbench.cli.session import measured, read_count, read_data
+from pytest_cepbench.cli.output import EndedError, Section, Table, show, tell, write_and_show
+from pytest_cepbench.cli.session import measuring, read_count, read_data
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -57,7 +49,7 @@ from pytest_cepbench.studies.panels import (
     ratings_panel,
     shapes_panel,
 )
-from pytest_cepbench.suites import ModelPool, RoleChoices
+from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.judge_cards import JudgeIdentity, card_path, identify_judge, read_card
 from pytest_cepbench.suites.model_options import assigned_role
 
@@ -129,11 +121,11 @@ def read_answer_folders(
     return answers
 
 
-def card_page(measured: MeasuredJudge, command: str) -> Iterator[Section]:
+def card_page(measured: MeasuredJudge) -> Iterator[Section]:
     """The sections of a card: the judge in sentences, then tables."""
     card = measured.card
     title = f"card of the judge {measured.judge}: {card.battles:,} battles that people judged too"
-    yield Section(title, (f"command: {command}", *_findings(measured), *_notes(measured)))
+    yield Section(title, (*_findings(measured), *_notes(measured)))
     yield Section("agreement with people, in percent", (agreement_table(card.agreements),))
     yield Section("win rates with ties as 1/2, in percent", (*_biases(measured), _win_rates(card)))
     counts = confusion_table(measured.people, measured.judge, card.confusion)
@@ -223,110 +215,72 @@ def _order(effect: OrderEffect | None) -> str:
     return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What is asked for.
-
-    spec: of the judge.
-    suite: people's verdicts; modules of `python:` judges may lie beside the file.
-    limit: most battles; all where None.
-    repeats: how often the judge is asked again.
-    """
-
-    spec: str
-    suite: Path
-    order: AskedOrder
-    seed: int
-    limit: int | None
-    repeats: int
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    """A judge and the battles that it is to judge. seen: models of the battles."""
-
-    request: _Request
-    judge: RoleRunner
-    panel: BattlePanel
-    seen: list[str]
-
-
-@dataclass(frozen=True)
-class _AskedCard:
-    """A card, and the verdicts that it is made of.
-
-    identity: of the judge.
-    """
-
-    card: MeasuredJudge
-    identity: JudgeIdentity
-    panel: BattlePanel
-    given: AskedVerdicts
-
-
 def ask_judge(arguments: Namespace) -> int:
     """Ask the judge; print, write and keep its card; exit codes as in `main`."""
-    outcome = measured(
-        arguments.store,
-        read=lambda: _read(arguments),
-        prepare=lambda request, pool: _prepare(arguments, request, pool),
-        measure=lambda prepared, _: _measure(prepared),
-    )
-    if isinstance(outcome, int):
-        return outcome
-    name = re.sub(r"[^A-Za-z0-9.+_-]+", "-", outcome.card.judge).strip("-.")[-80:] or "judge"
-    page = list(card_page(outcome.card, arguments.command_line))
-    content, file = {"card": outcome.card}, f"judge-card-{name}"
-    code = write_and_show(content, page, arguments.command_line, arguments.out, file, what="card")
-    if code:
-        return code
+    if len(arguments.repeat) > 1:
+        raise SpecError("--repeat is given several times: with --judge one number is expected")
+    repeats = read_count("--repeat", next(iter(arguments.repeat), None)) or 0
+    order: AskedOrder = arguments.order or "both"
+    seed: int = arguments.seed or 0
+    with measuring(arguments.store, Path(arguments.on)) as (pool, begin):
+        choices = RoleChoices(roles={"judge": arguments.judge})
+        judge = pool.runner(assigned_role(choices, "judge"))
+        names = ModelNames()
+        if arguments.on == SHAPES_PANEL:
+            panel = shapes_panel(pool, arguments.samples, seed)
+        else:
+            panel = _people_panel(arguments, pool.store, names)
+        seen = [*map(names, arguments.seen)]
+        require_models(seen, panel.people)  # now, not after thousands of calls
+        begin()
+        given = _ask(judge, panel, order, seed, repeats)
+        identity = identify_judge(judge.bound)
+        asked = AskedJudge(identity, order, seed, given.failures, panel.left_out)
+        card = measure_asked(arguments.judge, asked, panel, given, seen=seen)
+    name = re.sub(r"[^A-Za-z0-9.+_-]+", "-", card.judge).strip("-.")[-80:] or "judge"
+    file = f"judge-card-{name}"
+    write_and_show(arguments, {"card": card}, card_page(card), file)
+    files: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": given.verdicts}
+    for index, repeat in enumerate(given.repeats, 1):
+        files[f"{name}-again-{index}.json"] = repeat
+    if arguments.on == SHAPES_PANEL:
+        files[f"{name}-truth.json"] = panel.people
     try:
-        lines = _write_verdicts(arguments, name, outcome)
+        for path, verdicts in files.items():
+            write_verdicts(arguments.out / path, verdicts)
+        lines = [f"verdicts: {arguments.out / path}" for path in files]
         if not arguments.dry_run:
-            lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", outcome))
+            lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", identity))
     except (CepError, OSError) as error:
-        return complain(str(error), NOT_DONE)
+        raise EndedError(str(error)) from error
     show([], *lines)
     return 0
 
 
-def _read(arguments: Namespace) -> _Request:
-    """Raises SpecError naming the option that is wrong."""
-    if len(arguments.repeat) > 1:
-        raise SpecError("--repeat is given several times: with --judge one number is expected")
-    return _Request(
-        spec=arguments.judge,
-        suite=Path(arguments.on),
-        order=arguments.order or "both",
-        seed=arguments.seed or 0,
-        limit=arguments.samples,
-        repeats=read_count("--repeat", next(iter(arguments.repeat), None)) or 0,
+def _ask(
+    judge: RoleRunner, panel: BattlePanel, order: AskedOrder, seed: int, repeats: int
+) -> AskedVerdicts:
+    """The judge's verdicts, and what they took."""
+    if repeats and not judge.bound.seeded:
+        tell("--repeat is passed over: this judge does not use its seed, so it says the same again")
+        repeats = 0
+    given = collect_verdicts(
+        panel.people, panel.pair, judge, order, tell, seed=seed, repeats=repeats
     )
+    tally = judge.tally
+    usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
+    tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")
+    return given
 
 
-def _prepare(arguments: Namespace, request: _Request, pool: ModelPool) -> _Prepared:
-    """The judge, bound, and its battles. Raises kinds of CepError for what is wrong with either."""
-    judge = pool.runner(assigned_role(RoleChoices(roles={"judge": request.spec}), "judge"))
-    names = ModelNames()
-    if arguments.on == SHAPES_PANEL:
-        panel = shapes_panel(pool, request.limit, request.seed)
-    else:
-        panel = _people_panel(arguments, request, pool.store, names)
-    seen = [*map(names, arguments.seen)]
-    require_models(seen, panel.people)  # now, not after thousands of calls
-    return _Prepared(request, judge, panel, seen)
-
-
-def _people_panel(
-    arguments: Namespace, request: _Request, store: Store, names: ModelNames
-) -> BattlePanel:
+def _people_panel(arguments: Namespace, store: Store, names: ModelNames) -> BattlePanel:
     path = Path(arguments.on)
     if path.is_dir():
         ratings = read_ratings(path)
         panel = ratings_panel(ratings, votes_with_remarks(ratings))
         for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
             names(model)  # so that --seen may spell it otherwise
-        return panel.limited(request.limit, request.seed)
+        return panel.limited(arguments.samples, arguments.seed or 0)
     people = read_verdicts(path, names)
     answers = read_answer_folders(arguments.answers, names, people)
     questions = read_questions(arguments.data)
@@ -340,49 +294,15 @@ def _people_panel(
         path.stem, choose_battles(people, None, 0), questions, answers, store,
         partial=arguments.partial,
     )  # fmt: skip
-    return whole.limited(request.limit, request.seed)
+    return whole.limited(arguments.samples, arguments.seed or 0)
 
 
-def _measure(prepared: _Prepared) -> _AskedCard:
-    """Ask the judge. Raises what models and store raise, and as `measure_asked`."""
-    request, judge, panel = prepared.request, prepared.judge, prepared.panel
-    repeats = request.repeats
-    if repeats and not judge.bound.seeded:
-        tell("--repeat is passed over: this judge does not use its seed, so it says the same again")
-        repeats = 0
-    given = collect_verdicts(
-        panel.people, panel.pair, judge, request.order, tell, seed=request.seed, repeats=repeats
-    )
-    tally = judge.tally
-    usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
-    tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")
-    identity = identify_judge(judge.bound)
-    asked = AskedJudge(identity, request.order, request.seed, given.failures, panel.left_out)
-    card = measure_asked(request.spec, asked, panel, given, seen=prepared.seen)
-    return _AskedCard(card, identity, panel, given)
-
-
-def _write_verdicts(arguments: Namespace, name: str, asked: _AskedCard) -> list[str]:
-    """Write the verdicts in OpenING's format; returns lines that name the files.
-
-    Raises WriteError.
-    """
-    files: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": asked.given.verdicts}
-    for index, repeat in enumerate(asked.given.repeats, 1):
-        files[f"{name}-again-{index}.json"] = repeat
-    if arguments.on == SHAPES_PANEL:
-        files[f"{name}-truth.json"] = asked.panel.people
-    for file, verdicts in files.items():
-        write_verdicts(arguments.out / file, verdicts)
-    return [f"verdicts: {arguments.out / file}" for file in files]
-
-
-def _keep(baselines: Path, written: Path, asked: _AskedCard) -> str:
+def _keep(baselines: Path, written: Path, judge: JudgeIdentity) -> str:
     """Keep the card beside the baselines; returns a line that says so.
 
     written: the card's file. Raises OSError, WriteError.
     """
-    path = card_path(baselines, asked.identity)
+    path = card_path(baselines, judge)
     earlier = read_card(path)
     write_reports(path, {".json": read_text(written)})
     before = ""
@@ -404,13 +324,13 @@ def agree_judges(arguments: Namespace) -> int:
         _refuse_options_of_a_card(arguments)
         return compare_two_judges(arguments)
     _refuse_mixed(arguments)
-    measured = None if arguments.judge is not None else _measure_files(arguments)
-    if measured is None:
+    if arguments.judge is not None:
         return ask_judge(arguments)
-    command: str = arguments.command_line
-    page = list(card_page(measured, command))
-    name = f"judge-card-{measured.judge}"[:120]
-    return write_and_show({"card": measured}, page, command, arguments.out, name, what="card")
+    measured = _measure_files(arguments)
+    write_and_show(
+        arguments, {"card": measured}, card_page(measured), f"judge-card-{measured.judge}"
+    )
+    return 0
 
 
 def _refuse_options_of_a_card(arguments: Namespace) -> None:
@@ -491,12 +411,10 @@ def _measure_files(arguments: Namespace) -> MeasuredJudge:
 
 def compare_two_judges(arguments: Namespace) -> int:
     """Print and write how far two judges agree; exit codes as in `main`."""
-    command: str = arguments.command_line
     comparison = _compared(arguments)
-    page = _agreement_page(comparison, command)
-    name = f"agreement-{comparison.first}-{comparison.second}"[:120]
-    content = {"comparison": comparison}
-    return write_and_show(content, page, command, arguments.out, name, "agreement")
+    name = f"agreement-{comparison.first}-{comparison.second}"
+    write_and_show(arguments, {"comparison": comparison}, _agreement_page(comparison), name)
+    return 0
 
 
 def _compared(arguments: Namespace) -> JudgeComparison:
@@ -510,10 +428,9 @@ def _compared(arguments: Namespace) -> JudgeComparison:
     )
 
 
-def _agreement_page(comparison: JudgeComparison, command: str) -> list[Section]:
+def _agreement_page(comparison: JudgeComparison) -> list[Section]:
     unseen = ", ".join(comparison.unseen) or "none named (--unseen MODEL)"
     lines = (
-        f"command: {command}",
         f"judged by {comparison.first} alone: {comparison.only_first}",
         f"judged by {comparison.second} alone: {comparison.only_second}",
         f"Krippendorff's alpha over the four verdicts in order: {number(comparison.alpha)}",

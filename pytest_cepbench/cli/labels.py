@@ -14,7 +14,7 @@ from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.cli.arguments import ANSWER_ROLES, suite_file
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import (
-    measured,
+    measuring,
     read_annotators,
     read_count,
     read_data,
@@ -138,8 +138,12 @@ class _Question:
 
 def draw(arguments: Namespace) -> int:
     """Answer the suite's questions, and draw battles to be labelled; no judge is asked."""
-    result = measured(arguments.store, lambda: _read(arguments), _prepare, _draw)
-    return result if isinstance(result, int) else 0
+    question = _read(arguments)
+    with measuring(arguments.store, question.suite) as (pool, begin):
+        prepared = _prepare(question)
+        begin()
+        _draw(question, prepared, pool)
+    return 0
 
 
 def _read(arguments: Namespace) -> _Question:
@@ -163,7 +167,7 @@ def _read(arguments: Namespace) -> _Question:
     )
 
 
-def _prepare(question: _Question, _: ModelPool) -> tuple[_Question, PreparedSuite]:
+def _prepare(question: _Question) -> PreparedSuite:
     prepared = load_prepared_suite(
         question.suite, question.choices, question.data, question.samples
     )
@@ -171,11 +175,10 @@ def _prepare(question: _Question, _: ModelPool) -> tuple[_Question, PreparedSuit
         raise SuiteError(
             f"suite {prepared.suite.name!r} asks for chains: labels are of battles of answers"
         )
-    return question, prepared
+    return prepared
 
 
-def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
-    question, prepared = asked
+def _draw(question: _Question, prepared: PreparedSuite, pool: ModelPool) -> None:
     run = prepared.run(pool, question.baselines)
     assert isinstance(run, AnswerRun)
     opponents = _opponents(run, prepared)
@@ -215,7 +218,6 @@ def _draw(asked: tuple[_Question, PreparedSuite], pool: ModelPool) -> int:
     tell(f"{len(drawn) - known} to be rated by people{more}")
     if question.ratings is not None:
         tell(f"their page: cepbench rate ask {question.ratings}")
-    return 0
 
 
 def _opponents(run: AnswerRun, prepared: PreparedSuite) -> Opponents:

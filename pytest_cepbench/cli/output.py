@@ -12,19 +12,29 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.errors import WriteError
+from pytest_cepbench.errors import CepError, WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.escapes import one_line as printable
 
 NOT_DONE, MISTAKE, INTERRUPTED = 1, 2, 130
 """Exit codes: something could not be measured, accepted or written; a mistake in what was asked;
 interrupted."""
+
+
+class EndedError(CepError):
+    """Ends a command. code: the exit code, NOT_DONE or INTERRUPTED."""
+
+    def __init__(self, message: str, code: int = NOT_DONE) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 SCHEMA = 1
 """Of JSON documents; raised when a field changes its meaning."""
@@ -83,44 +93,37 @@ def complain(message: str, code: int) -> int:
 
 
 def write_and_show(
-    content: object,
-    page: Sequence[Section],
-    command: str,
-    out: Path,
-    name: str,
-    what: str = "",
-    html: str = "",
-) -> int:
+    arguments: Namespace, content: object, page: Iterable[Section], name: str, html: str = ""
+) -> None:
     """Write the files, then show the page: results must not be lost to a closed terminal.
 
+    arguments: of the command, with the folder of the files and the command line.
     content: written as JSON with the fields of its class, such as a study or a diagnosis.
-    page: of it, shown and written as Markdown.
-    command: the command line that made it.
-    out: folder of the files.
+    page: of it, written as Markdown below the command line, and shown.
     name: of the files, without suffix.
-    what: names the content in a complaint; its class by default.
     html: the content as a page of HTML; empty for none.
-    Returns 0, or the exit code of files that could not be written.
+    Raises WriteError.
     """
     import msgspec
 
     from pytest_cepbench.files import keep_out_of_git
     from pytest_cepbench.report.writers import write_reports
 
+    out, command = arguments.out, arguments.command_line
+    first, *others = page
+    sections = [Section(first.title, (f"command: {command}", *first.blocks)), *others]
     document = {"schema": SCHEMA, "cepbench": __version__, "command": command}
     document |= msgspec.to_builtins(content)
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     try:
-        files = {".json": escape_json(text) + "\n", ".md": to_markdown(page)}
+        files = {".json": escape_json(text) + "\n", ".md": to_markdown(sections)}
         files |= {".html": html} if html else {}
-        written = write_reports(out / f"{name}.json", files)
+        written = write_reports(out / f"{name[:120]}.json", files)
         keep_out_of_git(HOME, out)
     except (OSError, WriteError) as error:
-        show(page)
-        what = what or type(content).__name__.lower()
-        return complain(f"the {what} could not be written to {str(out)!r}: {error}", NOT_DONE)
-    show(page, *(f"written: {path}" for path in written))
-    return 0
+        show(sections)
+        raise WriteError(f"the results could not be written to {str(out)!r}: {error}") from error
+    show(sections, *(f"written: {path}" for path in written))
 
 
 def to_text(sections: Sequence[Section], width: int, *, styled: bool = False) -> str:

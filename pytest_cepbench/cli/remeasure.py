@@ -13,11 +13,11 @@ from shutil import copymode
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.output import NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.output import EndedError, Section, Table, show, tell
 from pytest_cepbench.cli.results import RunReport
 from pytest_cepbench.cli.session import (
     fixed_roles,
-    measured,
+    measuring,
     read_data,
 )
 from pytest_cepbench.errors import SpecError, SuiteError, few_of
@@ -29,11 +29,10 @@ from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.studies.remeasurement import (
     AcceptedCheckpoint,
     PreparedRemeasurement,
-    Remeasurement,
     measure_again,
     prepare_remeasurement,
 )
-from pytest_cepbench.suites import ModelPool, RoleChoices, load_suite
+from pytest_cepbench.suites import RoleChoices, load_suite
 from pytest_cepbench.suites.definition import amended_text
 
 Cases = Mapping[CaseKey, Sequence[CaseResult]]
@@ -128,19 +127,17 @@ class Remeasured:
                 "are hard to find, take 5 or more"
             )
 
-    def write_suite(self) -> int:
-        """Have later runs measure as the new baselines were measured; returns the exit code."""
+    def write_suite(self) -> None:
+        """Have later runs measure as the new baselines were measured. Raises EndedError."""
         file, setting = self.ready.before.file, self.ready.setting
         try:
             _replace(file, amended_text(self.ready.before, setting))
         except (OSError, SuiteError) as error:
-            return complain(
+            raise EndedError(
                 f"the baselines are written, and {str(file)!r} could not be: {error}. Set "
-                f"{setting} in it by hand: until then every case is incomparable",
-                NOT_DONE,
-            )
+                f"{setting} in it by hand: until then every case is incomparable"
+            ) from error
         show([], f"{file}: {setting}; commit it with the baselines")
-        return 0
 
 
 def _replace(file: Path, text: str) -> None:
@@ -157,29 +154,14 @@ def _replace(file: Path, text: str) -> None:
         raise
 
 
-def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasured | int:
-    """Measure the chosen checkpoint again; an exit code where that was not possible.
-
-    cases: of the report, none refused.
-    """
-
-    def ask() -> AcceptedCheckpoint:
-        return _accepted_checkpoint(arguments, report, cases)
-
-    def prepare(checkpoint: AcceptedCheckpoint, pool: ModelPool) -> PreparedRemeasurement:
+def remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasured:
+    """Measure the chosen checkpoint again. cases: of the report, none refused."""
+    checkpoint = _accepted_checkpoint(arguments, report, cases)
+    with measuring(arguments.store, checkpoint.suite) as (pool, begin):
         prepared = prepare_remeasurement(checkpoint, pool)
         _require_writable(prepared)
-        return prepared
-
-    def play(
-        prepared: PreparedRemeasurement, pool: ModelPool
-    ) -> tuple[PreparedRemeasurement, Remeasurement]:
-        return prepared, measure_again(prepared, pool, tell)
-
-    outcome = measured(arguments.store, ask, prepare, play)
-    if isinstance(outcome, int):
-        return outcome
-    prepared, remeasured = outcome
+        begin()
+        remeasured = measure_again(prepared, pool, tell)
     fresh = {
         key: [replace(results[0], measurement=remeasured.records[key])]
         for key, results in cases.items()

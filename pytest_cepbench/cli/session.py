@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol, TypeVar
 
-from pytest_cepbench.cli.output import HOME, INTERRUPTED, MISTAKE, NOT_DONE, complain
+from pytest_cepbench.cli.output import HOME, INTERRUPTED, EndedError
 from pytest_cepbench.datasets.sources.hub import DataPlace, data_place
 from pytest_cepbench.errors import CepError, SpecError
 from pytest_cepbench.evaluation.python_api import importable
@@ -26,56 +25,35 @@ from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.gate_config import Overrides
 
-
-class Question(Protocol):
-    """What is to be measured."""
-
-    @property
-    def suite(self) -> Path:
-        """The suite's file."""
-        ...
-
-
 _STUDIED_SEEDS = 5
 
-Q = TypeVar("Q", bound=Question)
-P = TypeVar("P")
-R = TypeVar("R")
 
+@contextmanager
+def measuring(store: Path, suite: Path) -> Iterator[tuple[ModelPool, Callable[[], None]]]:
+    """The models of a command that measures, and what says that it begins to.
 
-def measured(
-    store: Path,
-    read: Callable[[], Q],
-    prepare: Callable[[Q, ModelPool], P],
-    measure: Callable[[P, ModelPool], R],
-) -> R | int:
-    """Result of measuring, or the exit code of a failure, which is complained of.
-
-    store: folder of the store, opened once the question is read.
-    read: gives the question.
-    prepare: gives what is measured for a question, before anything is.
-    measure: gives the result.
+    What raises before is a mistake in what was asked, what raises after could not be measured.
+    store: folder of the store. suite: modules of `python:` models may lie beside this file.
+    Raises StoreError, and EndedError with the exit code.
     """
-    try:
-        question = read()
-        opened = open_store(store)
-    except CepError as error:
-        return complain(str(error), MISTAKE)
-    with opened, importable([question.suite]), run_servers() as servers:
-        pool = ModelPool(opened, servers=lambda: servers)
+    begun = False
+
+    def begin() -> None:
+        nonlocal begun
+        begun = True
+
+    with open_store(store) as opened, importable([suite]), run_servers() as servers:
         try:
-            prepared = prepare(question, pool)
+            yield ModelPool(opened, servers=lambda: servers), begin
         except CepError as error:
-            return complain(str(error), MISTAKE)
+            if not begun:
+                raise
+            raise EndedError(str(error)) from error
         except KeyboardInterrupt:
-            return complain("interrupted before anything was measured", INTERRUPTED)
-        try:
-            return measure(prepared, pool)
-        except CepError as error:
-            return complain(str(error), NOT_DONE)
-        except KeyboardInterrupt:
-            remedy = "what was computed is in the store: the same command goes on from there"
-            return complain(f"interrupted; {remedy}", INTERRUPTED)
+            remedy = "; what was computed is in the store: the same command goes on from there"
+            raise EndedError(
+                f"interrupted{remedy if begun else ' before anything was measured'}", INTERRUPTED
+            ) from None
 
 
 @contextmanager

@@ -6,13 +6,12 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
-from pytest_cepbench.cli.session import measured, read_question, spent_line
+from pytest_cepbench.cli.session import measuring, read_question, spent_line
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies import (
     Column,
     Grid,
-    PreparedStudy,
     Study,
     StudyCell,
     VariantAgreement,
@@ -20,7 +19,6 @@ from pytest_cepbench.studies import (
     prepare_study,
     run_study,
 )
-from pytest_cepbench.suites import ModelPool
 
 _LONGEST_HEAD = 14
 """Variants with longer names stand in tables as #1, #2, ..., explained above."""
@@ -28,23 +26,19 @@ _LONGEST_HEAD = 14
 
 def run(arguments: Namespace) -> int:
     """Run a study; exit codes as in `main`."""
-
-    def play(prepared: PreparedStudy, pool: ModelPool) -> Study:
-        return run_study(prepared, pool, tell)
-
-    study = measured(arguments.store, lambda: read_question(arguments), prepare_study, play)
-    if isinstance(study, int):
-        return study
-    command: str = arguments.command_line
-    name = f"{study.study}-{study.suite}"
-    code = write_and_show(study, study_page(study, command), command, arguments.out, name)
-    return code or (NOT_DONE if study.errors else 0)
+    question = read_question(arguments)
+    with measuring(arguments.store, question.suite) as (pool, begin):
+        prepared = prepare_study(question, pool)
+        begin()
+        study = run_study(prepared, pool, tell)
+    write_and_show(arguments, study, study_page(study), f"{study.study}-{study.suite}")
+    return NOT_DONE if study.errors else 0
 
 
-def study_page(study: Study, command: str) -> list[Section]:
+def study_page(study: Study) -> list[Section]:
     """The sections of a study."""
     heads = _heads(study.variants)
-    sections = [_opening(study, heads, command)]
+    sections = [_opening(study, heads)]
     if study.words:
         sections.append(_words(study, heads))
     if study.weightings:
@@ -64,10 +58,9 @@ def _heads(variants: Sequence[Column]) -> dict[str, str]:
     return {name: f"#{i}" for i, name in enumerate(names, 1)}
 
 
-def _opening(study: Study, heads: dict[str, str], command: str) -> Section:
+def _opening(study: Study, heads: dict[str, str]) -> Section:
     lines = [
         f"suite {study.suite}, version {study.version}, {study.samples} samples",
-        f"command: {command}",
         f"under test: {study.under_test}",
         *(
             f"  {model.spec}" if model.name == model.spec else f"  {model.name} = {model.spec}"

@@ -352,7 +352,7 @@ def test_a_page_that_cannot_be_written_is_printed(home: Home) -> None:
     ended = doctor(home, "--model=shapes:", "--out=taken")
     assert ended.code == 1
     assert "doctor of toy" in ended.out
-    assert "the diagnosis could not be written to 'taken'" in ended.err
+    assert "the results could not be written to 'taken'" in ended.err
 
 
 def test_one_sample_shows_no_spread(home: Home) -> None:

@@ -175,7 +175,7 @@ def test_a_file_in_the_place_of_the_folder(home: Home) -> None:
     ended = home.study("seeds", ".", "--seeds=0,1", "--metrics=gc", "--out=suite.toml")
     assert ended.code == 1
     assert "mean of pairs" in ended.out
-    assert ended.err.splitlines()[-1].startswith("cepbench: the study could not be written to")
+    assert ended.err.splitlines()[-1].startswith("cepbench: the results could not be written to")
 
 
 def test_samples_and_parts(home: Home) -> None:
