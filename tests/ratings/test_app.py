@@ -80,7 +80,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 def test_pages_run_nothing_but_their_own(untouched: Site) -> None:
-    """A nonce of each response for the two files that are named; all else is refused."""
+    """A nonce of each response for the three files that are named; all else is refused."""
     first, second = request(untouched.a1), request(untouched.operator)
     nonces = set()
     for reply in (first, second):
@@ -89,7 +89,7 @@ def test_pages_run_nothing_but_their_own(untouched: Site) -> None:
         assert "unsafe" not in policy
         nonce = re.search(r"script-src 'nonce-([^']+)'", policy)
         assert nonce is not None
-        assert reply.body.count(f'nonce="{nonce[1]}"'.encode()) == 2
+        assert reply.body.count(f'nonce="{nonce[1]}"'.encode()) == 3
         assert reply.headers["referrer-policy"] == "no-referrer"
         assert reply.headers["x-content-type-options"] == "nosniff"
         assert "server" not in reply.headers
