@@ -438,6 +438,15 @@ class CaseResult(msgspec.Struct, frozen=True):
         return None if self.measurement is None else self.measurement.value
 
     @property
+    def decided_by(self) -> str:
+        """Where people's labels decided: that they did, and their number beside the judge's."""
+        people = self.judgement.labelled_value
+        if people is None or self.measurement is None:
+            return ""
+        judge = self.measurement.value
+        return f"people decide: {people:.3f} with their labels, {judge:.3f} by the judge alone"
+
+    @property
     def n(self) -> int:
         """How many samples were measured."""
         return 0 if self.measurement is None else self.measurement.n

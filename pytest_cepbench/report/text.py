@@ -77,6 +77,7 @@ def explain(result: CaseResult) -> str:
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
     word = result.word.lower() if result.primary else f"{result.verdict} (informational)"
     lines = wrap(f"{word}: {case} ({printable(result.presentation.meaning, 500)})", _WIDTH)
+    lines += wrap(result.decided_by, _WIDTH) if result.decided_by else []
     for block in blocks:
         shown = list(block)
         lines += ["", *shown] if shown else []

@@ -10,11 +10,13 @@ import pytest
 
 from pytest_cepbench import CaseResult, gate_checkpoint
 from pytest_cepbench.cli import main
+from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
 from pytest_cepbench.ratings.folder import VoteFile, read_ratings
 from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.report.headline import headline
+from pytest_cepbench.report.text import explain
 
 SUITE = Path(__file__).parents[2] / "suites" / "arena" / "instrument.toml"
 
@@ -30,7 +32,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "suite.toml").write_text(SUITE.read_text("utf-8"), encoding="utf-8")
     gate(root, "shapes:?miss=0.2", snapshot_update=True)
     with contextlib.chdir(root):
-        words = f"labels draw . --model {CANDIDATE} --battles 120 --ratings ratings/new"
+        words = f"rate draw . --model {CANDIDATE} --battles 120 --ratings ratings/new"
         assert main([*words.split(), "--annotators=ann"]) == 0
         ratings = read_ratings(root / "ratings/new")
         file = VoteFile(ratings.vote_path("ann"))
@@ -70,12 +72,15 @@ def test_people_decide_against_the_judge(labelled: Path) -> None:
     assert case.judgement.difference > 0
     assert case.value == pytest.approx(0.5 + case.judgement.difference, abs=1e-6)
     assert case.measurement is not None
-    judged = [x for part in case.measurement.scores.values() for x in part.values()]
-    assert set(judged) == {0.5}
+    kept = as_accepted(case.measurement).scores
+    assert {score for part in kept.values() for score in part.values()} == {0.5}
     (note,) = [note for note in case.notes if note.startswith("people's labels decide")]
     assert f"win rate {case.value:.3f} with them, 0.3" in note
     assert "by the judge alone; people labelled 34 of 240 battles" in note
     assert "86 drawn ones are decided without them" in note
+    assert case.decided_by.startswith(f"people decide: {case.value:.3f} with their labels, 0.3")
+    assert case.decided_by.removesuffix(" by the judge alone")[-5:] in note
+    assert case.decided_by in explain(case)
     assert OVERTURNED.format(verdict=case.verdict) in case.warnings
     assert "people's labels overturn the judge in 1" in headline([case])
 
