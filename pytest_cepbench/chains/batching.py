@@ -82,6 +82,7 @@ class CallCounts:
     remarks: of its model for users, each once.
     codes: other versions of the user's code by which stored results were made.
     provenances: of its results, as JSON, each once, where the adapter warns of them.
+    passing: failures that were not stored, since another run may do better.
     """
 
     loads: int = 0
@@ -92,6 +93,7 @@ class CallCounts:
     remarks: dict[str, None] = field(default_factory=dict)
     codes: dict[str, None] = field(default_factory=dict)
     provenances: dict[str, None] = field(default_factory=dict)
+    passing: int = 0
 
     def record(self, outputs: Iterable[object]) -> None:
         """Add the usage of replies, and keep their remarks."""

@@ -249,9 +249,10 @@ def _measured(
         policy = replace(policy, look=number)
         depth = run.depth(case, size)
         partial = depth is not None
-        shards = prepared_shards(evaluator)
-        evaluator.offer(suite_file, case, depth)
-        shards.compute(suite_file, case, depth)
+        if not run.scored(case, depth):
+            shards = prepared_shards(evaluator)
+            evaluator.offer(suite_file, case, depth)
+            shards.compute(suite_file, case, depth)
         if run.labelled(case):
             _compute_population(evaluator, suite_file, case)
         try:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
+_LOOK = 2048  # chains that are looked up together: a query for each generation of so many
+
 
 class ChainData(SampleData):
     """The chains of one suite, and what its encoders and detectors read of them, each made once.
@@ -95,6 +97,51 @@ class ChainData(SampleData):
     def look_ahead(self, start: Modality, samples: Sequence[Sample]) -> list[PendingChain]:
         """The chains of the samples as far as they are there, and what they still take."""
         return look_ahead(self.plans[start], samples, self._models, self.replay)
+
+    def looked_up(self, start: Modality, samples: Sequence[Sample]) -> dict[str, PendingChain]:
+        """`look_ahead` of each sample by id, as it was when it was first asked for.
+
+        Of all samples at once: others are asked for next, and each look takes many queries.
+        """
+        known = self._known.setdefault((start, "looked up"), {})
+        every = {sample.id: sample for sample in (*self.dataset.samples, *samples)}
+        missing = [sample for name, sample in every.items() if name not in known]
+        for low in range(0, len(missing), _LOOK):
+            pending = self.look_ahead(start, missing[low : low + _LOOK])
+            known.update((own.chain.sample.id, own) for own in pending)
+            self.store.image_cache.clear()
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def whole_chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain] | None:
+        """The chains of the samples to their ends, by id, as they were grown or stores have them.
+
+        None where one is not all there; no model is loaded. Raises as `look_ahead`.
+        """
+        groups = self._groups.get(start, {})
+        grown = {id(groups[s.id]): groups[s.id] for s in samples if s.id in groups}
+        chains = {c.sample.id: c for group in grown.values() if group.grown for c in group.begun}
+        rest = [sample for sample in samples if sample.id not in chains]
+        for name, pending in self.looked_up(start, rest).items() if rest else ():
+            if pending.missing:
+                return None
+            chains[name] = pending.chain
+        return {sample.id: chains[sample.id] for sample in samples}
+
+    def count_stored(self, start: Modality, chains: Mapping[str, Chain]) -> None:
+        """Count the steps of chains that were not grown here, each once, for their models."""
+        groups, counted = (
+            self._groups.get(start, {}),
+            self._known.setdefault((start, "counted"), {}),
+        )
+        new = {name: own for name, own in chains.items() if name not in {*groups, *counted}}
+        counted.update(dict.fromkeys(new, True))
+        keys: dict[int, list[str]] = {}
+        for chain in new.values():
+            for generation, link in enumerate(chain.links):
+                if link.key is not None:
+                    keys.setdefault(generation, []).append(link.key)
+        for generation, own in keys.items():
+            self._models.runner(self.plans[start], generation).count_stored(own)
 
     def recast(
         self,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
@@ -20,6 +20,13 @@ from pytest_cepbench.measures.sample_data import Cell
 from pytest_cepbench.measures.sanity_checks import same_answers
 from pytest_cepbench.suites.definition import GROWERS, Suite
 from pytest_cepbench.suites.estimate import ModelSteps, count_chain_steps
+from pytest_cepbench.suites.stored_scores import (
+    ScoreKey,
+    StoredScores,
+    load_scores,
+    score_key,
+    store_scores,
+)
 from pytest_cepbench.suites.suite_run import (
     IDENTITY_VERSION,
     SuiteRun,
@@ -36,6 +43,11 @@ class ChainRun(SuiteRun):
 
     growers = GROWERS
     measures: Mapping[str, Measure]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._excerpts: dict[Case, Mapping[str, ChainExcerpt]] = {}  # of cases that were stored
+        self._found: tuple[tuple[Case, int | None] | None, StoredScores | None] = None, None
 
     @property
     def data(self) -> ChainData:
@@ -115,7 +127,33 @@ class ChainRun(SuiteRun):
         """A sample of a measured case for the reader; None where no single chain has its score."""
         if not self.chain_data.named(sample_id):
             return None
-        return self.measures[case.key.metric].show(case, sample_id, self.chain_data)
+        stored = self._excerpts.get(case, {}).get(sample_id)
+        return stored or self.measures[case.key.metric].show(case, sample_id, self.chain_data)
+
+    def scored(self, case: Case, most: int | None = None) -> bool:
+        """Whether the scores of a case are stored, so that nothing has to be made for it."""
+        self._found = (case, most), self._stored_scores(case, most)
+        return self._found[1] is not None
+
+    def _stored_scores(self, case: Case, most: int | None) -> StoredScores | None:
+        asked, found = self._found
+        self._found = None, None
+        if asked == (case, most) and found is not None:
+            return found
+        data = self.chain_data if most is None else self.chain_data.narrowed(most)
+        at = self._score_key(case, data)
+        stored = None if at is None else load_scores(at, data)
+        if at is None or stored is None:
+            return None
+        for start, chains in at.chains.items():
+            self.chain_data.count_stored(start, chains)
+        return stored
+
+    def _score_key(self, case: Case, data: ChainData) -> ScoreKey | None:
+        assignments = self.assignments
+        return score_key(
+            case, self.measures[case.key.metric], data, assignments.roles, assignments.gated
+        )
 
     def _count_steps(
         self, cases: Sequence[tuple[Case, Sequence[Sample]]]
@@ -134,6 +172,18 @@ class ChainRun(SuiteRun):
         return attribute(case, measure, self.chain_data, roles, step, sample_ids)
 
     def _measured(self, case: Case, most: int | None) -> Measured:
+        stored = self._stored_scores(case, most)
+        self._excerpts[case] = {} if stored is None else stored.excerpts
+        if stored is not None:
+            return stored.measured
+        measured = self._measured_anew(case, most)
+        data = self.chain_data if most is None else self.chain_data.narrowed(most)
+        at = self._score_key(case, data)
+        if at is not None:
+            store_scores(at, measured, data, partial(self.show, case))
+        return measured
+
+    def _measured_anew(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]
         chain_data = self.chain_data if most is None else self.chain_data.narrowed(most)
         measured = measure.measure(case, chain_data)

@@ -14,14 +14,15 @@ import numpy.typing as npt
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.errors import NotInStoreError
-from pytest_cepbench.measures import ChainExcerpt, Measure
-from pytest_cepbench.measures.base import plans_of
+from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
+from pytest_cepbench.measures.base import by_category, everyone, plans_of
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.definition import GROWERS
+from pytest_cepbench.suites.stored_scores import load_scores, score_key, store_scores
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -36,11 +37,13 @@ class StoredChains:
     What was read is kept, but for the vectors.
     """
 
-    def __init__(self, measures: Mapping[str, Measure], data: ChainData) -> None:
-        """data: of models that refuse to load; see `stored_chains`."""
+    def __init__(
+        self, measures: Mapping[str, Measure], data: ChainData, roles: Iterable[str]
+    ) -> None:
+        """data: of models that refuse to load; see `stored_chains`. roles: of the suite."""
         self._measures = measures
         self._data = data
-        self._chains: dict[Modality, dict[str, Chain]] = {}
+        self._roles = tuple(roles)
         self._scored: dict[Hashable, dict[str, ChainExcerpt]] = {}
 
     def known(self, case: Case, sample_ids: Iterable[str]) -> list[str]:
@@ -50,12 +53,11 @@ class StoredChains:
         """
         plans = _plans_read(self._measures[case.key.metric], case)
         ids = list(sample_ids)
-        for start in plans:
-            self._look_ahead(start, ids)
+        chains = {start: self._look_ahead(start, ids) for start in plans}
         return [
             name
             for name in ids
-            if all(_reaches(self._chains[start][name], plan) for start, plan in plans.items())
+            if all(_reaches(chains[start][name], plan) for start, plan in plans.items())
         ]
 
     def scored(self, case: Case, sample_ids: Iterable[str]) -> dict[str, ChainExcerpt]:
@@ -68,7 +70,11 @@ class StoredChains:
         ids = list(sample_ids)
         missing = set(ids) - scored.keys()
         samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
-        if samples:
+        at = score_key(case, measure, self._data, self._roles, None) if samples else None
+        stored = None if at is None else load_scores(at, self._data)
+        if stored is not None and missing <= stored.excerpts.keys():
+            scored.update(stored.excerpts)
+        elif samples:
             data = self._data.recast(samples, _plans_read(measure, case), {})
             try:
                 measure.read(case, samples, data)
@@ -76,6 +82,9 @@ class StoredChains:
             except NotInStoreError:
                 return {}
             scored.update((name, shown) for name, shown in excerpts.items() if shown is not None)
+            every = everyone(by_category(case, self._data))
+            if at is not None and stored is None and all(s.id in scored for s in every):
+                store_scores(at, Measured({}, every, ()), self._data, scored.get)
         return {name: scored[name] for name in ids if name in scored}
 
     def excerpt(self, case: Case, sample_id: str, start: Modality) -> ChainExcerpt | None:
@@ -94,17 +103,13 @@ class StoredChains:
 
     def chains(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
         """Chains from a start, by sample id, as far as they are stored. Raises as `known`."""
-        ids = list(sample_ids)
-        known = self._look_ahead(start, ids)
-        return {name: known[name] for name in ids if name in known}
+        return self._look_ahead(start, sample_ids)
 
     def _look_ahead(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
-        chains = self._chains.setdefault(start, {})
-        missing = set(sample_ids) - chains.keys()
-        samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
-        for pending in self._data.look_ahead(start, samples):
-            chains[pending.chain.sample.id] = pending.chain
-        return chains
+        wanted = set(sample_ids)
+        samples = [sample for sample in self._data.dataset.samples if sample.id in wanted]
+        pending = self._data.looked_up(start, samples)
+        return {name: own.chain for name, own in pending.items()}
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ def _open(run: ChainRun, step: str) -> StoredChains:
     )
     models = ChainModels(describer, generator, store)
     data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
-    return StoredChains(run.measures, data)
+    return StoredChains(run.measures, data, run.assignments.roles)
 
 
 def _reaches(chain: Chain, plan: ChainPlan) -> bool:

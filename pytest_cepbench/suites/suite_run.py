@@ -213,6 +213,10 @@ class SuiteRun(ABC):
         except ValueError as error:
             raise MeasurementError(str(error)) from error
 
+    def scored(self, case: Case, most: int | None = None) -> bool:  # noqa: ARG002 - of chains alone
+        """Whether the scores of a case are stored, so that nothing has to be made for it."""
+        return False
+
     def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
         """What a measurement of these samples must share with another to be compared with it.
 
