@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from pytest_cepbench.artifacts import DECODER, Failure, ImageArtifact, digest_text
@@ -81,13 +82,18 @@ class ChainModels:
         return [runner.bound for runner in runners if runner is not None]
 
 
-def read_stored(plan: ChainPlan, samples: Sequence[Sample], models: ChainModels) -> list[Chain]:
+def read_stored(
+    plan: ChainPlan,
+    samples: Sequence[Sample],
+    models: ChainModels,
+    starts: Mapping[str, str] = MappingProxyType({}),
+) -> list[Chain]:
     """The chains as far as the store has them; no model is loaded.
 
-    A chain that is short without a failure goes on with a step that is not in the store. Raises as
-    `start_chains`.
+    A chain that is short without a failure goes on with a step that is not in the store. Takes
+    starts, and raises, as `start_chains`.
     """
-    chains = start_chains(plan, samples, models.store)
+    chains = start_chains(plan, samples, models.store, starts)
     for generation in range(1, plan.generations + 1):
         alive = [
             chain for chain in chains if chain.failure is None and len(chain.links) == generation
@@ -100,10 +106,24 @@ def read_stored(plan: ChainPlan, samples: Sequence[Sample], models: ChainModels)
     return chains
 
 
-def start_chains(plan: ChainPlan, samples: Sequence[Sample], store: Store) -> list[Chain]:
-    """A chain of one link for every sample. Raises DatasetError naming all that cannot be used."""
+def start_chains(
+    plan: ChainPlan,
+    samples: Sequence[Sample],
+    store: Store,
+    starts: Mapping[str, str] = MappingProxyType({}),
+) -> list[Chain]:
+    """A chain of one link for every sample. Raises DatasetError naming all that cannot be used.
+
+    starts: digests of images that are known, by sample id.
+    """
     chains, broken = [], []
-    links = read_all(samples, lambda sample: _seed_link(plan, sample, store))
+
+    def link_of(sample: Sample) -> Link:
+        if plan.start == "image" and sample.id in starts:
+            return Link("image", starts[sample.id], source=sample.image)
+        return _seed_link(plan, sample, store)
+
+    links = read_all(samples, link_of)
     for sample, link in zip(samples, links, strict=True):
         if isinstance(link, DatasetError):
             broken.append(str(link))
@@ -452,13 +472,19 @@ class PendingChain:
 
 
 def look_ahead(
-    plan: ChainPlan, samples: Sequence[Sample], models: ChainModels, replay: Replay | None
+    plan: ChainPlan,
+    samples: Sequence[Sample],
+    models: ChainModels,
+    replay: Replay | None,
+    starts: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PendingChain]:
-    """The pending chain of every sample. Raises as `read_stored` and `replay_chains`."""
+    """The pending chain of every sample. Raises as `read_stored`, with its starts, and
+    `replay_chains`.
+    """
     if replay is not None:
         chains = replay_chains(plan, samples, replay, models.store)
         return [PendingChain(chain, _digests(chain), (), ()) for chain in chains]
-    return [_pending(plan, chain, models) for chain in read_stored(plan, samples, models)]
+    return [_pending(plan, chain, models) for chain in read_stored(plan, samples, models, starts)]
 
 
 def _pending(plan: ChainPlan, chain: Chain, models: ChainModels) -> PendingChain:

@@ -250,11 +250,7 @@ def _measured(
         depth = run.depth(case, size)
         partial = depth is not None
         if not run.scored(case, depth):
-            shards = prepared_shards(evaluator)
-            evaluator.offer(suite_file, case, depth)
-            shards.compute(suite_file, case, depth)
-        if run.labelled(case):
-            _compute_population(evaluator, suite_file, case)
+            _compute(evaluator, suite_file, case, depth)
         try:
             measurement = run.measure(case, depth)
         except UnscoredError as error:
@@ -323,6 +319,15 @@ def _refuse_idle(run: SuiteRun) -> None:
             ". Give a checkpoint from after its training began; --snapshot-update accepts this "
             "one as the first baseline"
         )
+
+
+def _compute(evaluator: Evaluator, suite_file: Path, case: Case, depth: int | None) -> None:
+    """Have all made that a case needs. depth: samples of each category."""
+    shards = prepared_shards(evaluator)
+    evaluator.offer(suite_file, case, depth)
+    shards.compute(suite_file, case, depth)
+    if evaluator.suite_run(suite_file).labelled(case):
+        _compute_population(evaluator, suite_file, case)
 
 
 def _compute_population(evaluator: Evaluator, suite_file: Path, case: Case) -> None:

@@ -46,10 +46,11 @@ def pooled_verdict(
     Raises what `evaluate_case` raises.
     """
     members: dict[str, EvaluatedCase] = {
-        assigned.case.key.within: evaluate_case(
-            evaluator, suite_file, assigned.case, assigned.policy
+        assigned.case.key.within: (
+            evaluator.judged.get(nodeid)
+            or evaluate_case(evaluator, suite_file, assigned.case, assigned.policy)
         )
-        for assigned in _collected(evaluator, suite_file, case)
+        for nodeid, assigned in _collected(evaluator, suite_file, case).items()
     }
     weights = {
         name: member.policy.alpha for name, member in members.items() if member.policy.statistical
@@ -96,20 +97,21 @@ def _decide(
     return Verdict.HELD, []
 
 
-def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> list[AssignedCase]:
-    """The suite's primary cases that this run judges.
+def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> dict[str, AssignedCase]:
+    """The suite's primary cases that this run judges, by node id.
 
     Two tests may gate one case; it counts once, by the smaller tolerance, which fails where the
     other one does.
     """
     keys = {member.key for member in case.members}
-    collected: dict[CaseKey, AssignedCase] = {}
-    for assigned in evaluator.assigned.values():
+    collected: dict[CaseKey, str] = {}
+    for nodeid, assigned in evaluator.assigned.items():
         key = assigned.case.key
         if assigned.suite_file == suite_file and key in keys:
-            other = collected.get(key, assigned)
-            collected[key] = min(other, assigned, key=lambda a: a.policy.tolerance)
-    return list(collected.values())
+            other = collected.get(key, nodeid)
+            smaller = assigned.policy.tolerance < evaluator.assigned[other].policy.tolerance
+            collected[key] = nodeid if smaller else other
+    return {nodeid: evaluator.assigned[nodeid] for nodeid in collected.values()}
 
 
 def _holds(member: EvaluatedCase, alpha: float) -> bool:
@@ -231,6 +233,8 @@ class CaseRunner:
             if series is not None:
                 series.settle(Verdict.ERROR)
             raise
+        if not accepting:
+            evaluator.judged[unmeasured.nodeid] = evaluated
         if series is not None:
             unmeasured = replace_fields(unmeasured, alpha=evaluated.policy.alpha)
         refused = self._refusal(measurement, policy) if accepting else ""

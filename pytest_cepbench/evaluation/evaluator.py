@@ -34,6 +34,7 @@ from pytest_cepbench.suites.model_options import RoleAssignment, possible_roles
 from pytest_cepbench.suites.shards import ShardQueue
 
 if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
     from pytest_cepbench.evaluation.ray_engine import RayEngine
     from pytest_cepbench.models.serving.run_servers import RunServers
 
@@ -82,6 +83,7 @@ class Evaluator:
         another one under its name.
     assigned: node id -> how the case is judged, for every case that was collected; known when
         collection ends.
+    judged: node id -> the case as this process judged it, for the verdict of its suite.
     progress: how far the running case is.
     say: shows a sentence to the engineer while the run goes on; None for standard error.
     """
@@ -92,6 +94,7 @@ class Evaluator:
         self.context = context
         self.settings = context.settings
         self.assigned: dict[str, AssignedCase] = {}
+        self.judged: dict[str, EvaluatedCase] = {}
         self.progress = Progress()
         self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)
@@ -245,6 +248,7 @@ class Evaluator:
     def forget(self, path: Path) -> None:
         """Forget what is in memory of a suite's chains, so that a failed step is tried again."""
         self._runs.pop(path, None)
+        self.judged.clear()
         if self._shards.opened is not None:
             self._shards.opened.forget()
 

@@ -67,6 +67,7 @@ class ChainData(SampleData):
         self.origin = self
         self._models = models
         self._groups: dict[Modality, dict[str, ChainGroup]] = {}
+        self._starts: dict[Modality, dict[str, str]] = {}
 
     @property
     def store(self) -> Store:
@@ -83,7 +84,7 @@ class ChainData(SampleData):
 
         Raises DatasetError naming every sample whose seed cannot be used.
         """
-        known = self._known.setdefault((start, "starts"), {})
+        known = self._starts.setdefault(start, {})
         missing = [sample for sample in samples if sample.id not in known]
         groups = self._groups.get(start, {})
         # Begun chains know their seeds: looking again costs a file's status and a query each.
@@ -96,7 +97,8 @@ class ChainData(SampleData):
 
     def look_ahead(self, start: Modality, samples: Sequence[Sample]) -> list[PendingChain]:
         """The chains of the samples as far as they are there, and what they still take."""
-        return look_ahead(self.plans[start], samples, self._models, self.replay)
+        starts = self.starts(start, samples)
+        return look_ahead(self.plans[start], samples, self._models, self.replay, starts)
 
     def looked_up(self, start: Modality, samples: Sequence[Sample]) -> dict[str, PendingChain]:
         """`look_ahead` of each sample by id, as it was when it was first asked for.
@@ -162,7 +164,19 @@ class ChainData(SampleData):
         dataset = replace(self.dataset, samples=ordered)
         recast = ChainData(dataset, plans, models, self.runner, self.replay, self.tested)
         recast.origin = self.origin
+        recast._starts = self._starts
         return recast
+
+    def take_over(self, other: ChainData, *, chains: bool) -> None:
+        """Know what other data of the same samples know of their starts.
+
+        chains: whether the chains that stores have of these are the same too.
+        """
+        self._starts = other._starts
+        for start in self.plans if chains else ():
+            known = other._known.get((start, "looked up"), {})
+            whole = {name: own for name, own in known.items() if not own.missing}
+            self._known.setdefault((start, "looked up"), {}).update(whole)
 
     def start_vectors(self, start: Modality, role: str) -> tuple[list[str], list[Vector]]:
         """Digest and features of each start of the population; those that have features.

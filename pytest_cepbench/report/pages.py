@@ -7,7 +7,9 @@ servers whose policy allows nothing inline, such as Jenkins, and for pages of ma
 from __future__ import annotations
 
 import base64
+import os
 import re
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -71,6 +73,14 @@ def render(
     )
 
 
+def _compiled() -> jinja2.BytecodeCache | None:
+    """Compiled templates beside the compiled modules, where Python may write these."""
+    folder = Path(__file__).with_name("__pycache__")
+    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
+        return None
+    return jinja2.FileSystemBytecodeCache(str(folder))
+
+
 @cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
@@ -80,6 +90,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_displayed,
+        bytecode_cache=_compiled(),
     )
     environment.filters |= {
         "bounds": bounds_of,

@@ -44,10 +44,18 @@ class ImageRef:
     digest: str
 
 
+class Scores(str):
+    """What follows from other results, as JSON: no model was asked for it."""
+
+    __slots__ = ()
+
+
 Vector = npt.NDArray[np.float32]
 
 Result = str | ImageRef | Vector | Detections | Failure
-"""A text, an image, a vector (dimension,) float32, the detections in an image, or a failure."""
+"""A text, `Scores`, an image, a vector (dimension,) float32, the detections in an image, or a
+failure.
+"""
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,8 @@ _DetectionRow = tuple[str, float, _Box, _MaskRow | None, str | None]
 def pack(result: Result) -> tuple[str, bytes]:
     """(kind, payload) of a result."""
     if isinstance(result, str):
-        return "text", result.encode("utf-8", "surrogatepass")
+        kind = "scores" if isinstance(result, Scores) else "text"
+        return kind, result.encode("utf-8", "surrogatepass")
     if isinstance(result, ImageRef):
         return "image", result.digest.encode()
     if isinstance(result, Failure):
@@ -100,6 +109,8 @@ def unpack(kind: str, payload: bytes) -> Result:
     """The result that `pack` encoded. Raises ValueError when kind and payload do not fit."""
     if kind == "text":
         return payload.decode("utf-8", "surrogatepass")
+    if kind == "scores":
+        return Scores(payload.decode())
     if kind == "image":
         digest = payload.decode()
         if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file

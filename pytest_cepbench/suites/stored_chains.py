@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
-from pytest_cepbench.chains.steps import recall
+from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import by_category, everyone, plans_of
@@ -152,6 +152,9 @@ def _open(run: ChainRun, step: str) -> StoredChains:
     )
     models = ChainModels(describer, generator, store)
     data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
+    growers = [own for own in (describer, generator) if own is not None]
+    same = all(remember(own.bound) == remember(run.runner(own.bound.role).bound) for own in growers)
+    data.take_over(run.chain_data, chains=same)
     return StoredChains(run.measures, data, run.assignments.roles)
 
 

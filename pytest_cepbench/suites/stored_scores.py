@@ -13,6 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from hashlib import sha256
@@ -29,7 +30,7 @@ from pytest_cepbench.artifacts.outcome import FailureKind
 from pytest_cepbench.chains import Chain, Modality, RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import CaseScores, by_category, everyone, plans_of, readers_of
@@ -37,7 +38,7 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.metrics.fact_losses import FactSummary
 from pytest_cepbench.models.protocols import CODE
-from pytest_cepbench.store.rows import MOST_PAYLOAD, StoredResult
+from pytest_cepbench.store.rows import MOST_PAYLOAD, Scores, StoredResult
 
 _FORMAT = 1
 
@@ -91,9 +92,13 @@ class StoredScores:
 
 @dataclass(frozen=True)
 class ScoreKey:
-    """Where the scores of a case are stored, and the chains that they are of, by start and id."""
+    """Where the scores of a case are stored, and the chains that they are of, by start and id.
+
+    model: whose chains these are, as provenances name it; None of chains made elsewhere.
+    """
 
     key: str
+    model: str | None
     chains: Mapping[Modality, Mapping[str, Chain]]
 
 
@@ -128,8 +133,10 @@ def score_key(
         population = [_population(data, start) for start in chains]
     except CepError:
         return None
+    if " at 0x" in repr(measure):  # a setting that says nothing of itself
+        return None
     depends_on = [
-        [_FORMAT, _code(), _libraries()],
+        [_FORMAT, digest_of_code(Path(pytest_cepbench.__file__).parent), _libraries()],
         [type(measure).__module__, repr(measure), repr(case)],
         [[role, *_model(runner)] for role, runner in runners.items()],
         [tested, None if data.replay is None else data.replay.name],
@@ -140,7 +147,9 @@ def score_key(
         else "",
         [_digest(own.values()) for own in chains.values()],
     ]
-    return ScoreKey(digest_json({"scores": depends_on}), chains)
+    gated = [runner for role, runner in runners.items() if role in (tested or ("describer",))]
+    model = gated[0].bound.short_fingerprint if gated else None
+    return ScoreKey(digest_json({"scores": depends_on}), model, chains)
 
 
 def load_scores(at: ScoreKey, data: ChainData) -> StoredScores | None:
@@ -149,8 +158,8 @@ def load_scores(at: ScoreKey, data: ChainData) -> StoredScores | None:
     if result is None:
         return None
     try:
-        record = msgspec.convert(json.loads(str(result)), _Record, str_keys=True)
-        return _unpack(record, at, data)
+        text = result if isinstance(result, Scores) else ""  # which is no JSON
+        return _unpack(msgspec.convert(json.loads(text), _Record, str_keys=True), at, data)
     except (ValueError, KeyError, RecursionError):  # a shared store may hold anything under a key
         data.store.forget([at.key], why="it holds no scores of the case")
         return None
@@ -159,7 +168,7 @@ def load_scores(at: ScoreKey, data: ChainData) -> StoredScores | None:
 def store_scores(
     at: ScoreKey, measured: Measured, data: ChainData, show: Callable[[str], ChainExcerpt | None]
 ) -> None:
-    """Store the scores of a case, with what is shown of its samples. Raises StoreError.
+    """Store the scores of a case, with what is shown of its samples.
 
     show: gives a sample's excerpt.
     """
@@ -182,8 +191,10 @@ def store_scores(
     }
     # Python's JSON, unlike msgspec's, tells NaN from None.
     text = json.dumps(msgspec.to_builtins(record, str_keys=True), separators=(",", ":"))
-    if len(text) < MOST_PAYLOAD // 2:
-        data.store.put([StoredResult(at.key, text)])
+    if len(text) <= MOST_PAYLOAD:
+        with suppress(StoreError):  # the case is measured: a full disk is no error of it any more
+            made_by = {} if at.model is None else {"model": at.model}
+            data.store.put([StoredResult(at.key, Scores(text), made_by)])
 
 
 def _pack(excerpt: ChainExcerpt) -> _Excerpt:
@@ -278,8 +289,8 @@ def _digest(chains: Iterable[Chain]) -> str:
 
 
 @cache
-def _code() -> str:
-    """Digest of the package's code: a changed formula must not be answered by its last scores."""
+def digest_of_code(package: Path) -> str:
+    """Digest of a package's code: a changed formula must not be answered by its last scores."""
     digest = sha256()
 
     def add(folder: str) -> None:
@@ -289,7 +300,7 @@ def _code() -> str:
             elif entry.name.endswith(".py"):
                 digest.update(f"{entry.name}\0".encode() + Path(entry.path).read_bytes())
 
-    add(str(Path(pytest_cepbench.__file__).parent))
+    add(str(package))
     return digest.hexdigest()
 
 

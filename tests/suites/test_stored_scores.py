@@ -1,0 +1,278 @@
+"""Scores of cases come out of the store where nothing that they depend on has changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from pytest_cepbench import GateResult, gate_checkpoint
+from pytest_cepbench.store.rows import seal
+from pytest_cepbench.suites.stored_scores import digest_of_code
+
+SUITE = """\
+name = "toy"
+version = 1
+[data]
+loader = "shapes"
+options = { samples_per_category = 2 }
+[chain]
+start = "both"
+iterations = 2
+[prompts]
+describe = "describe"
+generate = "{description}"
+[roles]
+describer = "shapes:?miss=0.2"
+generator = "shapes:"
+encoder = "shapes:"
+[gate]
+gate = "threshold"
+[metrics.gc]
+[metrics.sim]
+parts = "overall"
+[metrics.fid]
+pool = "samples"
+parts = "overall"
+[metrics.kid]
+pool = "samples"
+parts = "overall"
+[metrics.truth]
+kind = "facts"
+parts = "overall"
+[metrics.mcd]
+[metrics.failures]
+parts = "overall"
+[metrics.repetition]
+parts = "overall"
+[metrics.length]
+parts = "overall"
+[metrics.diversity]
+parts = "overall"
+[metrics.retrieval]
+parts = "overall"
+"""
+
+
+def gate(folder: Path, **options: Any) -> GateResult:
+    """A gate over the suite of a folder."""
+    return gate_checkpoint(folder / "suite.toml", root=folder, **options)
+
+
+def records(folder: Path) -> dict[str, bytes]:
+    """The stored scores, by key."""
+    with sqlite3.connect(folder / ".cepbench/store/index.sqlite") as connection:
+        rows = connection.execute("SELECT key, payload FROM results WHERE kind = 'scores'")
+        found = dict(rows.fetchall())
+    connection.close()
+    return found
+
+
+def change(folder: Path, statement: str, *values: Any) -> int:
+    """Change the store behind the package's back; returns how many rows."""
+    with sqlite3.connect(folder / ".cepbench/store/index.sqlite") as connection:
+        count = connection.execute(statement, values).rowcount
+    connection.close()
+    return count
+
+
+def forget(folder: Path, kind: str) -> None:
+    """Forget the results of a kind: whoever computes a score again has to ask for its vectors."""
+    assert change(folder, "DELETE FROM results WHERE kind = ?", kind)
+
+
+def replace_result(folder: Path, key: str, kind: str, payload: bytes) -> None:
+    """Another result under a key, sealed as the store seals its own."""
+    sealed = seal(key, kind, payload)
+    change(
+        folder, "UPDATE results SET payload = ?, seal = ? WHERE key = ?", *(payload, sealed, key)
+    )
+
+
+def plain(result: GateResult) -> list[dict[str, Any]]:
+    """All that is said of the cases, but what it cost."""
+    return [{**msgspec.to_builtins(case), "effort": None} for case in result.cases]
+
+
+def undamaged(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same without what was found broken in the store."""
+    return [{**case, "damage": []} for case in cases]
+
+
+def asked(result: GateResult) -> int:
+    """Inputs that models were asked for."""
+    return sum(case.effort.inputs for case in result.cases if case.effort is not None)
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with accepted baselines, and with the scores of a run against them in its store."""
+    folder = tmp_path_factory.mktemp("scores")
+    (folder / "suite.toml").write_text(SUITE)
+    assert gate(folder, snapshot_update=True).passed
+    gate(folder)
+    return folder
+
+
+@pytest.fixture
+def stored(full: Path, tmp_path: Path) -> Path:
+    """The same folder for one test."""
+    return Path(shutil.copytree(full, tmp_path / "project"))
+
+
+def test_scores_from_the_store_say_what_computed_ones_say(stored: Path) -> None:
+    """Every field of every case, with what is shown of its chains and the baseline's."""
+    kept = gate(stored)
+    forget(stored, "scores")
+    computed = gate(stored)
+
+    assert plain(kept) == plain(computed)
+    assert len(kept.cases) > 20
+    assert any(case.curve_reference for case in kept.cases)
+    assert any(case.facts for case in kept.cases)
+
+
+def test_nothing_is_asked_or_read_beside_the_chains(stored: Path) -> None:
+    """With all scores stored, vectors may be gone: no encoder is missing them."""
+    before = plain(gate(stored))
+    forget(stored, "vector")
+
+    again = gate(stored)
+
+    assert plain(again) == before
+    assert asked(again) == 0
+
+
+def test_a_warm_run_asks_the_store_a_few_times(
+    stored: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not once for each sample or generation of a case."""
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*arguments, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    result = gate(stored)
+
+    queries = [statement for statement in statements if statement.startswith("SELECT")]
+    assert len(queries) <= 40 + 2 * len(result.cases), "\n".join(s[:90] for s in queries)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('[metrics.sim]\nparts = "overall"', '[metrics.sim]\nparts = "overall"\nat = 2'),
+        ("[metrics.gc]\n", '[metrics.gc]\npool = "samples"\n'),
+        ('encoder = "shapes:"', 'encoder = "python:tests.suites.stumbling:Plain"'),
+        ("samples_per_category = 2", "samples_per_category = 3"),
+        ("samples_per_category = 2", "samples_per_category = 2, seed = 1"),
+    ],
+    ids=["setting", "pool", "encoder", "sample-added", "data"],
+)
+def test_what_changes_a_score_has_it_computed_again(stored: Path, old: str, new: str) -> None:
+    """A changed setting, encoder or data set finds no scores of what was before."""
+    suite = stored / "suite.toml"
+    assert old in suite.read_text()
+    suite.write_text(suite.read_text().replace(old, new))
+    before = len(records(stored))
+    forget(stored, "vector")
+
+    changed = gate(stored)
+
+    assert asked(changed) > 0
+    assert len(records(stored)) > before or "python:" in new
+
+
+def test_another_drawing_under_a_step_has_the_scores_computed_again(stored: Path) -> None:
+    """The scores are of the artifacts that are stored, not of the steps that should make them."""
+    before = {case.nodeid: case.value for case in gate(stored).cases}
+    with sqlite3.connect(stored / ".cepbench/store/index.sqlite") as connection:
+        rows = connection.execute("SELECT key, payload FROM results WHERE kind = 'image'")
+        (key, own), *others = rows.fetchall()
+    connection.close()
+    replace_result(stored, key, "image", next(other for _, other in others if other != own))
+
+    faulty = gate(stored)
+
+    assert {case.nodeid: case.value for case in faulty.cases} != before
+    forget(stored, "scores")
+    assert plain(gate(stored)) == plain(faulty)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda payload, _: payload[: len(payload) // 2],
+        lambda payload, _: b'{"key": 1}',
+        lambda _, other: other,
+        lambda payload, _: payload.replace(b'"shares":false', b'"shares":[]'),
+        lambda payload, _: b"[" * 100_000,
+    ],
+    ids=["truncated", "other-fields", "of-another-case", "other-types", "too-deep"],
+)
+def test_records_that_are_not_of_the_case_are_computed_again(
+    stored: Path, spoil: Callable[[bytes, bytes], bytes]
+) -> None:
+    """Sealed, but of a foreign store or another version: dropped, said, and made anew."""
+    before, good = plain(gate(stored)), records(stored)
+    others = [*list(good.values())[1:], next(iter(good.values()))]
+    for (key, payload), other in zip(good.items(), others, strict=True):
+        replace_result(stored, key, "scores", spoil(payload, other))
+
+    mended = plain(gate(stored))
+
+    assert undamaged(mended) == before
+    assert any("no scores of the case" in line for case in mended for line in case["damage"])
+    assert records(stored) == good
+
+
+def test_a_flipped_bit_in_a_record_is_found(stored: Path) -> None:
+    """The store's own seal finds it before it is read."""
+    before, good = plain(gate(stored)), records(stored)
+    for key, payload in good.items():
+        change(stored, "UPDATE results SET payload = ? WHERE key = ?", payload + b" ", key)
+
+    assert undamaged(plain(gate(stored))) == before
+    assert records(stored) == good
+
+
+@pytest.mark.parametrize("role", ["describer", "encoder"])
+def test_what_the_next_run_may_do_better_is_not_kept(stored: Path, role: str) -> None:
+    """A failure in passing, and a model in the user's own code, of which warnings are told."""
+    model = {"describer": "Stumbling", "encoder": "Plain"}[role]
+    forget(stored, "scores")
+    (stored / "suite.toml").write_text(SUITE.partition("[metrics.sim]")[0])
+
+    result = gate(stored, model="shapes:", **{role: f"python:tests.suites.stumbling:{model}"})
+
+    assert asked(result) > 0, result.cases[0].reasons
+    assert not records(stored)
+
+
+def test_other_code_has_other_scores(tmp_path: Path) -> None:
+    """A formula that was changed without a new version is no reason to show the last one's."""
+    room = tmp_path / "package" / "room"
+    room.mkdir(parents=True)
+    (room / "formula.py").write_text("VALUE = 1\n")
+    before = digest_of_code(room.parent)
+    digest_of_code.cache_clear()
+    (room / "formula.py").write_text("VALUE = 2\n")
+
+    assert digest_of_code(room.parent) != before
+
+
+def test_records_are_json_with_their_key(full: Path) -> None:
+    """So `cepbench store` shows them like any other result."""
+    assert records(full)
+    for key, payload in records(full).items():
+        assert json.loads(payload)["key"] == key
