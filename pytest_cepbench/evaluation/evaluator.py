@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner, total
@@ -34,7 +34,6 @@ from pytest_cepbench.suites.model_options import RoleAssignment, possible_roles
 from pytest_cepbench.suites.shards import ShardQueue
 
 if TYPE_CHECKING:
-    from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
     from pytest_cepbench.evaluation.ray_engine import RayEngine
     from pytest_cepbench.models.serving.run_servers import RunServers
 
@@ -83,7 +82,7 @@ class Evaluator:
         another one under its name.
     assigned: node id -> how the case is judged, for every case that was collected; known when
         collection ends.
-    judged: node id -> the case as this process judged it, for the verdict of its suite.
+    judged: node id -> the `EvaluatedCase` that this process judged, for the verdict of its suite.
     progress: how far the running case is.
     say: shows a sentence to the engineer while the run goes on; None for standard error.
     """
@@ -94,7 +93,7 @@ class Evaluator:
         self.context = context
         self.settings = context.settings
         self.assigned: dict[str, AssignedCase] = {}
-        self.judged: dict[str, EvaluatedCase] = {}
+        self.judged: dict[str, Any] = {}
         self.progress = Progress()
         self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)

@@ -134,8 +134,8 @@ def test_scores_from_the_store_say_what_computed_ones_say(stored: Path) -> None:
 
     assert plain(kept) == plain(computed)
     assert len(kept.cases) > 20
-    assert any(case.curve_reference for case in kept.cases)
-    assert any(case.facts for case in kept.cases)
+    assert any(case.shown.curve_reference for case in kept.cases)
+    assert any(case.shown.facts for case in kept.cases)
 
 
 def test_nothing_is_asked_or_read_beside_the_chains(stored: Path) -> None:
