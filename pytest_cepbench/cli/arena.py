@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -27,14 +27,21 @@ from pytest_cepbench.cli.output import (
 from pytest_cepbench.cli.project_files import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.cli.session import open_store, run_servers
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
-from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_battles, read_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import (
+    ModelNames,
+    holds_scores,
+    merge_equal_ids,
+    read_battles,
+    read_scores,
+    read_verdicts,
+)
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Baseline
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
-from pytest_cepbench.metrics.battles import TiePolicy
+from pytest_cepbench.metrics.battles import JudgedBattle, Pairing, TiePolicy
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
@@ -45,7 +52,9 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import (
     Leaderboard,
+    ScoreBoard,
     make_leaderboard,
+    make_score_board,
 )
 from pytest_cepbench.studies.panels import (
     SHAPES_PANEL,
@@ -77,33 +86,104 @@ _POLICIES: dict[TiePolicy, str] = {
 
 def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
-    boards = _leaderboards(arguments)
-    page = [section for board in boards for section in board_page(board)]
-    name = f"leaderboard-{'-'.join(board.name for board in boards)}"
-    html = arena_leaderboard_page(boards)
-    write_and_show(arguments, {"leaderboards": boards}, page, name, html)
+    titles = file_titles(arguments.verdicts)
+    scored = [holds_scores(path) for path in titles]
+    if any(scored) and not all(scored):
+        raise SpecError("files of scores and of verdicts are given: rank them one by one")
+    content: dict[str, object]
+    html = ""
+    if any(scored):
+        scores = _score_boards(arguments, titles)
+        page, content = [s for board in scores for s in _score_page(board)], {"scores": scores}
+    else:
+        boards = _leaderboards(arguments, titles)
+        page, content = [s for board in boards for s in board_page(board)], {"leaderboards": boards}
+        html = arena_leaderboard_page(boards)
+    write_and_show(arguments, content, page, f"leaderboard-{'-'.join(titles.values())}", html)
     return 0
 
 
-def _leaderboards(arguments: Namespace) -> list[Leaderboard]:
+def _score_boards(arguments: Namespace, titles: Mapping[Path, str]) -> list[ScoreBoard]:
+    """Raises SpecError for an option that is of battles alone."""
+    of_battles = {
+        "--battles": arguments.battles,
+        "--no-answer": arguments.no_answer,
+        "--merge-equal-ids": arguments.merge_equal_ids,
+    }
+    if wrong := [name for name, value in of_battles.items() if value]:
+        raise SpecError(f"{wrong[0]} is for verdicts of battles, and these files hold scores")
+    names = ModelNames()
+    return [
+        make_score_board(title, read_scores(path, names), arguments.by)
+        for path, title in titles.items()
+    ]
+
+
+def _score_page(board: ScoreBoard) -> Iterator[Section]:
+    criteria = list(board.models[0].criteria)
+    rows = tuple(
+        (
+            row.model,
+            str(row.answers),
+            f"{row.overall:.2f}",
+            f"{1.96 * row.error:.2f}",
+            *(f"{row.criteria[name]:.2f}" for name in criteria),
+        )
+        for row in board.models
+    )
+    title = f"scores of {board.name}: {len(board.models)} models, {board.questions:,} questions"
+    note = (
+        "overall: mean of the criteria's means, of 10; +/-: half of a 95 % interval, clustered by "
+        "question"
+    )
+    yield Section(title, (note, Table(("model", "answers", "overall", "+/-", *criteria), rows)))
+    if groups := list(board.models[0].groups):
+        cells = tuple(
+            (
+                group,
+                *("-" if (v := row.groups[group]) is None else f"{v:.2f}" for row in board.models),
+            )
+            for group in groups
+        )
+        head = ("group", *(row.model for row in board.models))
+        yield Section(f"{board.name}: overall score of 10", (Table(head, cells),))
+
+
+def _leaderboards(arguments: Namespace, titles: Mapping[Path, str]) -> list[Leaderboard]:
     names = ModelNames()
     if arguments.no_answer and arguments.battles is None:
         raise SpecError("--no-answer needs --battles FILE, the battles that were to be judged")
     arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
     titles = file_titles(arguments.verdicts)
-    panels = [(title, read_verdicts(path, names)) for path, title in titles.items()]
-    return [
-        make_leaderboard(
-            title,
-            battles,
-            arguments.pair_model,
-            arranged=arranged,
-            without_answer=[names(name) for name in arguments.no_answer],
-            forfeit_policy=arguments.forfeits.replace("-", "_"),
-            grouping=arguments.by,
-        )
-        for title, battles in panels
-    ]
+    return [_board(arguments, (title, path), names, arranged) for path, title in titles.items()]
+
+
+def _board(
+    arguments: Namespace, file: tuple[str, Path], names: ModelNames, arranged: Sequence[Pairing]
+) -> Leaderboard:
+    title, path = file
+    battles, remarks = _read_panel(path, names, merge=arguments.merge_equal_ids)
+    board = make_leaderboard(
+        title,
+        battles,
+        arguments.pair_model,
+        arranged=arranged,
+        without_answer=[names(name) for name in arguments.no_answer],
+        forfeit_policy=arguments.forfeits.replace("-", "_"),
+        grouping=arguments.by,
+    )
+    return replace(board, remarks=tuple(remarks))
+
+
+def _read_panel(
+    path: Path, names: ModelNames, *, merge: bool
+) -> tuple[list[JudgedBattle], list[str]]:
+    """The verdicts of a file, and what is to be said of how they were read."""
+    if not merge:
+        return read_verdicts(path, names), []
+    kept, lost = merge_equal_ids(path, names)
+    which = "; ".join(f"{b.question}: {b.first} against {b.second}" for b in lost)
+    return kept, [f"{len(lost)} verdicts have the ids of others and do not count ({which or '-'})"]
 
 
 def board_page(board: Leaderboard) -> Iterator[Section]:
@@ -152,6 +232,17 @@ def _board_notes(board: Leaderboard) -> Iterator[str]:
         yield f"forfeits: {board.forfeits} battles without an answer count in the win rates"
     if board.unjudged:
         yield f"{board.unjudged} arranged battles have no verdict and are left out"
+    if board.unjudged > board.forfeits > 0:
+        yield (
+            f"warning: {board.unjudged} battles of the list lack a verdict beside the "
+            f"{board.forfeits} forfeits: if it is the list of other verdicts, forfeits are wrong"
+        )
+    if board.unarranged:
+        yield (
+            f"warning: {board.unarranged} of {board.verdicts:,} verdicts are on battles that the "
+            f"list of arranged ones has not: with a list of other verdicts forfeits are wrong"
+        )
+    yield from board.remarks
     if board.regularized:
         yield (
             "the battles alone leave some ratings without bound: half a battle of each model "

@@ -168,6 +168,11 @@ _ARENA_ACTIONS = (
                 type=verdict_file,
                 help="the battles that were to be judged",
             ),
+            flag(
+                "--merge-equal-ids",
+                "count verdicts of one question and the same two model ids once, as OpenING's "
+                "script does, and name those that fall away",
+            ),
             several(
                 "--no-answer",
                 metavar="MODEL",

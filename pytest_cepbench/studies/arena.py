@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from pytest_cepbench.datasets.opening.questions import (
     META_TOPICS,
     TASKS,
 )
+from pytest_cepbench.datasets.opening.verdict_files import ScoredAnswer
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
@@ -25,6 +27,7 @@ from pytest_cepbench.metrics.battles import (
     Pairing,
     TiePolicy,
     battle_records,
+    mean_of_rounded_means,
     pairwise_win_rates,
 )
 from pytest_cepbench.metrics.judge_agreement import (
@@ -82,6 +85,8 @@ class Leaderboard:
     regularized: whether the battles alone leave the ratings without bound; see `Ratings`.
     forfeits: battles that a model lost for want of an answer.
     unjudged: arranged battles without verdict that are no forfeits.
+    unarranged: verdicts on battles that are not among the arranged ones, where these are known.
+    remarks: on how the verdicts were read.
     pair_win_rates: by tie policy, of each model against each other one, in the order of the
     standings; None where they never met. Forfeits do not count.
     curves: of each model, in that order, its win rate (ties forced) over its first battles in a
@@ -98,9 +103,11 @@ class Leaderboard:
     regularized: bool
     forfeits: int
     unjudged: int
+    unarranged: int
     standings: tuple[Standing, ...]
     pair_win_rates: Mapping[TiePolicy, tuple[tuple[float | None, ...], ...]]
     curves: tuple[tuple[tuple[int, float], ...], ...]
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -186,10 +193,83 @@ def make_leaderboard(
         regularized=ratings.regularized,
         forfeits=0 if forfeit_policy == "ignored" else len(lost),
         unjudged=unjudged,
+        unarranged=_unarranged(battles, arranged),
         standings=tuple(standings),
         pair_win_rates=_pair_win_rates(table, [standing.model for standing in standings]),
         curves=tuple(_curve(battles, standing.model) for standing in standings),
     )
+
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """One row of a board of scores.
+
+    answers: how many were scored.
+    overall: the mean of the criteria's means, each rounded to two digits as the authors do.
+    error: standard error of the answers' own means, clustered by question.
+    groups: overall score in each group of questions; None where the model has none there.
+    """
+
+    model: str
+    answers: int
+    overall: float
+    error: float
+    criteria: Mapping[str, float]
+    groups: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class ScoreBoard:
+    """Models by the scores of their single answers, the best first. questions: how many."""
+
+    name: str
+    questions: int
+    models: tuple[ScoredModel, ...]
+
+
+def make_score_board(
+    name: str, answers: Sequence[ScoredAnswer], grouping: Grouping | None = None
+) -> ScoreBoard:
+    """A board of the models whose answers a judge scored. Source: OpENING, Table 4 and Fig. 6."""
+    groups = dict.fromkeys(_group(a.question, grouping) for a in answers) if grouping else {}
+    rows = []
+    for model in dict.fromkeys(answer.model for answer in answers):
+        own = [answer for answer in answers if answer.model == model]
+        overall, means = _score_of(own)
+        by_group = {
+            group: [a for a in own if grouping and _group(a.question, grouping) == group]
+            for group in sorted(groups)
+        }
+        rows.append(
+            ScoredModel(
+                model,
+                len(own),
+                overall,
+                _clustered_error(own),
+                means,
+                {group: _score_of(part)[0] if part else None for group, part in by_group.items()},
+            )
+        )
+    rows.sort(key=lambda row: -row.overall)
+    return ScoreBoard(name, len({answer.question for answer in answers}), tuple(rows))
+
+
+def _score_of(answers: Sequence[ScoredAnswer]) -> tuple[float, dict[str, float]]:
+    return mean_of_rounded_means(
+        {
+            criterion: [answer.scores[criterion] for answer in answers]
+            for criterion in answers[0].scores
+        }
+    )
+
+
+def _clustered_error(answers: Sequence[ScoredAnswer]) -> float:
+    """Standard error of the mean of the answers' mean scores; questions are the clusters."""
+    means = np.array([fmean(answer.scores.values()) for answer in answers])
+    sums: dict[str, float] = {}
+    for answer, deviation in zip(answers, means - means.mean(), strict=True):
+        sums[answer.question] = sums.get(answer.question, 0.0) + float(deviation)
+    return float(np.sqrt(np.square(list(sums.values())).sum())) / len(answers)
 
 
 def compare_judges(
@@ -223,6 +303,12 @@ def compare_judges(
         confusion=tuple(map(tuple, counts.tolist())),
         unseen=tuple(sorted(unseen)),
     )
+
+
+def _unarranged(battles: Sequence[JudgedBattle], arranged: Sequence[Pairing]) -> int:
+    """How many verdicts are on battles that a list has not; 0 without a list."""
+    known = {(pairing.question, pairing.first, pairing.second) for pairing in arranged}
+    return sum((b.question, b.first, b.second) not in known for b in battles) if known else 0
 
 
 def _forfeits(

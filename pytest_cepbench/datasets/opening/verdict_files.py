@@ -7,8 +7,9 @@ object a line; a list of arranged battles is the same without `winner`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -16,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.artifacts.outcome import HIGHEST_SCORE, WINNERS
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
@@ -24,6 +25,7 @@ from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
 
 class _Model(msgspec.Struct):
     name: Annotated[str, msgspec.Meta(pattern=r"\S")]
+    id: Any = None
 
 
 class _Battle(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -35,6 +37,25 @@ class _Battle(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 class _Verdict(_Battle, forbid_unknown_fields=True, kw_only=True):
     winner: Any
+
+
+class _Score(msgspec.Struct):
+    score: Annotated[float, msgspec.Meta(ge=0, le=HIGHEST_SCORE)] = msgspec.field(name="Score")
+
+
+class _Scored(msgspec.Struct, forbid_unknown_fields=True):
+    question: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="data_id")
+    model: _Model
+    score: Annotated[dict[str, _Score], msgspec.Meta(min_length=1)]
+
+
+@dataclass(frozen=True)
+class ScoredAnswer:
+    """Scores of one answer. scores: criterion -> 0 to 10."""
+
+    question: str
+    model: str
+    scores: Mapping[str, float]
 
 
 class ModelNames:
@@ -62,7 +83,8 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     """
     battles: dict[tuple[str, str, str], JudgedBattle] = {}
     places: dict[tuple[str, str, str], str] = {}
-    for place, battle, winner in _records(path, names or ModelNames(), _Verdict):
+    for place, battle, record in _records(path, names or ModelNames(), _Verdict):
+        winner = record.winner
         if winner not in WINNERS:
             raise DatasetError(f"{place}: winner is {winner!r:.60}: {', '.join(WINNERS)} are known")
         key = (battle.question, battle.first, battle.second)
@@ -74,6 +96,53 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
         battles[key] = JudgedBattle(*key, winner)
         places[key] = place
     return list(battles.values())
+
+
+def holds_scores(path: Path) -> bool:
+    """Whether a file is of scores of single answers, by its first record. Raises DatasetError."""
+    _, first = next(_objects(path), ("", None))
+    return isinstance(first, dict) and "score" in first and "winner" not in first
+
+
+def read_scores(path: Path, names: ModelNames) -> list[ScoredAnswer]:
+    """Scores by criteria, as OpENING's `gpt-score_results.json` has them.
+
+    An answer that was scored twice counts twice, as in the authors' script. Raises DatasetError for
+    a file that cannot be read, unknown or missing fields, scores beyond 0 to 10, and answers of
+    which one has other criteria than the first.
+    """
+    scored: list[ScoredAnswer] = []
+    for place, value in _objects(path):
+        record = convert_record(place, value, _Scored)
+        scores = {name: each.score for name, each in record.score.items()}
+        if scored and scores.keys() != scored[0].scores.keys():
+            raise DatasetError(
+                f"{place}: has the criteria {', '.join(sorted(scores))}, the first answer of the "
+                f"file {', '.join(sorted(scored[0].scores))}"
+            )
+        scored.append(ScoredAnswer(record.question, names(record.model.name), scores))
+    if not scored:
+        raise DatasetError(f"file {str(path)!r} holds no score")
+    return scored
+
+
+def merge_equal_ids(path: Path, names: ModelNames) -> tuple[list[JudgedBattle], list[JudgedBattle]]:
+    """Verdicts with one of each question and pair of model ids, and those that fall away by it.
+
+    The last of equal ones stays. Source: OpENING's script of win rates; its files give two models
+    the id 11, and the printed Table 12 lacks two verdicts for it. Raises DatasetError as above.
+    """
+    verdicts = read_verdicts(path, names)
+    ids = [
+        (battle.question, str(record.first.id), str(record.second.id))
+        for _, battle, record in _records(path, names, _Verdict)
+    ]
+    last = {key: place for place, key in enumerate(ids)}
+    kept = set(last.values())
+    return (
+        [verdict for place, verdict in enumerate(verdicts) if place in kept],
+        [verdict for place, verdict in enumerate(verdicts) if place not in kept],
+    )
 
 
 def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
@@ -139,7 +208,7 @@ def model_id(name: str) -> str:
 
 def _records(
     path: Path, names: ModelNames, kind: type[_Battle]
-) -> Iterator[tuple[str, Pairing, Any]]:
+) -> Iterator[tuple[str, Pairing, _Battle]]:
     empty = True
     for place, value in _objects(path):
         empty = False
@@ -147,7 +216,7 @@ def _records(
         first, second = names(battle.first.name), names(battle.second.name)
         if first == second:
             raise DatasetError(f"{place}: {first!r} cannot battle against itself")
-        yield place, Pairing(battle.question, first, second), battle.winner
+        yield place, Pairing(battle.question, first, second), battle
     if empty:
         raise DatasetError(f"file {str(path)!r} holds no battle")
 
