@@ -254,6 +254,24 @@ def test_store_layout_is_documented(tmp_path: Path) -> None:
     assert {column([row])[0] for row in rows} == names - companions
 
 
+def test_a_newcomer_reads_little() -> None:
+    """The front page has 700 words at most, and the list of words fifteen."""
+    words = re.sub(r"[|]|```.*?```", " ", (ROOT / "README.md").read_text(), flags=re.DOTALL).split()
+    (glossary,) = tables(REFERENCE, "Words")
+
+    assert len(words) <= 700
+    assert len(glossary) <= 15
+
+
+def test_extras_are_documented() -> None:
+    """Every extra stands on the page, in the table of versions or below it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    section = REFERENCE.read_text(encoding="utf-8").partition("## Versions")[2].partition("## ")[0]
+
+    named = set(re.findall(r"`(\w+)`", section))
+    assert set(project["optional-dependencies"]) <= named
+
+
 def test_public_names_are_documented() -> None:
     """The list of public names is that of the package."""
     (rows,) = tables(REFERENCE, "Public names")

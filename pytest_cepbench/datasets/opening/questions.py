@@ -276,7 +276,7 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
 
     path: the folder that holds `test_data.jsonl` and `images/`, whatever its name, or the one that
     holds the released folder.
-    split: one of `SPLITS`.
+    split: test or dev.
     partial: leave out questions whose images are not all there, instead of refusing the folder.
     The categories of a sample are its task and its meta-topic. Its `metadata` has the record's
     fields as they are written, and its `input`; without those no answer can be exported.

@@ -107,7 +107,8 @@ class LikelihoodParams(ChatParams):
 class JudgeParams(LikelihoodParams):
     """Parameters of a judge's request; `logprobs` only where the prompt's verdicts are letters.
 
-    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
+    prompt: criteria, letters, opening-gpt or opening-intjudge: what it is shown, and how its
+        verdicts are worded.
     Raises ValueError for a value outside its range.
     """
 

@@ -222,7 +222,8 @@ class ConversationParams(ImageTextParams):
 class LocalJudgeParams(ConversationParams):
     """Parameters of a local judge's spec, with those of `ConversationParams`.
 
-    prompt: one of `JUDGE_PROMPTS`: what it is shown, and how its verdicts are worded.
+    prompt: criteria, letters, opening-gpt or opening-intjudge: what it is shown, and how its
+        verdicts are worded.
     Raises ValueError for one that does not exist.
     """
 
