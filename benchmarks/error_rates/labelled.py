@@ -16,9 +16,13 @@ from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.verdicts import FAILS, LEVELS, PASSES
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.compare import verdict_of
-from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.labels.label_file import Battle, Draw, DrawnBattle, LabelFile
-from pytest_cepbench.gate.labels.usable import PeopleScores, UsableLabels, people_scores
+from pytest_cepbench.gate.labels.usable import (
+    PeopleScores,
+    UsableLabels,
+    bounds_by_labels,
+    people_scores,
+)
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
 
 TOLERANCE = 0.05

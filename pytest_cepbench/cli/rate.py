@@ -15,7 +15,7 @@ from pytest_cepbench.cli.session import read_annotators, read_count, read_data
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
 from pytest_cepbench.errors import MissingDependencyError, SpecError
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.gate.labels.bounds import decided
+from pytest_cepbench.gate.labels.usable import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import STUDY, Ratings, open_session, read_ratings, read_votes

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import Baseline, scores_digest
-from pytest_cepbench.gate.labels.bounds import bounds_by_labels
+from pytest_cepbench.gate.labels.usable import bounds_by_labels
 from pytest_cepbench.gate.measurement import Measurement, Scores, rounded
 from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy

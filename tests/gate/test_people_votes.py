@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.labels.bounds import decided
+from pytest_cepbench.gate.labels.usable import decided
 
 VOTES = st.lists(
     st.tuples(st.sampled_from([f"i{k}" for k in range(80)]), st.sampled_from([0.0, 0.5, 1.0])),

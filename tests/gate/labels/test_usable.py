@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace as changed
 
 from pytest_cepbench.errors import LabelError
-from pytest_cepbench.gate.labels.bounds import bounds_by_labels
 from pytest_cepbench.gate.labels.label_file import Contestant, Label, LabelFile
 from pytest_cepbench.gate.labels.usable import (
     PeopleScores,
     UsableLabels,
+    bounds_by_labels,
     check_drawn_first,
     find_labels,
     judged_first,
