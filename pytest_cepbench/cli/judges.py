@@ -25,7 +25,7 @@ from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.judge_card import JudgeCard, OrderEffect
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
-from pytest_cepbench.ratings.votes import people_battles
+from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
@@ -67,7 +67,7 @@ def read_people(path: Path, names: ModelNames) -> list[JudgedBattle]:
     ratings = read_ratings(path)
     return [
         replace(battle, first=names(battle.first), second=names(battle.second))
-        for battle in people_battles(ratings, votes_with_remarks(ratings))
+        for _, battle in named_battles(ratings, votes_with_remarks(ratings))
     ]
 
 

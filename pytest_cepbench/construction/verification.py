@@ -38,7 +38,7 @@ from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.known_items import known_items
-from pytest_cepbench.ratings.records import Part, Source, Study, Vote
+from pytest_cepbench.ratings.records import Part, Source, Study
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,11 @@ class VerificationSettings:
 
     annotators: names of the people.
     overlap: people who see each image; None for all of them.
-    practice: items at the start; attention, repeats: shares, as of other studies.
     seed: of the order of items; None for 0, or for that of a study which is there already.
     """
 
     annotators: tuple[str, ...]
     overlap: int | None = None
-    practice: int = 3
-    attention: float = 0.05
-    repeats: float = 0.05
     seed: int | None = None
 
 
@@ -215,9 +211,7 @@ def verification_study(
         annotators=settings.annotators,
         overlap=people if settings.overlap is None else settings.overlap,
         share=1.0,
-        practice=settings.practice,
-        attention=settings.attention,
-        repeats=settings.repeats,
+        practice=3,
         population=population,
         names=tuple(names),
     )
@@ -252,14 +246,10 @@ def read_people(folder: ConstructionFolder, names: Sequence[str]) -> PeopleLabel
     outside = 0
     for vote in votes.answers():
         image = next(part.image for part in ratings.items[vote.item].question if part.image)
-        given = _given(vote)
+        given = {*(vote.ticked or ()), *(vote.added or ())}
         outside += len(given - set(names))
         labels.setdefault(image, {})[vote.annotator] = tuple(n for n in names if n in given)
     return PeopleLabels(labels, outside, tuple(votes.remarks.lines))
-
-
-def _given(vote: Vote) -> set[str]:
-    return {*(vote.ticked or ()), *(vote.added or ())}
 
 
 def _question(image: str, patterns: Sequence[Pattern]) -> list[Part]:

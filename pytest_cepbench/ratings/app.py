@@ -321,21 +321,17 @@ class _People:
 
 
 @dataclass
-class _Results:
-    """What the operator was last shown, and until when it is shown again."""
-
-    content: dict[str, Any] = field(default_factory=dict)
-    until: float = 0.0
-
-
-@dataclass(frozen=True)
 class _Operator:
-    """What is answered to the person who watches a study."""
+    """What is answered to the person who watches a study.
+
+    latest: what was last shown, again until a time.
+    """
 
     live: LiveStudy
     decide: Decide | None
     peek: bool
-    latest: _Results = field(default_factory=_Results)
+    latest: dict[str, Any] = field(default_factory=dict)
+    until: float = 0.0
 
     async def page(self, request: Request) -> Response:
         """Progress, agreement, checks."""
@@ -361,12 +357,12 @@ class _Operator:
         wanted = live.assignment.wanted.values()
         complete = sum(judged >= people for judged, people in wanted)
         now = time.monotonic()
-        if now >= self.latest.until:
+        if now >= self.until:
             # Of copies, in another thread: people do not wait for this page.
             own = await run_in_threadpool(self._results, live.votes, list(live.arrived), complete)
             taken = time.monotonic() - now
-            self.latest.content, self.latest.until = own, now + _RESTS * taken
-        return self.latest.content | {"leased": live.leased, "peek": self.peek}
+            self.latest, self.until = own, now + _RESTS * taken
+        return self.latest | {"leased": live.leased, "peek": self.peek}
 
     def _results(self, votes: Votes, arrived: Sequence[Vote], complete: int) -> dict[str, Any]:
         ratings = self.live.ratings

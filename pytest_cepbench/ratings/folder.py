@@ -78,7 +78,9 @@ class Ratings:
     def sources(self) -> tuple[Source, ...]:
         """Which model made what; none where the file is not there. Raises DatasetError."""
         path = self.path / SOURCES
-        return tuple(_lines(path, Source, MOST_TEXT)) if path.exists() else ()
+        if not path.exists():
+            return ()
+        return tuple(_decoded_lines(_read(path, MOST_TEXT), Source, path))
 
     def vote_path(self, annotator: str) -> Path:
         """The file of a person's votes."""
@@ -294,10 +296,6 @@ def _read(path: Path, most: int) -> bytes:
         return read_regular(path, most, links=False)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _lines(path: Path, kind: type[T], most: int) -> Iterator[T]:
-    return _decoded_lines(_read(path, most), kind, path)
 
 
 def _decoded_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:

@@ -133,21 +133,14 @@ MOST_SIDE = 16383
 _IGNORED = f"{SESSION}\n"
 
 
-@dataclass(frozen=True)
-class _Counts:
-    """How many options an item of a task has."""
-
-    least: int
-    most: int
-
-
-_OPTIONS: Mapping[Task, _Counts] = {
-    "pair": _Counts(2, 2),
-    "caption": _Counts(2, 2),
-    "grades": _Counts(2, MOST_OPTIONS),
-    "describe": _Counts(0, 0),
-    "verify": _Counts(0, MOST_NAMES),
+_OPTIONS: Mapping[Task, tuple[int, int]] = {
+    "pair": (2, 2),
+    "caption": (2, 2),
+    "grades": (2, MOST_OPTIONS),
+    "describe": (0, 0),
+    "verify": (0, MOST_NAMES),
 }
+"""How many options an item of a task has, at least and at most."""
 
 
 def make_item(
@@ -201,7 +194,8 @@ def write_study(
     check_study(study)
     unique = {item.item: item for item in items}
     for item in unique.values():
-        _check_item(item, study, images)
+        if fault := next(filter(None, _item_faults(item, study, images)), ""):
+            raise DatasetError(f"item {item.item[:12]} ({item.kind}): {fault}")
     if not any(item.kind == "item" for item in unique.values()):
         raise DatasetError("a study has at least one item, and there is none to ask")
     lines = _json_lines(unique.values())
@@ -263,22 +257,15 @@ def check_study(study: Study) -> None:
         raise DatasetError(f"a probability of drawing lies in (0, 1], got {study.probability:g}")
 
 
-def _check_item(item: Item, study: Study, images: Mapping[str, ImageArtifact]) -> None:
-    """Raises DatasetError, which names the item by the beginning of its digest."""
-    fault = next(filter(None, _item_faults(item, study, images)), "")
-    if fault:
-        raise DatasetError(f"item {item.item[:12]} ({item.kind}): {fault}")
-
-
 def _item_faults(item: Item, study: Study, images: Mapping[str, ImageArtifact]) -> Iterator[str]:
-    counts = _OPTIONS[study.kind]
+    least, most = _OPTIONS[study.kind]
     options = [option.option for option in item.options]
     if item.item != item_digest(study.kind, item.question, options):
         yield f"its digest is not that of an item of the task {study.kind}"
     if not item.question:
         yield "it has no question"
-    if not counts.least <= len(options) <= counts.most:
-        expected = f"{counts.least} to {counts.most}" if counts.most > counts.least else counts.most
+    if not least <= len(options) <= most:
+        expected = f"{least} to {most}" if most > least else most
         yield f"the task {study.kind} has {expected} options, got {len(options)}"
     names = [option_name(option) for option in item.options]
     if study.kind == "verify" and len(set(names)) < len(names):

@@ -159,22 +159,6 @@ class VoteScale:
     ordered: bool = True
 
 
-def _verdict(vote: Vote) -> dict[str, float]:
-    return {"": float(WINNERS.index(winner_of(vote)))}
-
-
-def _choice(vote: Vote) -> dict[str, float]:
-    return {"": float(("first", "comparable", "second").index(vote.winner))}
-
-
-def _grades(vote: Vote) -> dict[str, float]:
-    return {option: float(GRADES_RISING.index(grade)) for option, grade in vote.grades.items()}
-
-
-def _ticks(vote: Vote) -> dict[str, float]:
-    return dict.fromkeys(vote.unticked or (), 0.0) | dict.fromkeys(vote.ticked or (), 1.0)
-
-
 def ranks(vote: Vote) -> dict[str, float]:
     """The rank of each option in a ranking, 1 for the best; equal options share their mean rank."""
     places: dict[str, float] = {}
@@ -187,14 +171,35 @@ def ranks(vote: Vote) -> dict[str, float]:
 
 
 SCALES: Mapping[Task, tuple[VoteScale, ...]] = {
-    "pair": (VoteScale("verdicts", WINNERS, _verdict),),
-    "caption": (VoteScale("choices", CHOICES, _choice),),
+    "pair": (
+        VoteScale("verdicts", WINNERS, lambda vote: {"": float(WINNERS.index(winner_of(vote)))}),
+    ),
+    "caption": (
+        VoteScale(
+            "choices",
+            CHOICES,
+            lambda vote: {"": float(("first", "comparable", "second").index(vote.winner))},
+        ),
+    ),
     "grades": (
-        VoteScale("grades", GRADES_RISING, _grades),
+        VoteScale(
+            "grades",
+            GRADES_RISING,
+            lambda vote: {n: float(GRADES_RISING.index(own)) for n, own in vote.grades.items()},
+        ),
         VoteScale("ranks", (), ranks),
     ),
     "describe": (),
-    "verify": (VoteScale("names", ("unticked", "ticked"), _ticks, ordered=False),),
+    "verify": (
+        VoteScale(
+            "names",
+            ("unticked", "ticked"),
+            lambda vote: (
+                dict.fromkeys(vote.unticked or (), 0.0) | dict.fromkeys(vote.ticked or (), 1.0)
+            ),
+            ordered=False,
+        ),
+    ),
 }
 """What the annotators of each task say; descriptions have no values to compare."""
 
@@ -265,13 +270,6 @@ def write_replay(ratings: Ratings, votes: Votes, out: Path, annotator: str | Non
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_files(out, {path: stream.getvalue().encode()})
     return [path]
-
-
-def people_battles(
-    ratings: Ratings, votes: Votes, annotators: Iterable[str] = ()
-) -> list[JudgedBattle]:
-    """People's verdicts as battles of models over the questions of a suite. See `named_battles`."""
-    return [battle for _, battle in named_battles(ratings, votes, annotators)]
 
 
 def shown_battles(

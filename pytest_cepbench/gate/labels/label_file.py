@@ -164,48 +164,25 @@ def read_label_file(path: Path) -> LabelFile:
         text = read_text(path, MOST_TEXT)
     except (OSError, UnicodeDecodeError) as error:
         raise LabelError(f"labels {path} cannot be read: {error}; {_REMEDY}") from error
-    content = _Content()
-    for place, line in _lines(path, text):
-        content.add(place, line)
-    if content.draw is None:
-        raise LabelError(f"labels {path}: the file is empty: a draw is expected first; {_REMEDY}")
-    return LabelFile(path, content.draw, content.drawn, content.labels)
-
-
-@dataclass
-class _Content:
-    """The lines of a file that were read so far."""
-
     draw: Draw | None = None
-    drawn: dict[str, DrawnBattle] = field(default_factory=dict)
-    labels: dict[Battle, Label] = field(default_factory=dict)
-
-    def add(self, place: str, line: _Line) -> None:
-        """Take in a line. Raises LabelError, which names the place, for one that does not fit."""
+    drawn: dict[str, DrawnBattle] = {}
+    labels: dict[Battle, Label] = {}
+    for place, line in _lines(path, text):
         if isinstance(line, Draw):
-            if self.draw is not None:
-                _refuse(place, "a second draw")
-            _check_draw(place, line)
-            self.draw = line
-        elif self.draw is None:
+            _check_draw(place, line, draw)
+            draw = line
+        elif draw is None:
             _refuse(place, "the draw is expected first")
         elif isinstance(line, DrawnBattle):
-            self._add_battle(place, line)
+            if not 0 < line.probability <= 1:
+                _refuse(place, f"a probability lies in (0, 1], got {line.probability:g}")
+            if drawn.setdefault(line.sample, line) != line:
+                _refuse(place, f"the sample {one_line(line.sample, 60)} was drawn twice")
         else:
-            self._add_label(place, line)
-
-    def _add_battle(self, place: str, line: DrawnBattle) -> None:
-        if not 0 < line.probability <= 1:
-            _refuse(place, f"a probability lies in (0, 1], got {line.probability:g}")
-        if self.drawn.setdefault(line.sample, line) != line:
-            _refuse(place, f"the sample {one_line(line.sample, 60)} was drawn twice")
-
-    def _add_label(self, place: str, line: Label) -> None:
-        if not (0 <= line.score <= 1 and line.votes >= 1):
-            _refuse(place, f"a score in [0, 1] of people is expected, got {line.score:g}")
-        before = self.labels.setdefault(line.battle, line).score
-        if before != line.score:
-            _refuse(place, f"its battle has the label {before:g}, and {line.score:g} here")
+            _check_label(place, line, labels.setdefault(line.battle, line))
+    if draw is None:
+        raise LabelError(f"labels {path}: the file is empty: a draw is expected first; {_REMEDY}")
+    return LabelFile(path, draw, drawn, labels)
 
 
 def _lines(path: Path, text: str) -> Iterator[tuple[str, _Line]]:
@@ -218,7 +195,16 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, _Line]]:
                 _refuse(place, f"damaged: {one_line(str(error))}")
 
 
-def _check_draw(place: str, draw: Draw) -> None:
+def _check_label(place: str, label: Label, before: Label) -> None:
+    if not (0 <= label.score <= 1 and label.votes >= 1):
+        _refuse(place, f"a score in [0, 1] of people is expected, got {label.score:g}")
+    if before.score != label.score:
+        _refuse(place, f"its battle has the label {before.score:g}, and {label.score:g} here")
+
+
+def _check_draw(place: str, draw: Draw, before: Draw | None) -> None:
+    if before is not None:
+        _refuse(place, "a second draw")
     if draw.v != FORMAT:
         _refuse(place, f"format {draw.v} is not known here, {FORMAT} is")
     if draw.count < 1:
