@@ -242,17 +242,17 @@ def _chained(case: Case, data: ChainData) -> list[Sample]:
 def _lasting(runner: RoleRunner) -> bool:
     """Whether all that is said of a reader's results follows from its results.
 
-    Of a model in the user's own code, or behind a server, warnings depend on when they were made.
+    Of a model behind a server, warnings depend on when they were made. So do those of one in the
+    user's own code, where other code made some of them.
     """
+    bound, codes = runner.bound, runner.tally.codes
+    return bound.warn is None and not codes and not bound.adapter.startswith(_HUMAN)
+
+
+def _model(runner: RoleRunner) -> tuple[str, str, bool, str]:
+    """The spec is part of messages, and the user's own code of warnings."""
     bound = runner.bound
-    return (
-        bound.warn is None and CODE not in bound.provenance and not bound.adapter.startswith(_HUMAN)
-    )
-
-
-def _model(runner: RoleRunner) -> tuple[str, str, bool]:
-    """The spec is part of messages."""
-    return remember(runner.bound), runner.bound.spec, runner.bound.hides_reasoning
+    return remember(bound), bound.spec, bound.hides_reasoning, bound.provenance.get(CODE, "")
 
 
 def _population(data: ChainData, start: Modality) -> str:

@@ -190,7 +190,7 @@ def test_what_changes_a_score_has_it_computed_again(stored: Path, old: str, new:
     changed = gate(stored)
 
     assert asked(changed) > 0
-    assert len(records(stored)) > before or "python:" in new
+    assert len(records(stored)) > before
 
 
 def test_another_drawing_under_a_step_has_the_scores_computed_again(stored: Path) -> None:
@@ -246,14 +246,12 @@ def test_a_flipped_bit_in_a_record_is_found(stored: Path) -> None:
     assert records(stored) == good
 
 
-@pytest.mark.parametrize("role", ["describer", "encoder"])
-def test_what_the_next_run_may_do_better_is_not_kept(stored: Path, role: str) -> None:
-    """A failure in passing, and a model in the user's own code, of which warnings are told."""
-    model = {"describer": "Stumbling", "encoder": "Plain"}[role]
+def test_what_the_next_run_may_do_better_is_not_kept(stored: Path) -> None:
+    """A describer's failure in passing scores 0 today, and is asked about again tomorrow."""
     forget(stored, "scores")
     (stored / "suite.toml").write_text(SUITE.partition("[metrics.sim]")[0])
 
-    result = gate(stored, model="shapes:", **{role: f"python:tests.suites.stumbling:{model}"})
+    result = gate(stored, model="python:tests.suites.stumbling:Stumbling")
 
     assert asked(result) > 0, result.cases[0].reasons
     assert not records(stored)
