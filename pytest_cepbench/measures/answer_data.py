@@ -139,29 +139,29 @@ class AnswerData(SampleData):
         stored = self._stored_opponents | own
         return [name for name, digest in named.items() if digest and digest not in stored]
 
-    def battles(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, PairOutcome]:
-        """The outcome of each sample's battle against the opponents, by id.
+    def battles(
+        self, samples: Sequence[Sample], opponents: Opponents | None
+    ) -> dict[str, PairOutcome]:
+        """The outcome of each sample's battle, by id.
 
+        opponents: the answers that are battled; None for the samples' reference answers.
         Samples for which there is no opponent, or whose opposing answer the store has lost, are
-        left out. Raises as `judge_pairs`, and StoreError where images keep getting lost.
+        left out. Raises as `judge_pairs`, DatasetError for a sample without a reference answer, and
+        StoreError where images keep getting lost.
         """
-        sides = {s.id: opponents.answers[s.id] for s in samples if s.id in opponents.answers}
+        sides = {s.id: side for s in samples if (side := _side(s, opponents)) is not None}
         able = [sample for sample in samples if sample.id in sides]
         return self._repaired(able, lambda: self._battles(able, sides))
 
     def known_outcome(self, sample: Sample, opponents: Opponents | None) -> PairOutcome | None:
         """The outcome of a sample's battle where it was fought before; no judge is asked.
 
-        opponents: of the battle; None for the reference answers.
+        opponents: as of `battles`.
         """
-        if opponents is None:
-            gold: dict[str, PairOutcome] = self._known.get("gold", {})
-            return gold.get(sample.id)
-        own = self._answers.get(sample.id)
-        digest = opponents.answers.get(sample.id)
-        if own is None or digest is None:
+        own, side = self._answers.get(sample.id), _side(sample, opponents)
+        if own is None or side is None:
             return None
-        return self._outcomes.get((sample.id, own.digest, digest))
+        return self._outcomes.get((sample.id, own.digest, side))
 
     def recast(self, samples: Sequence[Sample], models: AnswerModels) -> AnswerData:
         """Data of its own on some of the samples, whose answers other models make."""
@@ -236,44 +236,35 @@ class AnswerData(SampleData):
             answers = self.answers(shard)
             keys = {s.id: (s.id, answers[s.id].digest, sides[s.id]) for s in shard}
             missing = [sample for sample in shard if keys[sample.id] not in self._outcomes]
-            stored = get_answers(self.store, {sides[s.id] for s in missing} - {""})
-            fought, pairs = [], []
-            for sample in missing:
-                own, other = answers[sample.id].answer, stored.get(sides[sample.id])
-                if other is None and sides[sample.id]:
-                    continue
-                fought.append(sample)
-                opponent = None if other is None else refer_to_answer(other, sample.id)
-                pairs.append(self._pair(sample, own, opponent))
-            judged = self._judge(pairs)
+            opponents = self._opposing(missing, sides)
+            fought = [sample for sample in missing if sample.id in opponents]
+            judged = self._judge(
+                [self._pair(s, answers[s.id].answer, opponents[s.id]) for s in fought]
+            )
             self._outcomes.update(zip((keys[s.id] for s in fought), judged, strict=True))
             self.store.image_cache.clear()
             known = {s.id: self._outcomes.get(keys[s.id]) for s in shard}
             outcomes |= {name: outcome for name, outcome in known.items() if outcome is not None}
         return outcomes
 
-    def gold_battles(self, samples: Sequence[Sample]) -> dict[str, PairOutcome]:
-        """The outcome of each sample's battle against its reference answer, by id.
-
-        Raises DatasetError for a sample that has none, and as `battles`.
-        """
-        known: dict[str, PairOutcome] = self._known.setdefault("gold", {})
-        missing = [sample for sample in samples if sample.id not in known]
-        self._repaired(missing, lambda: self._add_gold_battles(missing, known))
-        return {sample.id: known[sample.id] for sample in samples}
-
-    def _add_gold_battles(self, samples: Sequence[Sample], known: dict[str, PairOutcome]) -> None:
-        for shard in self.shards(samples).values():
-            answers = self.answers(shard)
-            pairs = []
-            for sample in shard:
-                own, gold = answers[sample.id].answer, refer_to_gold(sample, self.store)
+    def _opposing(
+        self, samples: Sequence[Sample], sides: Mapping[str, str]
+    ) -> dict[str, PieceRefs | None]:
+        """The opposing answers: None for one that is missing; those that are lost are left out."""
+        digests = {s.id: side for s in samples if (side := sides[s.id]) != _GOLD}
+        stored = get_answers(self.store, set(digests.values()) - {""})
+        opposing: dict[str, PieceRefs | None] = {
+            name: refer_to_answer(stored[digest], name) if digest else None
+            for name, digest in digests.items()
+            if not digest or digest in stored
+        }
+        for sample in samples:
+            if sample.id not in digests:
+                gold = refer_to_gold(sample, self.store)
                 if gold is None:
                     raise DatasetError(f"{sample.id}: has no reference answer to battle")
-                pairs.append(self._pair(sample, own, gold))
-            judged = self._judge(pairs)
-            known.update((s.id, outcome) for s, outcome in zip(shard, judged, strict=True))
-            self.store.image_cache.clear()
+                opposing[sample.id] = gold
+        return opposing
 
     def redrawn(
         self, samples: Sequence[Sample], opponents: Opponents
@@ -397,6 +388,15 @@ class AnswerData(SampleData):
 
     def _judge(self, pairs: Sequence[AnswerPair]) -> list[PairOutcome]:
         return judge_pairs(pairs, self.rules, self.runner("judge")) if pairs else []
+
+
+_GOLD = "gold"
+"""In the place of an opposing answer's digest: the sample's reference answer."""
+
+
+def _side(sample: Sample, opponents: Opponents | None) -> str | None:
+    """What a sample's answer battles: a digest, "" for a missing answer; None where nothing is."""
+    return _GOLD if opponents is None else opponents.answers.get(sample.id)
 
 
 OpponentName = Literal["accepted", "anchor", "reference"]

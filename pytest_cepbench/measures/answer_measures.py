@@ -197,13 +197,13 @@ class AgreementMeasure(AnswerMeasure):
         self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
     ) -> None:
         """The verdicts."""
-        data.gold_battles(samples)
+        data.battles(samples, None)
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A share per battle. Raises MeasurementError for data without stored verdicts."""
         parts = by_category(case, data)
         samples = everyone(parts)
-        fought = data.gold_battles(samples)
+        fought = data.battles(samples, None)
         scores = {s.id: self._share(s, fought[s.id]) for s in samples}
         outcomes = [_outcome(s, fought[s.id]) for s in samples]
         given = [v for outcome in fought.values() for v in outcome.verdicts]

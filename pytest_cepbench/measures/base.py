@@ -313,6 +313,11 @@ def shown_trace(trace: Trace, generations: Sequence[int]) -> ChainExcerpt:
     return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
 
 
+def with_encoder(label: str, encoder: str) -> str:
+    """The label of a metric, with its encoder where it is a further one."""
+    return label if encoder == ENCODER else f"{label} [{encoder}]"
+
+
 def grower(plan: ChainPlan, generation: int) -> str:
     """The role whose step a generation is."""
     return "describer" if plan.describes(generation) else "generator"

@@ -80,7 +80,7 @@ class WinRateMeasure(AnswerMeasure):
         """The answers and the verdicts."""
         data.answers(samples)
         if self.against == "gold":
-            data.gold_battles(samples)
+            data.battles(samples, None)
             return
         _fight(samples, data, opponents.accepted, "baseline")
         _fight(samples, data, opponents.anchor, "anchor")
@@ -95,7 +95,7 @@ class WinRateMeasure(AnswerMeasure):
             detail = "" if failure is None else f": {failure.kind}: {failure.detail}"
             raise MeasurementError(f"not one of {len(answers)} questions was answered{detail}")
         if self.against == "gold":
-            fought = data.gold_battles(samples)
+            fought = data.battles(samples, None)
             outcomes = _outcomes(answers, [fought], data)
             scores = {name: outcome.score for name, outcome in fought.items()}
             votes = _missing_votes(fought, data)
@@ -201,7 +201,7 @@ class JudgeFailuresMeasure(AnswerMeasure):
         if not self.judged:
             return {}, ()
         if self.against == "gold":
-            return data.gold_battles(samples), ()
+            return data.battles(samples, None), ()
         return _fight(samples, data, opponents.accepted, "baseline")
 
 

@@ -23,6 +23,7 @@ from pytest_cepbench.measures.base import (
     everyone,
     outcome_of,
     shown_trace,
+    with_encoder,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
@@ -87,8 +88,7 @@ class SimilarityMeasure(Measure):
     @property
     def label(self) -> str:
         """The name for people, such as GC@3, with the encoder where it is a further one."""
-        label = FORMULAS[self.kind].label.format(T=self.at)
-        return label if self.encoder == ENCODER else f"{label} [{self.encoder}]"
+        return with_encoder(FORMULAS[self.kind].label.format(T=self.at), self.encoder)
 
     @property
     def identity(self) -> str:

@@ -24,15 +24,13 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import Scene, caption, parse_caption, parse_image
 from pytest_cepbench.errors import DamagedChainsError, MeasurementError
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.sanity_checks import one_vector
+from pytest_cepbench.measures.sanity_checks import refuse_same
 from pytest_cepbench.metrics.constancy import (
     FAILED,
-    SAME_VECTORS,
     EditedFacts,
     EditScore,
     chance_level,
     edit_score,
-    spread_of_directions,
 )
 from pytest_cepbench.metrics.gc import chance_similarities, cosine_to_start
 from pytest_cepbench.store import Store, Vector
@@ -306,7 +304,9 @@ class VectorComparison:
             if isinstance(before, np.ndarray) and isinstance(after, np.ndarray):
                 first[row], second[row, 0] = before, after
                 whole.append(row)
-        self._refuse_one_vector(plan, [pairs[row] for row in whole], second[whole, 0], chain_data)
+        answers = {pairs[row].after.links[self.at].digest: second[row, 0] for row in whole}
+        spec = chain_data.runner(self.encoder).bound.spec
+        refuse_same(spec, plan.modality(self.at), answers)
         cosines = np.zeros(len(pairs))
         if whole:
             cosines[whole] = cosine_to_start(first[whole], second[whole])[:, 0]
@@ -325,23 +325,6 @@ class VectorComparison:
         """How many texts stay as they are when their sides are exchanged."""
         texts = [p.before.links[self.at].text for p in pairs if p.before.has(self.at)]
         return sum(text is not None and swap_sides(text) == text for text in texts)
-
-    def _refuse_one_vector(
-        self,
-        plan: ChainPlan,
-        pairs: Sequence[EditedPair],
-        vectors: np.ndarray,
-        chain_data: ChainData,
-    ) -> None:
-        by_digest = {
-            pair.after.links[self.at].digest: vector
-            for pair, vector in zip(pairs, vectors, strict=True)
-        }
-        if len(by_digest) < 2:
-            return
-        if spread_of_directions(np.stack(list(by_digest.values()))) <= SAME_VECTORS:
-            spec = chain_data.runner(self.encoder).bound.spec
-            raise MeasurementError(one_vector(spec, len(by_digest), plan.modality(self.at)))
 
     def _vectors(
         self, plan: ChainPlan, samples: Sequence[Sample], chain_data: ChainData, *, mirrored: bool

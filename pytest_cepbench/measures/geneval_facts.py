@@ -31,9 +31,8 @@ from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.measures.base import RequiredFeatures
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.fact_checks import FactReading
-from pytest_cepbench.measures.sanity_checks import one_vector
+from pytest_cepbench.measures.sanity_checks import refuse_same
 from pytest_cepbench.measures.vqa_questions import QuestionSettings
-from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.metrics.geneval import (
     ToColor,
@@ -97,7 +96,12 @@ def tell_colors(
     ]
     with naming_damage(chains, generation):
         vectors = encoder.ask("encode_images", steps)
-    _refuse_one_vector(steps, vectors, encoder)
+    cut_outs = {
+        step.key: vector
+        for step, vector in zip(steps, vectors, strict=True)
+        if isinstance(vector, np.ndarray)
+    }
+    refuse_same(encoder.bound.spec, "cut-out", cut_outs, _FEWEST_CUTS)
     names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
     colors: list[dict[ToColor, str]] = [{} for _ in images]
     failed: dict[int, Failure] = {}
@@ -108,21 +112,6 @@ def tell_colors(
             assert isinstance(vector, np.ndarray)
             colors[number][target] = zero_shot_color(vector[None], names[target.name])[0]
     return [failed.get(number, own) for number, own in enumerate(colors)]
-
-
-def _refuse_one_vector(
-    steps: Sequence[Step], vectors: Sequence[object], encoder: RoleRunner
-) -> None:
-    """Raise MeasurementError where many different cut-outs have one vector, and so one color."""
-    different = {
-        step.key: vector
-        for step, vector in zip(steps, vectors, strict=True)
-        if isinstance(vector, np.ndarray)
-    }
-    if len(different) < _FEWEST_CUTS:
-        return
-    if spread_of_directions(np.stack(list(different.values()))) <= SAME_VECTORS:
-        raise MeasurementError(one_vector(encoder.bound.spec, len(different), "cut-out"))
 
 
 def _crop_step(
@@ -160,8 +149,9 @@ def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
             f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
         )
     rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
-    if spread_of_directions(rows) <= SAME_VECTORS:
-        raise MeasurementError(one_vector(encoder.bound.spec, len(rows), "text"))
+    refuse_same(
+        encoder.bound.spec, "text", dict(zip([step.key for step in steps], rows, strict=True))
+    )
     return rows.reshape(len(texts), len(texts[0]), -1)
 
 

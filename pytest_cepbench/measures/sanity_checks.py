@@ -82,10 +82,19 @@ def refuse_one_vector(traces: Sequence[Trace], generations: Sequence[int], encod
                 link = trace.chain.links[generation]
                 seen.setdefault(link.kind, {})[link.digest] = vector
     for kind, vectors in seen.items():
-        if len(vectors) < 2:
-            continue
-        if spread_of_directions(np.stack(list(vectors.values()))) <= SAME_VECTORS:
-            raise MeasurementError(one_vector(encoder, len(vectors), kind))
+        refuse_same(encoder, kind, vectors)
+
+
+def refuse_same(encoder: str, kind: str, vectors: Mapping[str, Vector], fewest: int = 2) -> None:
+    """Raise MeasurementError where all vectors of artifacts that differ are one.
+
+    encoder, kind: for the message. vectors: by what tells the artifacts apart.
+    fewest: of which one vector is too much.
+    """
+    if len(vectors) < fewest:
+        return
+    if spread_of_directions(np.stack(list(vectors.values()))) <= SAME_VECTORS:
+        raise MeasurementError(one_vector(encoder, len(vectors), kind))
 
 
 def one_vector(encoder: str, count: int, kind: str) -> str:

@@ -23,9 +23,10 @@ from pytest_cepbench.measures.base import (
     block_of_each,
     scored_blocks,
     too_few_units,
+    with_encoder,
 )
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import last_iteration
+from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration
 from pytest_cepbench.measures.feature_sets import (
     FEWEST,
     CategorySets,
@@ -204,17 +205,13 @@ FORMULAS: dict[DiversityScore, _Formula] = {
 }
 
 
-class DiversityTable(MetricTable, frozen=True, kw_only=True):
+class DiversityTable(SimilarityTable, frozen=True, kw_only=True):
     """diversity: how different the artifacts of an iteration are from each other.
 
-    at, encoder, start: as in `SimilarityTable`.
     score: "vendi", the effective number of different ones, or "distance", the mean pairwise cosine
     distance.
     """
 
-    at: int | None = None
-    encoder: str = ENCODER
-    start: Modality | None = None
     score: DiversityScore = "vendi"
 
 
@@ -229,8 +226,7 @@ class DiversityMeasure(SetsMeasure):
     @property
     def label(self) -> str:
         """The name for people, such as Vendi(3), with the encoder where it is a further one."""
-        label = FORMULAS[self.score].label.format(T=self.at)
-        return label if self.encoder == ENCODER else f"{label} [{self.encoder}]"
+        return with_encoder(FORMULAS[self.score].label.format(T=self.at), self.encoder)
 
     @property
     def identity(self) -> str:

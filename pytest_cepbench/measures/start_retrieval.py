@@ -14,40 +14,34 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.gaffke import gaffke_lower
 from pytest_cepbench.measures.base import (
-    ENCODER,
     ChainExcerpt,
     Measure,
     Measured,
-    MetricTable,
     RequiredFeatures,
     SuiteContext,
     by_category,
     by_part,
     everyone,
     outcome_of,
+    with_encoder,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import last_iteration
-from pytest_cepbench.measures.sanity_checks import one_vector
-from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
+from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration
+from pytest_cepbench.measures.sanity_checks import refuse_same
 from pytest_cepbench.metrics.diversity import Gallery
 
 _EACH_SIDE = 0.025
 """Error of each of the two bounds that a note states: 95 % confidence together."""
 
 
-class RetrievalTable(MetricTable, frozen=True, kw_only=True):
+class RetrievalTable(SimilarityTable, frozen=True, kw_only=True):
     """retrieval: whether artifacts are still nearest to their own start, among all starts.
 
-    at, encoder, start: as in `SimilarityTable`.
     modality: of the artifacts that are looked up; the start's own when left out. The other one
     needs an encoder of both.
     """
 
-    at: int | None = None
-    encoder: str = ENCODER
-    start: Modality | None = None
     modality: Modality | None = None
 
 
@@ -85,8 +79,7 @@ class RetrievalMeasure(Measure):
     @property
     def label(self) -> str:
         """The name for people, such as retrieval@3, with the encoder where it is a further one."""
-        label = f"retrieval@{len(self.generations)}"
-        return label if self.encoder == ENCODER else f"{label} [{self.encoder}]"
+        return with_encoder(f"retrieval@{len(self.generations)}", self.encoder)
 
     @property
     def identity(self) -> str:
@@ -170,10 +163,8 @@ class RetrievalMeasure(Measure):
                 f"{self.name}: retrieval needs at least 2 different starts, and the suite's "
                 f"{len(digests)} samples have {different}: use more samples"
             )
-        vectors = np.stack(encoded)
-        if spread_of_directions(vectors) <= SAME_VECTORS:
-            raise MeasurementError(one_vector(spec, different, self.plan.start))
-        gallery = Gallery.of(vectors, digests)
+        refuse_same(spec, self.plan.start, dict(zip(digests, encoded, strict=True)))
+        gallery = Gallery.of(np.stack(encoded), digests)
         ceiling = gallery.ceiling()
         return _Starts(
             gallery=gallery,
