@@ -27,7 +27,7 @@ from pytest_cepbench.gate.statistics import (
 )
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.shards import ShardQueue
+from pytest_cepbench.suites.shards import WorkQueue
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 LEAST_BET_ON = 400
@@ -341,7 +341,7 @@ def _compute_population(evaluator: Evaluator, suite_file: Path, case: Case) -> N
             evaluator.shards.compute(suite_file, assigned.case, None)
 
 
-def prepared_shards(evaluator: Evaluator) -> ShardQueue:
+def prepared_shards(evaluator: Evaluator) -> WorkQueue:
     """The shards of the run, with those of every collected case."""
     shards = evaluator.shards
     if not shards.cases:

@@ -31,7 +31,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun, assigned_role
 from pytest_cepbench.suites.gate_config import Overrides, settle
 from pytest_cepbench.suites.model_options import RoleAssignment, possible_roles
-from pytest_cepbench.suites.shards import ShardQueue
+from pytest_cepbench.suites.shards import WorkQueue
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.ray_engine import RayEngine
@@ -210,13 +210,13 @@ class Evaluator:
         return devices
 
     @property
-    def shards(self) -> ShardQueue:
+    def shards(self) -> WorkQueue:
         """The shards of the run, as this process sees them."""
         return self._shards.get()
 
-    def _make_shards(self) -> ShardQueue:
+    def _make_shards(self) -> WorkQueue:
         context, local = self.context, self.engine is None
-        return ShardQueue(
+        return WorkQueue(
             self.store,
             self.suite_run,
             context.run_id,

@@ -28,7 +28,7 @@ from pytest_cepbench.models.devices import free_memory, usable_cores
 from pytest_cepbench.models.torch_runtime import set_threads, threads_set_by_user
 from pytest_cepbench.report import UsageTotals
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
-from pytest_cepbench.suites.shards import ShardQueue
+from pytest_cepbench.suites.shards import WorkQueue
 
 MOST_PROCESSES = 4
 """Processes of a run, the first one included. Each imports torch, and has threads of its own."""
@@ -74,7 +74,7 @@ def count_helpers(
     settings: RunSettings,
     suites: SuiteCache,
     models: ModelPool,
-    shards: ShardQueue,
+    shards: WorkQueue,
     suite_run: Callable[[Path], SuiteRun],
 ) -> int:
     """How many helper processes to start: as many as the settings say, else as many as pay.

@@ -19,7 +19,7 @@ from pytest_cepbench.models.binding import BindContext, BoundRole, Servers
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, SuiteRun
 from pytest_cepbench.suites.model_options import RoleAssignment
-from pytest_cepbench.suites.shards import ShardQueue
+from pytest_cepbench.suites.shards import WorkQueue
 
 MOST_THREADS = 64
 """More threads than these have one interpreter's lock to share, and nothing to gain."""
@@ -194,7 +194,7 @@ class _ThreadModels:
         self._runs: dict[Path, SuiteRun] = {}
         self.progress = Progress()
         self.models = ModelPool(store, progress=self.progress, place=place)
-        self.shards = ShardQueue(
+        self.shards = WorkQueue(
             store,
             self._suite_run,
             context.run_id,

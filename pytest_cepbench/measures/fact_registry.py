@@ -39,7 +39,7 @@ class FactsTable(MetricTable, frozen=True, kw_only=True):
     at: the last iteration that counts; the chain's when left out.
     start: which chains, where the suite plays both.
     prompt, controls, least_control: how the VQA model is asked; see `SoftTifaTable`.
-    threshold, counting_threshold, colors, color_encoder: of the detector; see `ComplianceTable`.
+    threshold, counting_threshold, colors, color_encoder: of the detector; see `GenevalTable`.
     """
 
     facts: str = "scene"

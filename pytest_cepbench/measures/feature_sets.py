@@ -205,7 +205,7 @@ class ImageSets:
         """The images of a generation against the starts."""
         key = (distance, self.plan.start, self.encoder, generation)
         units = digest_json([[sample.id, sample.unit] for sample in self.samples])
-        return self.chain_data.once(key, units, lambda: self._measure(generation, distance))
+        return self.chain_data.cached(key, units, lambda: self._measure(generation, distance))
 
     def _measure(self, generation: int, distance: Distance) -> SetStep:
         starts, images = self._starts, self.rows(generation)

@@ -62,7 +62,7 @@ _FEWEST_CUTS = 8
 
 
 @dataclass(frozen=True)
-class JudgedImage:
+class PromptedImage:
     """One image of a chain, the prompt it is judged by, and the objects found in it by class."""
 
     chain: Chain
@@ -71,7 +71,7 @@ class JudgedImage:
 
 
 def tell_colors(
-    images: Sequence[JudgedImage],
+    images: Sequence[PromptedImage],
     generation: int,
     settings: SelectionSettings,
     encoder: RoleRunner,
@@ -168,7 +168,7 @@ class ReadImage:
     """
 
     detections: Detections | Failure
-    image: JudgedImage | None
+    image: PromptedImage | None
     colors: Mapping[ToColor, str] | Failure
 
 
@@ -224,16 +224,16 @@ class PictureReader:
         images = [
             None
             if isinstance(found, Failure)
-            else JudgedImage(chain, prompt, objects_by_class(found, own))
+            else PromptedImage(chain, prompt, objects_by_class(found, own))
             for chain, prompt, own, found in zip(chains, prompts, asked, detected, strict=True)
         ]
         seen = [image for image in images if image is not None]
-        told: Iterator[Mapping[ToColor, str] | Failure] = repeat({})
+        colors: Iterator[Mapping[ToColor, str] | Failure] = repeat({})
         if self.colors == "clip":
             runner = chain_data.runner(self.color_encoder)
-            told = iter(tell_colors(seen, generation, self.settings, runner, chain_data.store))
+            colors = iter(tell_colors(seen, generation, self.settings, runner, chain_data.store))
         return [
-            ReadImage(found, image, {} if image is None else next(told))
+            ReadImage(found, image, {} if image is None else next(colors))
             for found, image in zip(detected, images, strict=True)
         ]
 

@@ -31,8 +31,8 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.geneval_facts import (
     DETECTOR,
-    JudgedImage,
     PictureReader,
+    PromptedImage,
     prompt_of,
 )
 from pytest_cepbench.metrics.constancy import most_common
@@ -54,7 +54,7 @@ _PRESETS = {"geneval": GENEVAL, "mgg-code": MGG_CODE}
 LABELS = {"geneval": "GenEval", "mgg": "MGG"}
 
 
-class ComplianceTable(MetricTable, frozen=True, kw_only=True):
+class GenevalTable(MetricTable, frozen=True, kw_only=True):
     """geneval, mgg: whether what the prompt names is in the image, by GenEval's rules.
 
     rules: "geneval", or "mgg-code" for what the Telephone Game's released code does instead, in
@@ -81,7 +81,7 @@ class ComplianceTable(MetricTable, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class JudgedChain:
+class RuledChain:
     """The judgements of the images of one chain.
 
     correct: at each generation; False too where there is no image.
@@ -97,13 +97,13 @@ class JudgedChain:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComplianceMeasure(Measure):
+class GenevalMeasure(Measure):
     """The share of right images: of the first one (GenEval), or over all generations (MGG).
 
     A prompt's score is the share of its images that are right, and a task's the mean over its
     prompts; the whole is the unweighted mean of the tasks, or with pool = "samples" the
     micro-average over all images, which is what the Telephone Game's released code prints.
-    A prompt without an image is wrong. See `ComplianceTable`.
+    A prompt without an image is wrong. See `GenevalTable`.
     """
 
     kind: str
@@ -127,14 +127,14 @@ class ComplianceMeasure(Measure):
 
     def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
         """Have the detector look at the images, and the encoder at cut-outs."""
-        self._judged_chains(chain_data, samples)
+        self._ruled_chains(chain_data, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per prompt."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
-        judged_chains = self._judged_chains(chain_data, samples)
-        correct = np.array([judged_chains[sample.id].correct for sample in samples])
+        ruled_chains = self._ruled_chains(chain_data, samples)
+        correct = np.array([ruled_chains[sample.id].correct for sample in samples])
         tasks = [sample.categories[0] for sample in samples]
         curve = (
             correct.mean(axis=0)
@@ -144,21 +144,21 @@ class ComplianceMeasure(Measure):
         clauses = [[s.id, prompt_metadata(prompt_of(s))] for s in population(case, chain_data)]
         return Measured(
             scores={
-                name: {s.id: float(np.mean(judged_chains[s.id].correct)) for s in part}
+                name: {s.id: float(np.mean(ruled_chains[s.id].correct)) for s in part}
                 for name, part in parts.items()
             },
             samples=samples,
-            outcomes=[judged_chains[sample.id].outcome for sample in samples],
+            outcomes=[ruled_chains[sample.id].outcome for sample in samples],
             curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
             identity={"clauses": digest_json(clauses)[:16]},
             shares=True,
-            blind=_same_boxes(judged_chains.values()),
+            blind=_same_boxes(ruled_chains.values()),
         )
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, 1 at the images that are right, and why the first other one is not."""
         samples = chain_data.named(sample_id)
-        judged = self._judged_chains(chain_data, samples)[sample_id]
+        judged = self._ruled_chains(chain_data, samples)[sample_id]
         chain = chain_data.chains("text", samples)[sample_id]
         marks = {g: float(c) for g, c in zip(self.generations, judged.correct, strict=True)}
         return ChainExcerpt(
@@ -169,18 +169,16 @@ class ComplianceMeasure(Measure):
             "; ".join(judged.reasons),
         )
 
-    def _judged_chains(
+    def _ruled_chains(
         self, chain_data: ChainData, samples: Sequence[Sample]
-    ) -> dict[str, JudgedChain]:
+    ) -> dict[str, RuledChain]:
         chain_data.require_recorded("text", self.generations)
 
         return chain_data.per_chain(
-            self, "text", samples, lambda chains: self._judge_chains(chains, chain_data)
+            self, "text", samples, lambda chains: self._rule_chains(chains, chain_data)
         )
 
-    def _judge_chains(
-        self, chains: Sequence[Chain], chain_data: ChainData
-    ) -> dict[str, JudgedChain]:
+    def _rule_chains(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, RuledChain]:
         names = [chain.sample.id for chain in chains]
         judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in names}
         seen: dict[str, list[tuple[str, int]]] = {name: [] for name in names}
@@ -194,7 +192,9 @@ class ComplianceMeasure(Measure):
                 if isinstance(own.detections, Failure):
                     undetected[name] = (own.detections, DETECTOR)
                     continue
-                seen[name].append((chain.links[generation].digest, _boxes_found(own.detections)))
+                seen[name].append(
+                    (chain.links[generation].digest, _digest_of_boxes(own.detections))
+                )
                 if isinstance(own.colors, Failure):
                     untold[name] = (own.colors, self.reader.color_encoder)
                     continue
@@ -206,7 +206,7 @@ class ComplianceMeasure(Measure):
             for name, chain in zip(names, chains, strict=True)
         }
 
-    def _judge(self, image: JudgedImage, colors: Mapping[ToColor, str]) -> Verdict:
+    def _judge(self, image: PromptedImage, colors: Mapping[ToColor, str]) -> Verdict:
         settings = self.reader.settings
         untold = objects_to_color(image.prompt, image.objects, settings)
         if untold and self.reader.colors != "clip":
@@ -221,7 +221,7 @@ class ComplianceMeasure(Measure):
         chain: Chain,
         judged: Sequence[tuple[int, Verdict]],
         failed: Mapping[str, tuple[Failure, str]],
-    ) -> JudgedChain:
+    ) -> RuledChain:
         """failed: what a role could not read of a chain, and the role."""
         name = chain.sample.id
         right = {generation for generation, verdict in judged if verdict.correct}
@@ -234,29 +234,29 @@ class ComplianceMeasure(Measure):
         outcome = outcome_of_chain(chain, self.plan)
         if name in failed:
             outcome = CaseScores(name, *failed[name])
-        return JudgedChain(tuple(g in right for g in self.generations), reasons, outcome)
+        return RuledChain(tuple(g in right for g in self.generations), reasons, outcome)
 
 
 _NOTHING_FOUND = hash(())
 
 
-def _boxes_found(detections: Detections) -> int:
+def _digest_of_boxes(detections: Detections) -> int:
     """Equal for equal boxes of equal confidence, whatever was asked for."""
     return hash(tuple((detection.box, detection.score) for detection in detections.found))
 
 
-def _same_boxes(judged_chains: Iterable[JudgedChain]) -> Blindness | None:
+def _same_boxes(ruled_chains: Iterable[RuledChain]) -> Blindness | None:
     """Why no drop would be seen, where a detector does not tell images apart."""
-    common = most_common(pair for chain in judged_chains for pair in chain.seen)
+    common = most_common(pair for chain in ruled_chains for pair in chain.seen)
     if common is None or not common.constant:
         return None
     found = "nothing" if common.answer == _NOTHING_FOUND else "the same boxes"
     return Blindness(f"the detector found {found} in {common} different images", 1.0)
 
 
-def make_compliance(
-    kind: str, name: str, table: ComplianceTable, context: SuiteContext
-) -> ComplianceMeasure:
+def make_geneval(
+    kind: str, name: str, table: GenevalTable, context: SuiteContext
+) -> GenevalMeasure:
     """The measure of a table.
 
     Raises SuiteError where the suite has no text-first chains, or a setting is out of range.
@@ -276,7 +276,7 @@ def make_compliance(
         settings = replace(_PRESETS[table.rules], **own)
     except ValueError as error:
         raise context.error(name, error) from error
-    return ComplianceMeasure(
+    return GenevalMeasure(
         **table.shared(name),
         kind=kind,
         plan=plan,

@@ -51,7 +51,7 @@ class SampleData(ABC):
     def narrowed(self, most: int) -> Self:
         """A look at no more than so many samples of each category; what is known is shared."""
         look = copy(self)
-        look.dataset = self.once("narrowed", str(most), lambda: self.population.limited(most))
+        look.dataset = self.cached("narrowed", str(most), lambda: self.population.limited(most))
         return look
 
     def pack(self, samples: Iterable[Sample]) -> None:
@@ -72,7 +72,7 @@ class SampleData(ABC):
         sample = self.dataset.with_id(sample_id)
         return [] if sample is None else [sample]
 
-    def once(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
+    def cached(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
         """The result of `make`, kept under the key and a name."""
         known = self._known.setdefault(key, {})
         if name not in known:

@@ -134,14 +134,14 @@ class SoftTifaMeasure(Measure):
         asked = self._asked_chains(chain_data, samples)
         controls = [probability for chain in asked.values() for probability in chain.controls]
         later = {self.plan.modality(self.generation): controls} if controls else {}
-        told = control_notes(self.name, self.settings, self.plan, chain_data, later)
+        notes = control_notes(self.name, self.settings, self.plan, chain_data, later)
         content = [[s.id, self.settings.query(s)] for s in population(case, chain_data)]
         return Measured(
             scores=by_part(parts, {name: own.score or 0.0 for name, own in asked.items()}),
             samples=samples,
             outcomes=[asked[sample.id].outcome for sample in samples],
             identity={"questions": digest_json(content)[:16]},
-            notes=(*told, *_kind_note(samples, asked)),
+            notes=(*notes, *_kind_note(samples, asked)),
         )
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:

@@ -147,7 +147,7 @@ class RetrievalMeasure(Measure):
     def _starts(self, chain_data: ChainData) -> _Starts:
         whole = chain_data.origin
         key = ("gallery", self.encoder)
-        return whole.once(key, self.plan.start, lambda: self._look_up(whole))
+        return whole.cached(key, self.plan.start, lambda: self._look_up(whole))
 
     def _look_up(self, chain_data: ChainData) -> _Starts:
         """Raises MeasurementError for an encoder that cannot see, and for starts that are one."""

@@ -208,11 +208,11 @@ def control_notes(
     for modality, accuracy in seen.items():
         if modality != plan.start or not starts:
             _refuse_yes(metric, modality, accuracy, least)
-    told = [str(known)] if starts else []
+    notes = [str(known)] if starts else []
     if seen:
         shown = ", ".join(f"{_MADE[what]} {accuracy}" for what, accuracy in seen.items())
-        told.append(f"of what models made, which may show it by now: {shown}")
-    return (f"control questions answered rightly: {'; '.join(told)}",)
+        notes.append(f"of what models made, which may show it by now: {shown}")
+    return (f"control questions answered rightly: {'; '.join(notes)}",)
 
 
 _MADE: Mapping[Modality, str] = {"text": "descriptions", "image": "drawings"}
@@ -261,7 +261,7 @@ def _refuse_both(
             for probability in own
         ]
 
-    said = whole.once(("yes to controls", settings), plan.start, ask)
+    said = whole.cached(("yes to controls", settings), plan.start, ask)
     both = sum(probability > HALF for probability in said)
     if 2 * both > len(said):
         raise MeasurementError(
@@ -288,7 +288,7 @@ def _ask_starts(
             if isinstance(own, AnsweredQuestions)
         ]
 
-    return whole.once(("asked starts", settings), plan.start, ask)
+    return whole.cached(("asked starts", settings), plan.start, ask)
 
 
 def own_questions(sample: Sample) -> tuple[FactQuestion, ...]:

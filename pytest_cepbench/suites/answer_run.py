@@ -118,18 +118,18 @@ class AnswerRun(SuiteRun):
         measure = self.measures[case.key.metric]
         return isinstance(measure, WinRateMeasure) and measure.against == "accepted"
 
-    def reach(self, case: Case) -> list[list[object]]:
+    def reads(self, case: Case) -> list[list[object]]:
         """Whether a case needs scores, or verdicts, and on which accepted answers."""
         measure = self.measures[case.key.metric]
-        reach: list[list[object]] = [["answers"]]
+        reads: list[list[object]] = [["answers"]]
         if measure.judged:
             opponents = self.opponents_of(case)
             sides = [opponents.accepted, opponents.anchor]
             answers = [None if side is None else dict(side.answers) for side in sides]
-            reach.append(["battles", digest_json(answers)])
+            reads.append(["battles", digest_json(answers)])
         if measure.scored:
-            reach.append(["scores"])
-        return reach
+            reads.append(["scores"])
+        return reads
 
     def steps(self, case: Case) -> int:
         """How many results a case needs of each sample, as far as that is known before."""

@@ -71,7 +71,7 @@ class ChainRun(SuiteRun):
             self.dataset, self.suite.plans, models, self.runner, replay, self.assignments.gated
         )
 
-    def reach(self, case: Case) -> list[list[object]]:
+    def reads(self, case: Case) -> list[list[object]]:
         """The features that a case reads of each sample's chains, as built-in types."""
         return [
             [required.plan.start, list(required.generations), required.reader]

@@ -44,9 +44,9 @@ class ShardTask:
 
     @cached_property
     def id(self) -> str:
-        """What is done when it is done: cases that read the same of the same samples are one."""
+        """Names the work: cases that read the same of the same samples share it, done once."""
         samples = [sample.id for sample in self.samples]
-        return f"{self.name}-{digest_json([self.run.reach(self.case), samples])[:16]}"
+        return f"{self.name}-{digest_json([self.run.reads(self.case), samples])[:16]}"
 
     @property
     def steps(self) -> int:
@@ -55,7 +55,7 @@ class ShardTask:
 
 
 @dataclass
-class ShardQueue:
+class WorkQueue:
     """The shards of one run, as one process sees them.
 
     run_of: gives the measuring of a suite.

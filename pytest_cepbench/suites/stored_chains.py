@@ -136,7 +136,7 @@ def stored_chains(run: ChainRun, step: str) -> StoredChains:
     step: the model, by `remember`.
     Raises BaselineError for a step that cannot be read.
     """
-    return run.chain_data.once("stored chains", step, lambda: _open(run, step))
+    return run.chain_data.cached("stored chains", step, lambda: _open(run, step))
 
 
 def _open(run: ChainRun, step: str) -> StoredChains:

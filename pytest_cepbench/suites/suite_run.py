@@ -86,7 +86,7 @@ class SuiteRun(ABC):
         """The samples, with what the metrics read of them."""
 
     @abstractmethod
-    def reach(self, case: Case) -> list[list[object]]:
+    def reads(self, case: Case) -> list[list[object]]:
         """What a case reads of each sample, as built-in types: equal for cases that read alike."""
 
     @abstractmethod
@@ -228,11 +228,11 @@ class SuiteRun(ABC):
         """True if every sample has a score of its own, so that a part of them can be measured."""
         return self.measures[case.key.metric].per_sample
 
-    def battles(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
+    def battles(self, case: Case) -> bool:
         """True if the case's scores are of battles against the accepted answers."""
         return False
 
-    def labelled(self, case: Case) -> bool:  # noqa: ARG002 - of suites of answers alone
+    def labelled(self, case: Case) -> bool:
         """True if people labelled battles of the suite, so that the case is measured whole."""
         return False
 
@@ -343,7 +343,7 @@ class SuiteRun(ABC):
         }
         if not failed:
             return measured, {}
-        told = self._who_failed(failed.values(), len(whole))
+        who = self._who_failed(failed.values(), len(whole))
         unscored = {
             name: tuple(s for s in part if s in failed) for name, part in measured.scores.items()
         }
@@ -354,17 +354,17 @@ class SuiteRun(ABC):
             left = limit if many else f"{empty[0]!r} has no score at all"
             first = next(o.failure for o in failed.values() if o.failure is not None)
             msg = (
-                f"{told}, and {left}: {first.kind}: {first.detail}. Mend that model or name "
+                f"{who}, and {left}: {first.kind}: {first.detail}. Mend that model or name "
                 "another for its role; what ended in an exception is asked again by the next run"
             )
             raise UnscoredError(msg, len(failed))
         if sets:
             # There is no worst case of a set: it is compared with one without the same samples.
             without = f"{len(failed)} {digest_json(sorted(failed))[:16]}"
-            warning = f"{told}: these are left out of the sets"
+            warning = f"{who}: these are left out of the sets"
             identity = {**measured.identity, "unscored": without}
             return replace(measured, identity=identity, warnings=(*measured.warnings, warning)), {}
-        warning = f"{told}: these are left out, and the bounds allow for the worst they could score"
+        warning = f"{who}: these are left out, and the bounds allow for the worst they could score"
         return replace(
             measured,
             scores=_without(measured.scores, failed),

@@ -14,7 +14,7 @@ from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ChainRun, ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment
-from pytest_cepbench.suites.shards import ShardQueue
+from pytest_cepbench.suites.shards import WorkQueue
 from tests.suites.world import Staged, stage
 
 SUITE = """\
@@ -77,7 +77,7 @@ def played(
         pool = ModelPool(store, place=place)
         old = staged.run
         run = ChainRun(old.suite, old.dataset, old.assignments, old.measures, pool)
-        queue = ShardQueue(store, lambda _: run, "run", folder / "word", packs=True)
+        queue = WorkQueue(store, lambda _: run, "run", folder / "word", packs=True)
         for name in (*cases, *needed):
             queue.add(folder, staged.cases[name], None)
         for name in cases:

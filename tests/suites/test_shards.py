@@ -19,7 +19,7 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import DeviceMemoryError, MeasurementError
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.shards import ShardQueue
+from pytest_cepbench.suites.shards import WorkQueue
 from tests.suites.world import SUITE, Staged, stage
 
 METRICS = "[metrics.gc]\n[metrics.failures]\nparts = 'overall'\n"
@@ -69,11 +69,11 @@ def forgetful() -> None:
 @contextmanager
 def at_work(
     folder: Path, *, processes: int = 1, **options: Any
-) -> Iterator[tuple[ShardQueue, Staged]]:
+) -> Iterator[tuple[WorkQueue, Staged]]:
     """One process of a run: its store, its suite with all cases queued, its queue."""
     with Store(folder / "store") as store:
         staged = stage(folder / f"suite-{threading.get_ident()}", MODELS + METRICS, store)
-        queue = ShardQueue(
+        queue = WorkQueue(
             store, lambda _: staged.run, "run", folder / "word", processes=processes, **options
         )
         for case in staged.cases.values():
@@ -81,7 +81,7 @@ def at_work(
         yield queue, staged
 
 
-def judged(queue: ShardQueue, staged: Staged, folder: Path, case: str) -> float:
+def judged(queue: WorkQueue, staged: Staged, folder: Path, case: str) -> float:
     """The value of a case, after everything was made ready for it."""
     queue.compute(folder, staged.cases[case])
     return staged.measure(case).value
