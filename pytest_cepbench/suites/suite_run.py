@@ -213,7 +213,7 @@ class SuiteRun(ABC):
         except ValueError as error:
             raise MeasurementError(str(error)) from error
 
-    def scored(self, case: Case, most: int | None = None) -> bool:  # noqa: ARG002 - of chains alone
+    def scored(self, case: Case, most: int | None = None) -> bool:
         """Whether the scores of a case are stored, so that nothing has to be made for it."""
         return False
 
