@@ -272,7 +272,7 @@ def _population(data: ChainData, start: Modality) -> str:
             ]
         )
 
-    return whole.once("population digest", start, digest)
+    return whole.cached("population digest", start, digest)
 
 
 def _digest(chains: Iterable[Chain]) -> str:
