@@ -22,6 +22,7 @@ from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleNa
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Task, option_digest
+from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.ratings.votes import (
     BattleVotes,
     Rule,
@@ -79,7 +80,8 @@ class HumanJudge:
         return [self._single(battle) for battle in battles]
 
     def _single(self, battle: Battle) -> Winner | Reply:
-        question, first, second = map(digest_of_pieces, _parts_of(battle))
+        parts = (battle.question, battle.first, battle.second)
+        question, first, second = map(digest_of_pieces, parts)
         for key, turned in (((question, first, second), False), ((question, second, first), True)):
             votes = self.battles.get(key)
             if votes is not None:
@@ -138,10 +140,6 @@ def digest_of_pieces(pieces: Sequence[Piece]) -> str:
             for piece in pieces
         ]
     )
-
-
-def _parts_of(battle: Battle) -> tuple[Sequence[Piece], ...]:
-    return battle.question, battle.first, battle.second
 
 
 def describe_by_image(ratings: Ratings, votes: Votes, annotator: str | None) -> dict[str, str]:
@@ -226,7 +224,15 @@ def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes
         judge,
         {"votes": counted},
         params={"votes": rule} | ({"annotator": params.annotator} if params.annotator else {}),
-        remarks=(f"{len(judged)} battles judged by {people} people", *votes.remarks.lines),
+        remarks=(
+            f"{len(judged)} battles judged by {people} people",
+            *(
+                f"{name} counts, and {why}: annotator=NAME takes one person's verdicts alone"
+                for name, why in doubtful_annotators(ratings, votes).items()
+                if not annotators or name in annotators
+            ),
+            *votes.remarks.lines,
+        ),
     )
 
 

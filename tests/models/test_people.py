@@ -213,3 +213,17 @@ def test_the_report_says_who_judged(tmp_path: Path) -> None:
     remark = remark_on_judge(None, bound(f"human:{ratings.path}"))
     assert remark.line == "people: 1 battles judged by 2 people"
     assert not remark.warning
+
+
+def test_careless_judges_are_named(tmp_path: Path) -> None:
+    """Ten battles on which two agree and one says the contrary: who counts is said, with why."""
+    ratings = pair_study(tmp_path / "study", 10)
+    for number, item in enumerate(items_of(ratings)):
+        right, wrong = ("A", "B") if number % 2 else ("B", "A")
+        for name, verdict in (("ada", right), ("bob", right), ("cyd", wrong)):
+            cast(ratings, side_vote(item, name, verdict))
+    remarks = bound(f"human:{ratings.path}").remarks
+    assert any(line.startswith("cyd counts, and agrees with nobody") for line in remarks)
+    assert not any(
+        "counts" in line for line in bound(f"human:{ratings.path}?annotator=ada").remarks
+    )

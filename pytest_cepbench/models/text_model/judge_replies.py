@@ -106,7 +106,7 @@ _OPINION = re.compile(
 )
 """Words behind which an opinion follows: the judge's own one only with "I" or "we" before them."""
 
-_OWN = re.compile(r"\b(?:I|we)\b(?!.*\b(?:thought|believed|felt|argued|claimed)\b)")
+_OWN = re.compile(r"\b(?:I|[Ww]e)\b(?!.*\b(?:thought|believed|felt|argued|claimed)\b)")
 
 _BOTH = re.compile(
     r"(?<![A-Za-z0-9])[AB]\W{0,3}(?:\s{1,8}(?:and|nor|vs|versus)|\s{0,8}[/&])\W{0,3}\s{0,8}$"

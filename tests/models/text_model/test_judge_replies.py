@@ -176,6 +176,11 @@ UNCLEAR = [
 CLEAR = [
     ("It is hard to say, but A is better", "A"),
     ("I think B is better", "B"),
+    ("We can say A is better", "A"),
+    ("Since B does not answer the question, A is better.", "A"),
+    ("Given that it's hard to compare, A is better.", "A"),
+    ("It is difficult to decide, so Tie (B is better)", "Tie(B)"),
+    ("B's images could be better; A is better.", "A"),
     ("I'd say that A is better.", "A"),
     ("I have to say B is better", "B"),
     ("If I had to choose, A is better", "A"),
