@@ -99,8 +99,12 @@ def test_cases_that_regressed_come_first() -> None:
     """In the plot, then those that are undecided; the table has the order of the run."""
     unclear = dataclasses.replace(LOST, verdict=Verdict.INCONCLUSIVE, difference=-0.5)
     cases = [
-        ComparedCase(*[dataclasses.replace(CASE, case=f"toy/{name}/gc")] * 2, judged)
-        for name, judged in (("unclear", unclear), ("lost", LOST), ("alone", None))
+        ComparedCase(case, case, judged)
+        for case, judged in (
+            (dataclasses.replace(CASE, case="toy/unclear/gc"), unclear),
+            (dataclasses.replace(CASE, case="toy/lost/gc"), LOST),
+            (dataclasses.replace(CASE, case="toy/alone/gc"), None),
+        )
     ]
     html = comparison_page([compared(*cases)], [], Path("/somewhere"))
     assert_self_contained_page(html)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import ChainShown, LinkShown
@@ -23,7 +22,7 @@ from pytest_cepbench.report.writers import RunFacts
 from pytest_cepbench.studies.arena import make_leaderboard
 from tests.metrics.arena.panels import simulate
 from tests.report.browser import driven_chromium, violations
-from tests.report.results import FULL
+from tests.report.results import FULL, replace
 from tests.report.test_comparison_page import BOARD, COMPARISON
 
 pytestmark = pytest.mark.slow
