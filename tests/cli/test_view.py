@@ -13,8 +13,6 @@ from tests.cli.serving import get, served
 from tests.report.history.runs import judged, origin
 from tests.report.pages import read_page
 
-pytest.importorskip("starlette")
-
 RUN = origin(1).run
 
 PAGED = origin(4).run

@@ -20,8 +20,6 @@ from tests.plugin.scored_project import ScoredProject, scored_suite
 from tests.plugin.terminal import wait_for
 from tests.report.browser import chromium, dumped
 
-pytest.importorskip("starlette")
-
 ROOT = Path(__file__).parents[2]
 
 PATIENCE = 300.0
