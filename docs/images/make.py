@@ -112,19 +112,19 @@ def make_texts(folder: Path) -> dict[str, str]:
     run(folder, (*REPORT, "--cep-history=off"), 1)
     report = page(folder, folder / ".cepbench" / "report.html")
     ranked = [f"runs/{name}.json" for name in RANKED]
-    cepbench(folder, "leaderboard", "suites/instrument", *ranked, "--case=overall/gc")
-    board = folder / ".cepbench" / "leaderboards" / "leaderboard-instrument.svg"
     cepbench(folder, "compare", *ranked[::-1], "--html=compare.html")
+    cepbench(folder, "compare", *ranked[::-1], "--case=overall/gc", "--out=board")
     cepbench(folder, "history", "--html=history.html", "--case=*/overall/*")
     return {
         "failing-run.svg": terminal,
         "report.png": report,
         "paired-chains.png": report,
         "plots.png": report,
+        "report-dark.png": report,
         "report-narrow.png": report,
         "history.png": page(folder, folder / "history.html"),
         "compare.png": page(folder, folder / "compare.html"),
-        "leaderboard.svg": board.read_text(encoding="utf-8"),
+        "leaderboard.png": page(folder, folder / "board" / "leaderboard.html"),
     }
 
 
@@ -222,11 +222,6 @@ def draw_terminal(printed: str, target: Path) -> None:
     target.write_text(drawn, encoding="utf-8")
 
 
-def copy(text: str, target: Path) -> None:
-    """A text that is a picture already."""
-    target.write_text(text, encoding="utf-8")
-
-
 def photograph(view: View) -> Draw:
     """Draws a page as Chromium shows it: a PNG of few colors, which is small."""
 
@@ -269,13 +264,14 @@ _WORST = "details[open] .sample"
 
 PICTURES: Mapping[str, Draw] = {
     "failing-run.svg": draw_terminal,
-    "report.png": photograph(View(1300, 790)),
+    "report.png": photograph(View(1440, 900)),
+    "report-dark.png": photograph(View(1280, 800, dark=True)),
     "paired-chains.png": photograph(View(1300, parts=(_WORST, f"{_WORST} + .pairs"))),
     "plots.png": photograph(View(1300, parts=("#suite-1", "#suite-1 ~ .scroll"))),
-    "report-narrow.png": photograph(View(390, 1000, dark=True)),
+    "report-narrow.png": photograph(View(390, 844, dark=True)),
     "history.png": photograph(View(height=750)),
     "compare.png": photograph(View(height=900)),
-    "leaderboard.svg": copy,
+    "leaderboard.png": photograph(View(900, parts=("h1", "section"))),
 }
 """File -> how it is drawn of its text."""
 
