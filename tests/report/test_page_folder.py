@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,8 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.report import ChainShown, LinkShown
-from pytest_cepbench.report.pages import write_page_folder
+from pytest_cepbench.report.page_images import PageImages
+from pytest_cepbench.report.pages import html_page, write_page_folder
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import read_page
 from tests.report.results import REGRESSED, replace
@@ -85,3 +88,58 @@ def test_a_file_in_the_place_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "report").write_text("x")
     with pytest.raises(WriteError, match="report could not be written"):
         write_page_folder(tmp_path / "report", FACTS, [CASE], IMAGES.get)
+
+
+# -- sizes -----------------------------------------------------------------------------------------
+
+
+def _scene(number: int) -> ImageArtifact:
+    """A shape on a dark ground with some noise, as drawings of the shapes' world have it."""
+    pixels = np.random.default_rng(number).normal(26, 3, (64, 64, 3))
+    pixels[number % 40 : number % 40 + 14, number % 37 : number % 37 + 16] += (40, 120, 20)
+    return ImageArtifact(pixels.clip(0, 255).astype(np.uint8))
+
+
+SCENES = {f"{number:064x}": _scene(number) for number in range(640)}
+
+
+def test_images_of_a_page_alone_are_small() -> None:
+    """Noise is not kept to the last bit; what takes little room anyway is."""
+    images = PageImages({**SCENES, "s": SMALL}.get)
+    noisy, plain = images.get(f"{0:064x}"), images.get("s")
+    assert noisy is not None
+    assert plain is not None
+    assert len(noisy.address) < 1500
+    with Image.open(io.BytesIO(base64.b64decode(plain.address.partition(",")[2]))) as image:
+        assert ImageArtifact(np.asarray(image.convert("RGB"))).digest == SMALL.digest
+
+
+@pytest.mark.slow
+def test_a_failing_run_of_the_suites_is_at_most_a_megabyte_and_a_half() -> None:
+    """As many cases, chains and images as a failing run of suites/shapes beside its baseline's."""
+    text = "two shapes : large purple triangle top right , large green triangle middle left"
+
+    def chain(sample: int, digits: int) -> ChainShown:
+        links = [
+            [LinkShown(text=text) if g % 2 else LinkShown(image=f"{at + g:064x}", similarity=0.5)
+             for g in range(7)]
+            for at in (digits % 300, 300 + digits % 300)
+        ]  # fmt: skip
+        return ChainShown(
+            f"color/{sample:04}", 0.25, 0.75, links[0], baseline_links=links[1], first_difference=1
+        )
+
+    cases = [
+        replace(
+            REGRESSED,
+            part=f"part {number}",
+            chains=[chain(sample, 7 * (number * 3 + sample)) for sample in range(3)],
+            differences={f"color/{s:04}": -s / 200 for s in range(192 if number < 8 else 24)},
+        )
+        for number in range(43)
+    ]
+    page = html_page(FACTS, cases, SCENES.get)
+    assert page.count("<image ") > 500
+    assert len(page) < 1_500_000
+    pictures = read_page(page).pictures
+    assert len(set(pictures)) == len(pictures)
