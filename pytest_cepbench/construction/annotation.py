@@ -101,21 +101,18 @@ def _annotate(
     seed: int,
     images: Sequence[ImageRecord],
 ) -> list[Annotation]:
-    def ask(prompts: Mapping[str, str]) -> list[Result]:
+    def ask(prompts: Mapping[str, str]) -> dict[str, Result]:
         asked = [record for record in images if record.image in prompts]
-        steps = [
-            _step(describer, source, question, seed, record, prompts[record.image])
-            for record in asked
-        ]
-        return describer.ask("describe_json", steps, question.schema)
+        steps = [step(record, prompts[record.image]) for record in asked]
+        results = describer.ask("describe_json", steps, question.schema) if steps else []
+        return {record.image: result for record, result in zip(asked, results, strict=True)}
 
-    first = dict(
-        zip(
-            (record.image for record in images),
-            ask({record.image: question.prompt for record in images}),
-            strict=True,
-        )
-    )
+    def step(record: ImageRecord, prompt: str) -> Step:
+        own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
+        key = describer.json_key(prompt, question.schema, own, [["image", record.image]])
+        return Step(key, own, partial(_load, source, record, prompt))
+
+    first = ask({record.image: question.prompt for record in images})
     readings = {image: _read(result) for image, result in first.items()}
     problems = {
         image: repair_prompt(
@@ -124,37 +121,12 @@ def _annotate(
         for image, reading in readings.items()
         if isinstance(reading, UnreadableReplyError)
     }
-    second = dict(zip(problems, ask(problems), strict=True)) if problems else {}
-    annotations = []
-    for image, reading in readings.items():
-        if image not in second:
-            annotations.append(_annotation(image, reading, question.names))
-            continue
-        again = _read(second[image])
-        if isinstance(again, UnreadableReplyError):
-            reply = plain_line(str(second[image]), LONGEST_REPLY)
-            annotations.append(
-                Annotation(image=image, failure="bad-json", detail=str(again), reply=reply)
-            )
-        else:
-            repaired = _annotation(image, again, question.names)
-            annotations.append(
-                repaired if repaired.failure else msgspec.structs.replace(repaired, repaired=True)
-            )
-    return annotations
-
-
-def _step(
-    describer: RoleRunner,
-    source: SourceImages,
-    question: ImageQuestion,
-    seed: int,
-    record: ImageRecord,
-    prompt: str,
-) -> Step:
-    own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
-    key = describer.json_key(prompt, question.schema, own, [["image", record.image]])
-    return Step(key, own, partial(_load, source, record, prompt))
+    second = ask(problems)
+    readings |= {image: _read(result) for image, result in second.items()}
+    return [
+        _annotation(image, reading, question.names, second.get(image))
+        for image, reading in readings.items()
+    ]
 
 
 def _load(source: SourceImages, record: ImageRecord, prompt: str) -> tuple[Image.Image, str]:
@@ -171,12 +143,17 @@ def _read(result: Result) -> PatternReply | Failure | UnreadableReplyError:
 
 
 def _annotation(
-    image: str, reading: PatternReply | Failure | UnreadableReplyError, names: Sequence[str] | None
+    image: str,
+    reading: PatternReply | Failure | UnreadableReplyError,
+    names: Sequence[str] | None,
+    second: Result | None,
 ) -> Annotation:
-    """The annotation of a reply that was read, or of an answer that failed."""
+    """The annotation of an answer. second: to the repeated question, where it was asked."""
+    if isinstance(reading, UnreadableReplyError):
+        reply = plain_line(str(second), LONGEST_REPLY)
+        return Annotation(image=image, failure="bad-json", detail=str(reading), reply=reply)
     if isinstance(reading, Failure):
         return Annotation(image=image, failure=reading.kind, detail=plain_line(reading.detail))
-    assert isinstance(reading, PatternReply)  # a problem is asked about before
     given = {pattern.name: pattern.words for pattern in reading.patterns}
     dropped: list[str] = []
     if names is not None:
@@ -189,6 +166,7 @@ def _annotation(
         patterns=tuple(given),
         reasons={name: words for name, words in given.items() if words},
         dropped=tuple(dropped),
+        repaired=second is not None,
     )
 
 

@@ -130,7 +130,7 @@ def construct_patterns(
         lambda path: store.file_digest(path, f"pixels and size {DECODER}", look_at),
         without=settings.out,
     )
-    run = _Run(settings, models, announce, folder, source)
+    run = _Run(settings, models, announce, folder, Constructed(source))
     run.begin()
     last = STAGES.index(settings.until)
     given = run.given_patterns()
@@ -146,30 +146,22 @@ def construct_patterns(
     return run.result
 
 
+@dataclass
 class _Run:
-    """The stages over one source."""
+    """The stages over one source. asked: stage -> the model that was asked in it last."""
 
-    def __init__(
-        self,
-        settings: ConstructionSettings,
-        models: ConstructionModels,
-        announce: Announce,
-        folder: ConstructionFolder,
-        source: SourceImages,
-    ) -> None:
-        self.settings = settings
-        self.models = models
-        self.announce = announce
-        self.folder = folder
-        self.source = source
-        self.result = Constructed(source)
-        self._asked: dict[str, ModelRecord] = {}
+    settings: ConstructionSettings
+    models: ConstructionModels
+    announce: Announce
+    folder: ConstructionFolder
+    result: Constructed
+    asked: dict[str, ModelRecord] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Write the list of images."""
         if self.folder.has(files.CONSTRUCTION):
-            self._asked = dict(self.folder.read(files.CONSTRUCTION, ConstructionRecord).models)
-        self._write({files.IMAGES: list(self.source.records)})
+            self.asked = dict(self.folder.read(files.CONSTRUCTION, ConstructionRecord).models)
+        self._write({files.IMAGES: list(self.result.source.records)})
 
     def given_patterns(self) -> tuple[Pattern, ...]:
         """The closed list that people gave or edited; none where it is still to be made.
@@ -261,7 +253,7 @@ class _Run:
         self._note(question.stage, describer, question.prompt)
         self._write({})  # before the first image: a run that is stopped has asked this model
         annotations = annotate_images(
-            describer, self.source, question, self.settings.seed, self.announce
+            describer, self.result.source, question, self.settings.seed, self.announce
         )
         self._write({file: annotations})  # also where all failed: it has their replies
         require_annotations(annotations, question.stage, describer.bound.spec)
@@ -280,7 +272,7 @@ class _Run:
             prompt=prompt,
             prompt_digest=digest_text(prompt),
         )
-        before = self._asked.get(stage)
+        before = self.asked.get(stage)
         if before is not None and before.fingerprint != record.fingerprint:
             self.announce(
                 f"{stage}: the {record.role} is {record.spec} now and was {before.spec}: all is "
@@ -288,7 +280,7 @@ class _Run:
             )
         elif before is not None and before.prompt_digest != record.prompt_digest:
             self.announce(f"{stage}: the prompt has changed: all is asked anew")
-        self._asked[stage] = record
+        self.asked[stage] = record
 
     def _write(self, contents: Mapping[str, object]) -> None:
         settings = self.settings
@@ -297,8 +289,8 @@ class _Run:
             source=str(settings.images),
             prompts=f"{settings.style} {PROMPTS_VERSION}",
             seed=settings.seed,
-            unreadable=self.source.unreadable,
-            models=self._asked,
+            unreadable=self.result.source.unreadable,
+            models=self.asked,
         )
         self.folder.write({**contents, files.CONSTRUCTION: record})
         self.result.written += [self.folder.path / name for name in contents]
