@@ -32,7 +32,7 @@ from pytest_cepbench.chains.answers.battles import (
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
 from pytest_cepbench.errors import DamagedInputsError, DatasetError, StoreError
-from pytest_cepbench.measures.sample_data import SampleData
+from pytest_cepbench.measures.cases import SampleData
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import get_answers
 

@@ -18,9 +18,8 @@ from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
-from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.cases import Case, SampleData
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.sample_data import SampleData
 from pytest_cepbench.metrics.fact_losses import FactSummary
 from pytest_cepbench.metrics.uncertainty import BLOCKS, FEWEST_UNITS, blocks_of, pseudo_values
 from pytest_cepbench.models.binding import BoundRole

@@ -1,14 +1,17 @@
-"""The cases of a suite: every number that is gated."""
+"""The cases of a suite, every number that is gated, and its samples as they are measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self, TypeVar
 
-from pytest_cepbench.datasets.sample import Dataset
+from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError, did_you_mean
 from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.store import Store
 
 OVERALL = "overall"
 """The part of a suite that is all of it; no category or group may have this name."""
@@ -82,3 +85,129 @@ def list_parts(
     if OVERALL in categories:
         raise SuiteError(f"suite {suite!r}: a category cannot be named {OVERALL!r}")
     return parts | {OVERALL: categories}
+
+
+V = TypeVar("V")
+
+SHARD = 64
+"""Most samples that are grown together, and that one process takes at a time. Shards lie within a
+category and at fixed places in it, so batches, and with them the last bits of results, do not
+depend on how many processes there are."""
+
+PACK = 32
+"""Most samples of small categories grown together, where small models run on the CPU: calls
+of those take nearly as long for few inputs as for many."""
+
+Cell = tuple[int, int]
+"""Where a shard lies: the number of its category, and its own therein."""
+
+
+class SampleData(ABC):
+    """The samples of one suite, and what is known of each.
+
+    dataset: the samples that are looked at.
+    population: all samples; the same but for a look at a part of them.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self.population = dataset
+        self._layout = ShardLayout(dataset.samples)
+        self._known: dict[Hashable, dict[str, Any]] = {}
+
+    @property
+    @abstractmethod
+    def store(self) -> Store:
+        """The store of every result."""
+
+    @property
+    @abstractmethod
+    def small(self) -> bool:
+        """Whether small models on the CPU alone work on the samples."""
+
+    def narrowed(self, most: int) -> Self:
+        """A look at no more than so many samples of each category; what is known is shared."""
+        look = copy(self)
+        look.dataset = self.cached("narrowed", str(most), lambda: self.population.limited(most))
+        return look
+
+    def pack(self, samples: Iterable[Sample]) -> None:
+        """Grow neighbouring categories together as far as they are small, where small models run.
+
+        samples: all that the run needs. Called before any chain is grown, with the same samples in
+        every process of the run: batches depend on it.
+        """
+        if self.small:
+            self._layout.pack(samples)
+
+    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
+        """The samples by their shard, in an order that depends on the samples alone."""
+        return self._layout.shards(samples)
+
+    def named(self, sample_id: str) -> list[Sample]:
+        """The sample of this id, in a list."""
+        sample = self.dataset.with_id(sample_id)
+        return [] if sample is None else [sample]
+
+    def cached(self, key: Hashable, name: str, make: Callable[[], V]) -> V:
+        """The result of `make`, kept under the key and a name."""
+        known = self._known.setdefault(key, {})
+        if name not in known:
+            known[name] = make()
+        result: V = known[name]
+        return result
+
+
+class ShardLayout:
+    """The shards of a data set.
+
+    packed: cell -> the samples of small categories that are grown together there.
+    """
+
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._places = _places(samples)
+        self.packed: dict[Cell, list[Sample]] = {}
+
+    def pack(self, samples: Iterable[Sample]) -> None:
+        """Grow neighbouring categories together as far as they are small, where small models run.
+
+        samples: all that the run needs. Called before any chain is grown, with the same samples in
+        every process of the run: batches depend on it.
+        """
+        homes: dict[int, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            homes.setdefault(self._places[sample.id][0], []).append(sample)
+        pack: list[Sample] = []
+        for home, own in homes.items():
+            if not pack or len(pack) + len(own) > PACK:
+                pack = self.packed[home, 0] = []
+                first = home
+            if len(own) > PACK:
+                del self.packed[first, 0]
+                pack = []
+                continue
+            for sample in own:
+                self._places[sample.id] = (first, len(pack))
+                pack.append(sample)
+
+    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
+        """The samples by their place, in an order that depends on the samples alone."""
+        shards: dict[Cell, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            home, number = self._places[sample.id]
+            shards.setdefault((home, number // SHARD), []).append(sample)
+        return shards
+
+
+def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:
+    """The number of each sample's category, and its own number therein, by sample id."""
+    homes: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    places = {}
+    for sample in samples:
+        name = sample.categories[0]
+        home = homes.setdefault(name, len(homes))
+        number = counts.get(name, 0)
+        places[sample.id] = (home, number)
+        counts[name] = number + 1
+    return places

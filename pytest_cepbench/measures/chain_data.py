@@ -26,7 +26,7 @@ from pytest_cepbench.chains import (
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
-from pytest_cepbench.measures.sample_data import SHARD, SampleData
+from pytest_cepbench.measures.cases import SHARD, SampleData
 from pytest_cepbench.store import Store, Vector
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pytest_cepbench.datasets.opening.answers import RecordedAnswer, RecordedAns
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.measures.sample_data import SHARD
+from pytest_cepbench.measures.cases import SHARD
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing, roulette
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec

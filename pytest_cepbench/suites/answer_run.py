@@ -28,8 +28,7 @@ from pytest_cepbench.measures.answer_data import (
 from pytest_cepbench.measures.answer_measures import CriteriaMeasure
 from pytest_cepbench.measures.base import JUDGE, Measured
 from pytest_cepbench.measures.battle_measures import WinRateMeasure
-from pytest_cepbench.measures.cases import OVERALL, Case
-from pytest_cepbench.measures.sample_data import Cell
+from pytest_cepbench.measures.cases import OVERALL, Case, Cell
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
 from pytest_cepbench.suites.answer_estimate import CountedCase, count_answer_steps

@@ -25,8 +25,7 @@ from pytest_cepbench.measures.base import (
     population,
     strata,
 )
-from pytest_cepbench.measures.cases import Case
-from pytest_cepbench.measures.sample_data import Cell, SampleData
+from pytest_cepbench.measures.cases import Case, Cell, SampleData
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import HUMAN
 from pytest_cepbench.suites.definition import Suite
