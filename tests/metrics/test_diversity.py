@@ -1,7 +1,8 @@
-"""Vendi score and mean pairwise distance: against their definitions, invariances and blocks."""
+"""Diversity of sets, retrieval of starts, lengths and words of texts."""
 
 from __future__ import annotations
 
+import statistics
 import tracemalloc
 from itertools import combinations
 
@@ -13,10 +14,19 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import TooFewError
 from pytest_cepbench.metrics.diversity import (
+    LENGTH_BANDS,
+    Gallery,
+    LengthBand,
+    WordStatistics,
+    count_words,
+    kept_length,
     mean_pairwise_distance,
     mean_pairwise_distances,
+    repeated_share,
     vendi_score,
     vendi_scores,
+    word_statistics,
+    words_of,
 )
 
 Array = npt.NDArray[np.float64]
@@ -140,3 +150,238 @@ def test_many_samples_need_no_array_of_all_pairs() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 10e6
+
+
+def centred(n: int, dimension: int, seed: int) -> Array:
+    """Vectors of many lengths."""
+    random = np.random.default_rng(seed)
+    return random.standard_normal((n, dimension)) * random.uniform(0.1, 90, (n, 1))
+
+
+def by_definition(starts: Array, outputs: Array) -> list[float]:
+    """Whether the largest cosine of each output is that with its own start."""
+
+    def cosines(output: Array) -> list[float]:
+        return [
+            float(output @ start / (np.linalg.norm(output) * np.linalg.norm(start)))
+            for start in starts
+        ]
+
+    return [float(np.argmax(cosines(output)) == own) for own, output in enumerate(outputs)]
+
+
+@FEW
+@given(seed=SEEDS, n=st.integers(2, 40), dimension=st.integers(2, 9))
+def test_it_is_the_nearest_neighbour_by_cosine(seed: int, n: int, dimension: int) -> None:
+    """Whatever the lengths; no ties in vectors from a continuous law."""
+    starts, outputs = (
+        centred(n, dimension, seed),
+        centred(n, dimension, seed + 1),
+    )
+    names = [f"s{i}" for i in range(n)]
+    assert Gallery.of(starts, names).top_1(outputs, names).tolist() == by_definition(
+        starts, outputs
+    )
+
+
+@FEW
+@given(seed=SEEDS, n=st.integers(2, 30))
+def test_rotation_lengths_and_the_gallery_s_order_change_nothing(seed: int, n: int) -> None:
+    """Only angles count, and the samples' own pairs of start and output."""
+    starts, outputs = centred(n, 5, seed), centred(n, 5, seed + 1)
+    names = list(range(n))
+    scores = Gallery.of(starts, names).top_1(outputs, names)
+    random = np.random.default_rng(seed)
+    turn = np.linalg.qr(random.standard_normal((5, 5)))[0]
+    lengths = random.uniform(1e-3, 1e3, (n, 1))
+    assert (Gallery.of(starts @ turn, names).top_1(outputs @ turn * lengths, names) == scores).all()
+    order = random.permutation(n)
+    mixed = Gallery.of(starts[order], [names[i] for i in order])
+    assert (mixed.top_1(outputs, names) == scores).all()
+
+
+@FEW
+@given(seed=SEEDS, n=st.integers(2, 30))
+def test_outputs_that_are_all_alike_score_chance(seed: int, n: int) -> None:
+    """Collapse to one point: exactly one start is found, whichever it is."""
+    gallery = Gallery.of(centred(n, 4, seed), list(range(n)))
+    outputs = np.repeat(centred(1, 4, seed + 1), n, axis=0)
+    assert gallery.top_1(outputs, list(range(n))).mean() == pytest.approx(gallery.chance)
+
+
+@FEW
+@given(seed=SEEDS, n=st.integers(2, 30))
+def test_an_encoder_of_one_vector_scores_chance_never_perfect(seed: int, n: int) -> None:
+    """All starts are tied, so each has its fair share of a draw among them."""
+    vectors = np.repeat(centred(1, 4, seed), n, axis=0) * np.linspace(1, 2, n)[:, None]
+    gallery = Gallery.of(vectors, list(range(n)))
+    assert gallery.top_1(vectors, list(range(n))).tolist() == pytest.approx([1 / n] * n)
+    assert gallery.ceiling().tolist() == pytest.approx([1 / n] * n)
+
+
+def test_equal_starts_are_one_and_different_starts_of_one_vector_share() -> None:
+    """Equal content is no competitor; content that the encoder cannot tell apart is."""
+    a, b = [1.0, 0.0], [0.0, 1.0]
+    vectors = np.array([a, a, b])
+    duplicate = Gallery.of(vectors, ["x", "x", "y"])
+    assert duplicate.top_1(vectors, ["x", "x", "y"]).tolist() == [1.0, 1.0, 1.0]
+    assert duplicate.chance == 0.5
+    tied = Gallery.of(vectors, ["x", "z", "y"])
+    assert tied.top_1(vectors, ["x", "z", "y"]).tolist() == [0.5, 0.5, 1.0]
+    assert tied.ceiling().tolist() == [0.5, 0.5, 1.0]
+
+
+def test_ties_are_those_within_the_decimals_of_a_score() -> None:
+    """A cosine that is larger by the rounding of float32 decides nothing."""
+    starts = np.array([[1.0, 0.0], [1.0, 1e-9]], dtype=np.float64)
+    gallery = Gallery.of(starts, ["x", "y"])
+    assert gallery.top_1(starts, ["x", "y"]).tolist() == [0.5, 0.5]
+    apart = Gallery.of(np.array([[1.0, 0.0], [1.0, 0.01]]), ["x", "y"])
+    assert apart.top_1(np.array([[1.0, 0.0], [1.0, 0.01]]), ["x", "y"]).tolist() == [1.0, 1.0]
+
+
+def test_bad_input_is_refused() -> None:
+    """One start, other shapes, unknown starts, vectors without direction."""
+    with pytest.raises(ValueError, match="at least 2 different starts, got 1"):
+        Gallery.of(np.eye(2), ["x", "x"])
+    with pytest.raises(ValueError, match="expected"):
+        Gallery.of(np.eye(2), ["x"])
+    with pytest.raises(ValueError, match="zero or not finite"):
+        Gallery.of(np.array([[1.0, 0.0], [0.0, 0.0]]), ["x", "y"])
+    gallery = Gallery.of(np.eye(2), ["x", "y"])
+    with pytest.raises(ValueError, match="1 starts are not in the gallery, such as 'z'"):
+        gallery.top_1(np.eye(2), ["x", "z"])
+    with pytest.raises(ValueError, match="zero or not finite"):
+        gallery.top_1(np.array([[np.nan, 1.0]]), ["x"])
+    with pytest.raises(ValueError, match="expected"):
+        gallery.top_1(np.eye(2), ["x"])
+    assert gallery.top_1(np.empty((0, 2)), []).tolist() == []
+
+
+def test_many_starts_need_no_array_of_all_pairs() -> None:
+    """5,000 outputs among 5,000 starts: 256 rows of cosines at a time, not 200 MB."""
+    random = np.random.default_rng(0)
+    starts = random.standard_normal((5000, 32)).astype(np.float32)
+    names = list(range(5000))
+    gallery = Gallery.of(starts, names)
+    tracemalloc.start()
+    scores = gallery.top_1(starts, names)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert scores.mean() == 1.0
+    assert peak < 40e6
+
+
+WORDS = st.lists(st.sampled_from(["red", "blue", "dog", "on", "a"]), max_size=30)
+
+CHINESE = "一只猫坐在桌子上"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Two Dogs, don't run!", ["two", "dogs", "don't", "run"]),
+        ("a well-known  cafe\u0301", ["a", "well-known", "caf\u00e9"]),
+        ("一只 cat 坐", ["一", "只", "cat", "坐"]),
+        ("ひらカタ", ["ひ", "ら", "カ", "タ"]),
+        ("안녕 하세요", ["안녕", "하세요"]),
+        ("\u202e\x1b[31m ...", ["31m"]),
+        ("", []),
+    ],
+)
+def test_words_are_runs_of_letters_or_single_ones_where_no_spaces_are(
+    text: str, words: list[str]
+) -> None:
+    """Case, punctuation, accents' forms and control characters make no other words."""
+    assert words_of(text) == words
+
+
+@given(st.text(max_size=80))
+def test_words_of_any_text_are_without_case_and_space(text: str) -> None:
+    """Whatever the text; words of words are themselves."""
+    for word in words_of(text):
+        assert word
+        assert not any(character.isspace() for character in word)
+
+
+@given(WORDS, st.integers(1, 5))
+def test_repetition_counts_n_grams_that_were_there(words: list[str], n: int) -> None:
+    """Against a plain loop."""
+    seen: set[tuple[str, ...]] = set()
+    repeated = count = 0
+    for start in range(len(words) - n + 1):
+        gram = tuple(words[start : start + n])
+        repeated += gram in seen
+        seen.add(gram)
+        count += 1
+    expected = repeated / count if count else 0.0
+    assert repeated_share(" ".join(words), n) == pytest.approx(expected)
+    assert 0.0 <= repeated_share(" ".join(words), n) < 1.0
+
+
+def test_a_loop_of_words_is_repetition_in_any_script() -> None:
+    """A text that says one thing again and again nears 1; a short or ordinary one has none."""
+    assert repeated_share("the dog is red and " * 40) > 0.95
+    assert repeated_share(CHINESE * 40) > 0.95
+    assert repeated_share("a small red circle at the top left") == 0.0
+    assert repeated_share("no shapes") == repeated_share("") == 0.0
+    with pytest.raises(ValueError, match="at least 1 word, got 0"):
+        repeated_share("a", 0)
+
+
+@given(WORDS, WORDS)
+def test_length_is_kept_alike_in_both_directions(first: list[str], later: list[str]) -> None:
+    """Half as long and twice as long lose the same; equal lengths lose nothing."""
+    one, other = " ".join(first), " ".join(later)
+    assert kept_length(one, other) == kept_length(other, one)
+    assert kept_length(one, one) == 1.0
+    assert 0.0 <= kept_length(one, other) <= 1.0
+    assert kept_length("a b", "a b c d") == 0.5
+    assert kept_length("a b", "") == 0.0
+
+
+def text_of(words: int) -> str:
+    """A text of so many words."""
+    return " ".join(["word"] * words)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("", 0), ("  \n", 0), ("A cat.", 2), (" A  red\ncat\ton a mat ", 6), ("well-known", 1)],
+)
+def test_words_are_what_white_space_separates(text: str, words: int) -> None:
+    """Runs of it count once, and an answer of white space has no word."""
+    assert count_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("words", "band"),
+    [(0, "<20"), (19, "<20"), (20, "20-60"), (60, "20-60"), (61, ">60"), (5000, ">60")],
+)
+def test_every_length_is_in_one_band(words: int, band: str) -> None:
+    """The bands of MMGenBench meet at 20 and 60, which are both in the middle one."""
+    assert [b.name for b in LENGTH_BANDS if b.holds(words)] == [band]
+
+
+def test_bands_say_what_they_ask_for() -> None:
+    """The constraint put into the prompt names the limits that are checked."""
+    for band in LENGTH_BANDS:
+        asked = {int(word) for word in band.constraint.split() if word.isdigit()}
+        assert asked == {int(number) for number in band.name.strip("<>").split("-")}
+
+
+@given(st.lists(st.integers(0, 100), min_size=2, max_size=20), st.sampled_from(LENGTH_BANDS))
+def test_statistics_are_those_of_a_sample(counts: list[int], band: LengthBand) -> None:
+    """Mean, deviation by n - 1, and the share that kept to the band."""
+    result = word_statistics([text_of(count) for count in counts], band)
+    assert result.n == len(counts)
+    assert result.mean == pytest.approx(statistics.mean(counts))
+    assert result.std == pytest.approx(statistics.stdev(counts), abs=1e-9)
+    assert result.within == sum(map(band.holds, counts)) / len(counts)
+
+
+def test_few_descriptions_have_few_statistics() -> None:
+    """None for what is not defined, never a NaN or a zero."""
+    assert word_statistics([]) == WordStatistics(0, None, None, None)
+    assert word_statistics([], LENGTH_BANDS[0]) == WordStatistics(0, None, None, None)
+    assert word_statistics([text_of(7)]) == WordStatistics(1, 7.0, None, None)

@@ -1,8 +1,10 @@
-"""What a prompt asks for: its clauses from metadata and back, and the queries for a detector."""
+"""GenEval's prompts: their metadata, their facts, and the tasks of the suite."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Detection, Detections
-from pytest_cepbench.metrics.geneval import COLORS
+from pytest_cepbench.datasets.geneval import load_geneval
+from pytest_cepbench.metrics.facts import KINDS
+from pytest_cepbench.metrics.geneval import COLORS, judge
 from pytest_cepbench.metrics.geneval_prompts import (
+    GENEVAL,
+    MGG_CODE,
     RELATIONS,
     TASKS,
     Clause,
@@ -20,13 +26,27 @@ from pytest_cepbench.metrics.geneval_prompts import (
     Position,
     Prompt,
     QueryStyle,
+    SelectionSettings,
     objects_by_class,
     parse_prompt,
+    prompt_atoms,
     prompt_metadata,
     queries,
 )
+from tests.metrics.geneval_scenes import (
+    DOG,
+    DOG_AND_CAT,
+    RED_DOG,
+    RED_DOG_BLUE_CAT,
+    RIGHT_OF_A_RED_DOG,
+    Found,
+    counting,
+    placed,
+    right,
+    seen,
+)
 
-DOG = {"class": "dog", "count": 1}
+ONE_DOG = {"class": "dog", "count": 1}
 BOX = (0.0, 0.0, 10.0, 10.0)
 
 NAMES = st.sampled_from(["dog", "wine glass", "tv"])
@@ -71,22 +91,36 @@ def test_a_published_line_is_understood() -> None:
 @pytest.mark.parametrize(
     ("metadata", "message"),
     [
-        ({"include": [DOG]}, r"^tag: missing; one of single_object, "),
-        ({"tag": "size", "include": [DOG]}, r"^tag: unknown task 'size'"),
-        ({"tag": ["counting"], "include": [DOG]}, r"^tag: unknown task "),
+        ({"include": [ONE_DOG]}, r"^tag: missing; one of single_object, "),
+        ({"tag": "size", "include": [ONE_DOG]}, r"^tag: unknown task 'size'"),
+        ({"tag": ["counting"], "include": [ONE_DOG]}, r"^tag: unknown task "),
         ({"tag": "colors"}, r"^include: a list of clauses is expected, missing"),
         ({"tag": "colors", "include": []}, r"^include: at least one clause is expected"),
-        ({"tag": "colors", "include": DOG}, r"^include: a list of clauses is expected, got"),
+        (
+            {"tag": "colors", "include": ONE_DOG},
+            r"^include: a list of clauses is expected, got",
+        ),
         ({"tag": "colors", "include": ["dog"]}, r"^include\[0\]: an object with the fields"),
         ({"tag": "colors", "include": [{"count": 1}]}, r"^include\[0\]: class: missing"),
         ({"tag": "colors", "include": [{"class": "dog"}]}, r"^include\[0\]: count: missing"),
-        ({"tag": "colors", "include": [DOG], "exclude": {}}, r"^exclude: a list of clauses"),
         (
-            {"tag": "colors", "include": [DOG], "exclude": [DOG | {"color": "red"}]},
+            {"tag": "colors", "include": [ONE_DOG], "exclude": {}},
+            r"^exclude: a list of clauses",
+        ),
+        (
+            {
+                "tag": "colors",
+                "include": [ONE_DOG],
+                "exclude": [ONE_DOG | {"color": "red"}],
+            },
             r"^exclude\[0\]: unknown field 'color'",
         ),
         (
-            {"tag": "colors", "include": [DOG], "exclude": [DOG | {"count": 0}]},
+            {
+                "tag": "colors",
+                "include": [ONE_DOG],
+                "exclude": [ONE_DOG | {"count": 0}],
+            },
             r"^exclude\[0\]: count: a whole number from 1 is expected, got 0",
         ),
     ],
@@ -124,7 +158,7 @@ def test_metadata_that_is_none_is_refused(metadata: dict[str, Any], message: str
 def test_a_wrong_clause_is_refused(fields: dict[str, Any], message: str) -> None:
     """Clause and field are named: what is misread would be judged by another rule."""
     with pytest.raises(ValueError, match="^" + re.escape(f"include[1]: {message}")):
-        parse_prompt({"tag": "position", "include": [DOG, DOG | fields]})
+        parse_prompt({"tag": "position", "include": [ONE_DOG, ONE_DOG | fields]})
 
 
 RED_DOG_AND_TV = Prompt(
@@ -206,3 +240,173 @@ def test_an_answer_to_nothing_is_an_error() -> None:
         ValueError, match=r"answers 'Dog', which was not asked \(asked: 'dog', 'tv'"
     ):
         objects_by_class(result, queries(RED_DOG_AND_TV, "class"))
+
+
+TWO_COLORS = ("red", "blue")
+
+
+def _words(prompt: Prompt) -> list[tuple[str, str]]:
+    return [(atom.kind, atom.words) for atom in prompt_atoms(prompt)]
+
+
+def test_each_task_demands_what_its_clauses_name() -> None:
+    """Objects always; number, color and place where the prompt says them."""
+    counting = Prompt("counting", (Clause("clock", 2),), (Exclusion("clock", 3),))
+    assert _words(counting) == [("object", "clock"), ("count", "2 clock")]
+    place = Position("left of", 0)
+    position = Prompt("position", (Clause("cat"), Clause("dog", position=place)))
+    assert _words(position) == [
+        ("object", "cat"), ("object", "dog"), ("relation", "dog left of cat"),
+    ]  # fmt: skip
+    colored = Prompt("color_attr", (Clause("cup", color="red"), Clause("cow", color="blue")))
+    assert _words(colored) == [
+        ("object", "cup"), ("color", "red cup"), ("object", "cow"), ("color", "blue cow"),
+    ]  # fmt: skip
+
+
+def test_the_published_prompts_have_atoms_of_known_kinds() -> None:
+    """No two of one prompt are the same."""
+    for sample in load_geneval().samples:
+        words = _words(parse_prompt(sample.metadata))
+        assert len(set(words)) == len(words) >= 1
+        assert {kind for kind, _ in words} <= set(KINDS)
+
+
+BOXES = st.tuples(st.integers(0, 60), st.integers(0, 60), st.integers(8, 30), st.integers(8, 30))
+
+
+def _detections(name: str) -> st.SearchStrategy[tuple[Detection, ...]]:
+    one = st.builds(
+        lambda box, color: Detection(
+            name, 0.95, (box[0], box[1], box[0] + box[2], box[1] + box[3]), color=color
+        ),
+        BOXES,
+        st.sampled_from(TWO_COLORS),
+    )
+    return st.lists(one, max_size=4).map(tuple)
+
+
+@st.composite
+def _prompts(draw: st.DrawFn) -> Prompt:
+    task = draw(st.sampled_from(["counting", "position", "color_attr"]))
+    if task == "counting":
+        count = draw(st.integers(2, 3))
+        return Prompt("counting", (Clause("cat", count),), (Exclusion("cat", count + 1),))
+    if task == "position":
+        place = Position(draw(st.sampled_from(RELATIONS)), 0)
+        return Prompt("position", (Clause("cat"), Clause("dog", position=place)))
+    first, second = draw(st.permutations(TWO_COLORS))
+    return Prompt("color_attr", (Clause("cat", color=first), Clause("dog", color=second)))
+
+
+@given(_prompts(), _detections("cat"), _detections("dog"))
+def test_a_right_image_meets_all_demands(
+    prompt: Prompt, cats: tuple[Detection, ...], dogs: tuple[Detection, ...]
+) -> None:
+    """And one that meets all of these is right: no atom says more or less than its clause."""
+    found = {"cat": cats, "dog": dogs}
+    met = [judge(atom.demand, found, {}).correct for atom in prompt_atoms(prompt)]
+    assert all(met) == judge(prompt, found, {}).correct
+
+
+def test_an_atom_is_missed_by_itself() -> None:
+    """A red cat where a blue one is asked for is still a cat."""
+    prompt = Prompt("colors", (Clause("cat", color="blue"),))
+    found = {"cat": (Detection("cat", 0.9, (0, 0, 9, 9), color="red"),)}
+    met = {atom.kind: judge(atom.demand, found, {}).correct for atom in prompt_atoms(prompt)}
+    assert met == {"object": True, "color": False}
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_a_relation_needs_both(relation: str) -> None:
+    """Without its target nothing stands anywhere."""
+    place = Position(relation, 0)  # type: ignore[arg-type] # each is one
+    prompt = Prompt("position", (Clause("cat"), Clause("dog", position=place)))
+    found = {"dog": (Detection("dog", 0.9, (0, 0, 9, 9)),)}
+    met = {atom.words: judge(atom.demand, found, {}).correct for atom in prompt_atoms(prompt)}
+    assert met == {"cat": False, "dog": True, f"dog {relation} cat": False}
+
+
+SCENES = st.lists(
+    st.builds(
+        seen,
+        st.sampled_from(["cat", "dog"]),
+        st.floats(0, 1).map(lambda x: round(x, 3)),
+        st.integers(0, 300),
+        st.integers(0, 300),
+        color=st.sampled_from(["red", "blue"]),
+    ),
+    max_size=6,
+    unique_by=lambda detection: detection.score,
+)
+
+PROMPTS = st.sampled_from(
+    [DOG, DOG_AND_CAT, RED_DOG, RED_DOG_BLUE_CAT, RIGHT_OF_A_RED_DOG, counting(1), counting(2)]
+    + [placed(relation) for relation in ("left of", "above")]
+)
+
+
+def _by_class(detections: Sequence[Detection]) -> Found:
+    return {
+        name: [detection for detection in detections if detection.query == name]
+        for name in {detection.query for detection in detections}
+    }
+
+
+@given(PROMPTS, SCENES, st.randoms(use_true_random=False), st.sampled_from([GENEVAL, MGG_CODE]))
+def test_the_verdict_does_not_depend_on_the_order_of_detections(
+    prompt: Prompt, scene: list[Detection], random: Any, settings: SelectionSettings
+) -> None:
+    """Nor do the reasons, and a right image has none."""
+    outcome = judge(prompt, _by_class(scene), {}, settings)
+    random.shuffle(scene)
+    assert judge(prompt, _by_class(scene), {}, settings) == outcome
+    assert outcome.correct is (not outcome.reasons)
+
+
+def plain_verdict(prompt: Prompt, scene: Sequence[Detection]) -> bool:
+    """The tasks in words, for prompts of one object per clause: the surest of each class."""
+    sure = [
+        detection
+        for detection in scene
+        if detection.score > (0.9 if prompt.task == "counting" else 0.3)
+    ]
+    if prompt.task == "counting":
+        return (
+            len([detection for detection in sure if detection.query == "dog"])
+            == prompt.include[0].count
+        )
+    best = {
+        name: max(
+            (detection for detection in sure if detection.query == name),
+            key=lambda detection: detection.score,
+            default=None,
+        )
+        for name in ("cat", "dog")
+    }
+    tops = [best[clause.name] for clause in prompt.include]
+    for clause, top in zip(prompt.include, tops, strict=True):
+        if top is None or (clause.color and top.color != clause.color):
+            return False
+    if prompt.task == "position":
+        return _is_there(tops[1], tops[0], prompt.include[1].position)
+    return True
+
+
+def _is_there(subject: Detection | None, target: Detection | None, place: Position | None) -> bool:
+    assert subject
+    assert target
+    assert place
+    across, down = (
+        (subject.box[i] + subject.box[i + 2] - target.box[i] - target.box[i + 2]) / 2
+        for i in (0, 1)
+    )
+    toward = {"left of": -across, "right of": across, "above": -down, "below": down}[place.relation]
+    # Both boxes are 20 pixels wide and high, so 4 are the margin.
+    return toward - 4 > 0.5 * math.hypot(across, down)
+
+
+@given(PROMPTS, SCENES)
+def test_the_rules_are_the_tasks_in_words(prompt: Prompt, scene: list[Detection]) -> None:
+    """On any detections, by an account of the six tasks that shares nothing with the rules."""
+    assert right(prompt, _by_class(scene)) is plain_verdict(prompt, scene)
