@@ -10,5 +10,5 @@ print(f"accepted {len(accepted.changed)} baselines")
 
 result = gate_checkpoint("my-suite", model="python:my_models:describer?color_blind=true")
 overall = result["my-suite/overall/gc"]
-print(f"{overall.verdict}: {overall.value:.4f}, baseline {overall.baseline:.4f}")
+print(f"{overall.verdict}: {overall.value:.4f}, baseline {overall.judgement.baseline_value:.4f}")
 print(f"passed: {result.passed}, exit code {result.exit_code}")
