@@ -23,7 +23,7 @@ METRIC = "gc"
 _RELATIVE = ("./", "../")
 
 _SUITE = """\
-# Written by `cepbench init`; docs/writing-a-suite.md explains every key. A change of data, chain,
+# Written by `cepbench init`; docs/reference.md explains every key. A change of data, chain,
 # prompts or roles makes baselines that were accepted before incomparable.
 name = {name}
 version = 1
