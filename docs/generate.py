@@ -126,12 +126,12 @@ def suite_keys() -> Iterator[str]:
     notes = _notes(definition.SuiteTable)
     for field in msgspec.structs.fields(definition.SuiteTable):
         named = by_name.get(field.name)
-        inner = None if named else _struct(field.type)
-        if inner is None and named is None:
+        table = named or _struct(field.type)
+        if table is None:
             key = f"{field.name}.NAME" if field.name in ("groups", "encoders") else field.name
             yield _row(_code(key), _code(_of_struct(field)), notes.get(field.name, ""))
             continue
-        yield from _struct_rows(inner or named, field.name if inner else f"{field.name}.NAME")
+        yield from _struct_rows(table, f"{field.name}.NAME" if named else field.name)
 
 
 def _struct_rows(table: type, prefix: str) -> Iterator[str]:
@@ -368,7 +368,10 @@ def _notes(kind: type) -> dict[str, str]:
 def _resolved(name: str, text: str, kind: type) -> str:
     """The text, or that of the class which it refers to ("as in `OtherTable`")."""
     if match := re.fullmatch(r"(.*?)(?:as in|see) `(\w+)`\.?", text):
-        siblings = {c.__name__: c for base in kind.__mro__[1:-1] for c in base.__subclasses__()}
+        siblings: dict[str, type] = {}
+        for base in kind.__mro__[1:-1]:
+            others: list[type] = base.__subclasses__()
+            siblings |= {each.__name__: each for each in others}
         other = getattr(sys.modules[kind.__module__], match[2], siblings.get(match[2]))
         if inspect.isclass(other) and other is not kind:
             return _notes(other).get(name, "")
