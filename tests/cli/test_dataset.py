@@ -16,12 +16,13 @@ from pytest_cepbench import gate_checkpoint
 from pytest_cepbench.construction.folder import RATINGS
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
 from pytest_cepbench.files import parse_toml
-from pytest_cepbench.ratings.folder import VoteFile, read_ratings
+from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.records import Vote, option_name
 from pytest_cepbench.suites import load_data, load_suite
 from tests.cli.conftest import Ended, Home
 from tests.construction.scenes import write_scenes
 from tests.models.api.fake_server import chat_answer, serving
+from tests.ratings.voted import cast
 
 ROOT = Path(__file__).parents[2]
 
@@ -580,7 +581,6 @@ def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
     """Let a person label every item by the truth, but for the names in `wrong`."""
     truth = write_scenes(home.path / "photos")
     ratings = read_ratings(home.path / "bench" / RATINGS)
-    file = VoteFile(ratings.vote_path(annotator))
     number = 0
     for item in ratings.items.values():
         if item.kind != "item":
@@ -588,7 +588,8 @@ def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
         image = next(part.image for part in item.question if part.image)
         labels = set(truth[image]).symmetric_difference(wrong)
         offered = [option_name(option) for option in item.options]
-        file.append(
+        cast(
+            ratings,
             Vote(
                 task="verify",
                 item=item.item,
@@ -596,10 +597,9 @@ def vote(home: Home, annotator: str, wrong: Sequence[str] = ()) -> int:
                 ticked=tuple(name for name in offered if name in labels),
                 unticked=tuple(name for name in offered if name not in labels),
                 added=tuple(sorted(labels - set(offered))),
-            )
+            ),
         )
         number += 1
-    file.close()
     return number
 
 

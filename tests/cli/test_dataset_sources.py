@@ -10,9 +10,10 @@ from PIL import Image
 
 from pytest_cepbench.construction.arena_set import CHECKS
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.ratings.folder import VoteFile, read_ratings
+from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Ended, Home
+from tests.ratings.voted import cast
 
 TEMPLATES = """
 [[task]]
@@ -70,7 +71,6 @@ def freeze(home: Home, *argv: str) -> Ended:
 def approve(home: Home, annotator: str, rejected: tuple[str, ...] = ()) -> None:
     """Tick everything, but one thing of answers in which one of the texts stands."""
     ratings = read_ratings(home.path / "kitchen/ratings")
-    file = VoteFile(ratings.vote_path(annotator))
     for item in ratings.items.values():
         words = " ".join(part.text or "" for part in item.question)
         bad = any(text in words for text in rejected)
@@ -79,8 +79,7 @@ def approve(home: Home, annotator: str, rejected: tuple[str, ...] = ()) -> None:
         vote = Vote(
             task="verify", item=item.item, annotator=annotator, ticked=ticked, unticked=unticked
         )
-        file.append(vote)
-    file.close()
+        cast(ratings, vote)
 
 
 def test_approved_answers_become_the_gold(kitchen: Home) -> None:

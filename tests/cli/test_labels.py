@@ -14,10 +14,10 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.cli.labels import labels_of
 from pytest_cepbench.gate.labels.label_file import LabelFile, read_label_file
-from pytest_cepbench.ratings.folder import Ratings, VoteFile, read_ratings, read_votes
-from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.store import Store
 from tests.cli.conftest import Home
+from tests.ratings.voted import cast, side_vote
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, WORSE, prepare
 
@@ -53,21 +53,9 @@ class Drawn:
 
     def vote(self, annotator: str, first_wins: bool | None, items: Iterable[str] = ()) -> None:
         """Let a person vote on items, all where none is named; None for a tie."""
-        file = VoteFile(self.ratings.vote_path(annotator))
-        for item in items or self.items:
-            verdict = "Tie(A)" if first_wins is None else "A" if first_wins else "B"
-            file.append(
-                Vote(
-                    task="pair",
-                    item=item,
-                    annotator=annotator,
-                    shown=("first", "second"),
-                    verdict=verdict,
-                    winner="second" if first_wins is False else "first",
-                    tie=first_wins is None,
-                )
-            )
-        file.close()
+        verdict = "Tie(A)" if first_wins is None else "A" if first_wins else "B"
+        own = [self.ratings.items[name] for name in items or self.items]
+        cast(self.ratings, *(side_vote(item, annotator, verdict) for item in own))
 
 
 @pytest.fixture(scope="module")
@@ -150,17 +138,9 @@ def test_careless_raters_are_left_out_and_named(drawn: Drawn) -> None:
     assert drawn.path.read_bytes() == before
     checks = [item for item in drawn.ratings.items.values() if item.kind == "attention"]
     assert len(checks) > 1
-    file = VoteFile(drawn.ratings.vote_path("bob"))
     for item in checks:
-        right = item.known["winner"] == "first"
-        file.append(
-            Vote(
-                task="pair", item=item.item, annotator="bob", kind="attention",
-                shown=("first", "second"), verdict="B" if right else "A",
-                winner="second" if right else "first", tie=False,
-            )
-        )  # fmt: skip
-    file.close()
+        wrong = "B" if item.known["winner"] == "first" else "A"
+        cast(drawn.ratings, side_vote(item, "bob", wrong, kind="attention"))
     ended = drawn.home.command("rate", "labels", FOLDER)
 
     assert (nobody.code, ended.code) == (1, 0)

@@ -13,10 +13,10 @@ from pytest_cepbench.cli import main
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
-from pytest_cepbench.ratings.folder import VoteFile, read_ratings
-from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.report.headline import headline
 from pytest_cepbench.report.text import explain
+from tests.ratings.voted import cast, side_vote
 
 SUITE = Path(__file__).parents[2] / "suites" / "arena" / "instrument.toml"
 
@@ -35,22 +35,9 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
         words = f"rate draw . --model {CANDIDATE} --battles 120 --ratings ratings/new"
         assert main([*words.split(), "--annotators=ann"]) == 0
         ratings = read_ratings(root / "ratings/new")
-        file = VoteFile(ratings.vote_path("ann"))
-        items = [name for name, item in ratings.items.items() if item.kind == "item"]
-        for number, item in enumerate(items):
-            won = number % 5 > 0
-            file.append(
-                Vote(
-                    task="pair",
-                    item=item,
-                    annotator="ann",
-                    shown=("first", "second"),
-                    verdict="A" if won else "B",
-                    winner="first" if won else "second",
-                    tie=False,
-                )
-            )
-        file.close()
+        items = [item for item in ratings.items.values() if item.kind == "item"]
+        votes = (side_vote(item, "ann", "A" if n % 5 else "B") for n, item in enumerate(items))
+        cast(ratings, *votes)
         assert main(["rate", "labels", "ratings/new"]) == 0
     return root
 

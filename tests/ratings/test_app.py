@@ -18,7 +18,7 @@ from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Task
 from tests.ratings.serving import Reply, agree, records, request, slots
 from tests.ratings.studies import make_study
-from tests.ratings.votes import give
+from tests.ratings.voted import give
 from tests.report.pages import read_page
 
 pytest.importorskip("starlette")

@@ -26,7 +26,7 @@ from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Vote, record_line
 from tests.ratings.serving import ROOT
 from tests.ratings.studies import BLUE, RED, make_study
-from tests.ratings.votes import make
+from tests.ratings.voted import make
 
 CONTRADICTION = "verdict, shown and winner contradict each other"
 

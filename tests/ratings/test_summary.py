@@ -21,7 +21,7 @@ from pytest_cepbench.ratings.summary import (
 from pytest_cepbench.ratings.votes import SCALES
 from pytest_cepbench.studies.rating_agreement import measure_agreement
 from tests.ratings.studies import make_study
-from tests.ratings.votes import make
+from tests.ratings.voted import make
 
 
 def votes_of(*votes: Vote) -> Votes:

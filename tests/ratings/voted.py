@@ -1,4 +1,4 @@
-"""Votes of people, written into the folder of a study as the server writes them."""
+"""Votes of simulated people: as a page sends them, and as the server writes them into a folder."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import Winner
+from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import Ratings, VoteFile, read_ratings
 from pytest_cepbench.ratings.items import write_study
-from pytest_cepbench.ratings.records import Item, Study, Task, Vote, un_swapped
+from pytest_cepbench.ratings.live_study import Answer, LiveStudy, Shown, make_vote
+from pytest_cepbench.ratings.records import Item, Study, Task, Vote, VoteKind, un_swapped
 from pytest_cepbench.studies.rated_items import RatedItems
 
 SIDES = ("first", "second")
@@ -93,3 +95,40 @@ def flat(number: int, channel: int = 0) -> ImageArtifact:
     pixels[..., channel] = 220
     pixels[0, : 1 + number % 30] = 255 - number // 30
     return ImageArtifact(pixels)
+
+
+AT = "2026-11-22T10:00:00.000Z"
+
+
+def answer_fields(shown: Shown) -> dict[str, Any]:
+    """An answer for the first option, or for what every image of the studies shows."""
+    if shown.order and isinstance(shown.order[0], str):
+        at = shown.order.index("first")
+        pair = len(shown.item.question) == 1 and shown.item.question[0].text is not None
+        return {"verdict": ("A", "B")[at] if pair else ("C1", "C2")[at]}
+    if shown.order:
+        ranks = tuple(int(number) + 1 for number in shown.order)
+        grades = tuple(("good", "medium", "poor")[min(rank, 3) - 1] for rank in ranks)
+        return {"ranks": ranks, "grades": grades}
+    return {"ticked": (0,)} if shown.item.options else {"text": "a red and a blue thing"}
+
+
+def give(live: LiveStudy, annotator: str, **fields: Any) -> Shown | None:
+    """Let a person answer what is shown; None where nothing is."""
+    upcoming = live.upcoming(annotator)
+    if not upcoming:
+        return None
+    shown = upcoming[0]
+    key = f"key-{annotator}-{len(live.votes.records[annotator])}"
+    live.save(annotator, Answer(key=key, slot=shown.slot, **(fields or answer_fields(shown))))
+    return shown
+
+
+def make(
+    ratings: Ratings, item: Item, annotator: str = "a1", kind: VoteKind = "item", **fields: Any
+) -> Vote:
+    """The vote of a person for an item."""
+    shown = Order(ratings.study, list(ratings.items.values())).shown(item, annotator, kind)
+    own = fields or answer_fields(Shown("", item, kind, shown))
+    answer = Answer(key=f"{annotator}-{item.item[:8]}-{kind}", slot="", seconds=3.5, **own)
+    return make_vote(answer, ratings.study, item, kind, shown, annotator=annotator, at=AT)
