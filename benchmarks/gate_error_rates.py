@@ -35,7 +35,7 @@ from benchmarks.error_rates import errors, labelled, power, trainings
 from benchmarks.error_rates.report import Promises, fill, table
 from benchmarks.error_rates.verdicts import LEVELS, measured
 from benchmarks.error_rates.worlds import SD, one_category
-from pytest_cepbench.gate import Baseline, Measurement, Policy, judge, record_of
+from pytest_cepbench.gate import FreshMeasurement, Measurement, Policy, judge, record_of
 
 RUNS, QUICK = 4000, 100
 """Simulated runs of each setting of the false failures and false passes."""
@@ -75,7 +75,9 @@ def speed(_: int, __: Promises) -> Iterator[list[str]]:
         yield [name, f"{seconds:.3f}", f"{seconds / one / cases:.0f} each", goal]
 
 
-def _judge_all(cases: int, candidate: Measurement, baseline: Baseline, policy: Policy) -> None:
+def _judge_all(
+    cases: int, candidate: FreshMeasurement, baseline: Measurement, policy: Policy
+) -> None:
     for _ in range(cases):
         judge(candidate, baseline, policy)
 

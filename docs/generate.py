@@ -261,7 +261,7 @@ def files() -> Iterator[str]:
 # -- what the package says of a name ---------------------------------------------------------------
 
 
-_RECORDS = {"CaseResult": "Case", "UsageTotals": "Effort", "Baseline": "Measurement"}
+_RECORDS = {"CaseResult": "Case", "UsageTotals": "Effort"}
 """Records of the report whose name on the page is not that of their class."""
 
 _JSON = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}

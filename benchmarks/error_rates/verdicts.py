@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.error_rates.worlds import Array, Layout, World
-from pytest_cepbench.gate import Measurement, Verdict, present
+from pytest_cepbench.gate import FreshMeasurement, Verdict, present
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey
 from pytest_cepbench.gate.statistics import (
@@ -207,13 +207,15 @@ def _at_look(
     return verdict_of(mean_bounds(d, level), tolerance)
 
 
-def measured(values: Array, layout: Layout, model: str, *, shares: bool = False) -> Measurement:
+def measured(
+    values: Array, layout: Layout, model: str, *, shares: bool = False
+) -> FreshMeasurement:
     """A measurement whose scores are these, for `judge`. values: (samples,)."""
     scores: dict[str, dict[str, float]] = {}
     for name, (category, score) in enumerate(zip(layout.categories, values.tolist(), strict=True)):
         scores.setdefault(f"c{category}", {})[f"s{name:05}"] = score
     of = {f"s{name:05}": f"u{unit:05}" for name, unit in enumerate(layout.clusters)}
-    return Measurement(
+    return FreshMeasurement.of(
         key=CaseKey("simulated", "overall", "score"),
         label="score",
         higher_is_better=True,

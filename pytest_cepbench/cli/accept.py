@@ -21,18 +21,17 @@ from pytest_cepbench.cli.remeasure import Remeasured, refuse_unused_options, rem
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
 from pytest_cepbench.evaluation.run_result import run_verdict
-from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.acceptance import Change, apply, propose
 from pytest_cepbench.gate.baseline import (
-    FORMAT,
     anchor_path,
     as_accepted,
     baseline_path,
     contradiction,
-    measurement_of,
     read_baseline,
     usable_baseline,
 )
+from pytest_cepbench.gate.measurement import FORMAT
 from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
 from pytest_cepbench.measures.measure_registry import higher_is_better
 from pytest_cepbench.report import CaseResult
@@ -250,7 +249,7 @@ def _changes(
     for key, (first, *_) in cases.items():
         assert first.measurement is not None  # or the case was refused
         measured = as_accepted(first.measurement)
-        value = measurement_of(measured, key).value  # of the scores, whatever else is there
+        value = measured.fresh.value  # of the scores, whatever else is there
         after = replace(measured, value=value, accepted=accepted)
         change = propose(key, after, root)
         if change is None and move_anchor:
@@ -261,7 +260,7 @@ def _changes(
             yield change
 
 
-def _anchor_alone(key: CaseKey, after: Baseline, root: Path) -> Change | None:
+def _anchor_alone(key: CaseKey, after: Measurement, root: Path) -> Change | None:
     """Of a case whose baseline stays: only an anchor that says something else changes."""
     change = propose(key, after, root, move_anchor=True)
     if change is None or change.anchor != "moved":
@@ -310,7 +309,7 @@ def _row(change: Change, result: CaseResult, root: Path) -> tuple[str, ...]:
     )
 
 
-def _difference(before: Baseline | None, after: Baseline) -> float | None:
+def _difference(before: Measurement | None, after: Measurement) -> float | None:
     """Turned so that positive is better; None where the two mean different things."""
     if before is None or before.identity != after.identity:
         return None

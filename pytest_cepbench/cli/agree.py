@@ -12,7 +12,7 @@ from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import Section, Table, short, write_and_show
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.metrics.human_ratings import GRADES, Alignment, CrossInconsistency
@@ -194,9 +194,9 @@ def agree_models(arguments: Namespace) -> int:
     return 0
 
 
-def _runs(reports: Sequence[str]) -> dict[str, list[Baseline]]:
+def _runs(reports: Sequence[str]) -> dict[str, list[Measurement]]:
     """Name -> what the run measured; its name is the given one, else the model's spec."""
-    runs: dict[str, list[Baseline]] = {}
+    runs: dict[str, list[Measurement]] = {}
     for text in reports:
         given, path = split_name(text)
         report = read_report(Path(path))

@@ -38,7 +38,7 @@ from pytest_cepbench.datasets.opening.verdict_files import (
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.python_api import importable
-from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing, TiePolicy
@@ -316,7 +316,7 @@ def _require_verdicts(judge: BoundRole, store: Store, suite: Path) -> None:
     )
 
 
-def _without_failures(baseline: Baseline) -> Baseline:
+def _without_failures(baseline: Measurement) -> Measurement:
     """The share of missing verdicts of answers against themselves: none was needed."""
     scores = {name: dict.fromkeys(part, 0.0) for name, part in baseline.scores.items()}
     return msgspec.structs.replace(baseline, value=0.0, scores=scores)

@@ -15,10 +15,10 @@ from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
 from pytest_cepbench.cli.session import measuring, read_trial, spent_line
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Baseline, Verdict, dump_baseline
+from pytest_cepbench.gate import Measurement, Verdict, dump_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
-from pytest_cepbench.gate.measurement import Measurement
+from pytest_cepbench.gate.measurement import FreshMeasurement
 from pytest_cepbench.gate.pairing import pair
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
@@ -111,7 +111,7 @@ def _write(noises: Sequence[_NoiseUpdate], root: Path) -> list[_NoiseUpdate]:
     return list(noises)
 
 
-def _baseline_of(measured: Measurement, root: Path) -> Baseline:
+def _baseline_of(measured: FreshMeasurement, root: Path) -> Measurement:
     """The baseline of what was measured. Raises BaselineError where its noise cannot be written."""
     path = baseline_path(root, measured.key)
     baseline = read_baseline(path, measured.key)
@@ -129,7 +129,7 @@ def _baseline_of(measured: Measurement, root: Path) -> Baseline:
     return baseline
 
 
-def _is_as_written(path: Path, baseline: Baseline) -> bool:
+def _is_as_written(path: Path, baseline: Measurement) -> bool:
     """True where writing the baseline again would change nothing in its file."""
     try:
         return read_text(path) == dump_baseline(baseline)
@@ -137,7 +137,7 @@ def _is_as_written(path: Path, baseline: Baseline) -> bool:
         return False
 
 
-def _other_model(accepted: dict[str, str], measured: Measurement) -> str:
+def _other_model(accepted: dict[str, str], measured: FreshMeasurement) -> str:
     if accepted.get("identity") == measured.model.get("identity"):
         return ""
     return f"the baseline is of another model ({accepted.get('spec')}) than the calibrated one"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, tells_of_file
-from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.baseline import ANCHORS, REMEDY, SUFFIX, read_baseline
 from pytest_cepbench.measures.battle_measures import VERDICT_FAILURES
 from pytest_cepbench.studies.calibration import Proposal
@@ -318,7 +318,7 @@ def kind_of(path: Path) -> str:
     return "a folder" if path.is_dir() else "a file" if path.is_file() else "something else"
 
 
-def battle_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
+def battle_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
     """The baselines and anchors in a suite's folder that hold answers; none where there is none.
 
     Raises BaselineError for a file that cannot be used.
@@ -326,7 +326,7 @@ def battle_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
     return ((path, own) for path, own in suite_baselines(folder) if own.answers)
 
 
-def verdict_failure_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
+def verdict_failure_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
     """The same of the share of verdicts that a judge did not give, of suites without scores."""
     return (
         (path, own)
@@ -335,7 +335,7 @@ def verdict_failure_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
     )
 
 
-def suite_baselines(folder: Path) -> Iterator[tuple[Path, Baseline]]:
+def suite_baselines(folder: Path) -> Iterator[tuple[Path, Measurement]]:
     """All baselines and anchors in a suite's folder. Raises as `battle_baselines`."""
     for place in (folder, folder / ANCHORS):
         for path in sorted(place.glob(f"*{SUFFIX}")):

@@ -13,7 +13,7 @@ from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import importable
-from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_baseline
 from pytest_cepbench.option_values import is_url, split_name
 from pytest_cepbench.ratings.records import Task
@@ -155,11 +155,11 @@ def _runs(kind: Task, suite: Suite, source: RatedSource) -> Iterator[RatedRun]:
         yield RatedRun(ACCEPTED, _accepted(source.baselines, CaseKey.parse(key)))
 
 
-def _size(record: Baseline) -> int:
+def _size(record: Measurement) -> int:
     return sum(map(len, record.scores.values()))
 
 
-def _accepted(baselines: Path, key: CaseKey) -> Baseline:
+def _accepted(baselines: Path, key: CaseKey) -> Measurement:
     baseline = read_baseline(baseline_path(baselines, key), key)
     if baseline is None or not baseline.answers:
         raise SpecError(
@@ -169,7 +169,7 @@ def _accepted(baselines: Path, key: CaseKey) -> Baseline:
     return baseline
 
 
-def _measured(path: Path, suite: Suite) -> dict[str, Baseline]:
+def _measured(path: Path, suite: Suite) -> dict[str, Measurement]:
     """What a run measured of the suite, by case. Raises SpecError for a run of another suite."""
     report = read_report(path)
     records = {

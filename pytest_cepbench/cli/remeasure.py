@@ -21,7 +21,7 @@ from pytest_cepbench.cli.session import (
     read_data,
 )
 from pytest_cepbench.errors import SpecError, SuiteError, few_of
-from pytest_cepbench.gate import Baseline, CaseKey
+from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.acceptance import Change
 from pytest_cepbench.gate.baseline import anchor_path, as_accepted, baseline_path, usable_baseline
 from pytest_cepbench.report import CaseResult
@@ -67,9 +67,9 @@ class Remeasured:
     """
 
     cases: Cases
-    before: Mapping[CaseKey, Baseline]
+    before: Mapping[CaseKey, Measurement]
     ready: PreparedRemeasurement
-    anchors: Mapping[CaseKey, Baseline]
+    anchors: Mapping[CaseKey, Measurement]
     others: int
 
     @property
@@ -202,8 +202,8 @@ def _accepted_checkpoint(
 
 
 def _references(
-    records: Mapping[CaseKey, Baseline], root: Path
-) -> Iterator[tuple[CaseKey, Baseline]]:
+    records: Mapping[CaseKey, Measurement], root: Path
+) -> Iterator[tuple[CaseKey, Measurement]]:
     """Reference of each case after an ordinary acceptance: its anchor, else its baseline."""
     for key, record in records.items():
         for path in (anchor_path(root, key), baseline_path(root, key)):

@@ -12,7 +12,7 @@ import msgspec
 
 from pytest_cepbench.errors import BaselineError, CepError, CheckpointError, UnscoredError
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.gate import Baseline, CaseKey, Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores, rounded
@@ -28,7 +28,7 @@ from pytest_cepbench.gate.statistics import (
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import WorkQueue
-from pytest_cepbench.suites.suite_run import SuiteRun
+from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
 
 LEAST_BET_ON = 400
 """Samples of a case of which bets decide; fewer are judged whole, by bounds."""
@@ -43,11 +43,11 @@ class References:
     pairing: the samples by which they are compared.
     """
 
-    baseline: Baseline | None
-    anchor: Baseline | None
+    baseline: Measurement | None
+    anchor: Measurement | None
     pairing: Pairing = "exact"
 
-    def judge(self, measurement: Measurement, policy: Policy, *, partial: bool) -> Judgement:
+    def judge(self, measurement: CaseMeasurement, policy: Policy, *, partial: bool) -> Judgement:
         """A measurement judged against both.
 
         partial: whether more samples can be looked at.
@@ -115,7 +115,7 @@ class EvaluatedCase:
 
     case: Case
     policy: Policy
-    measurement: Measurement
+    measurement: CaseMeasurement
     judgement: Judgement
     looks: tuple[int, ...]
     partial: bool
@@ -129,7 +129,7 @@ class EvaluatedCase:
         return self.judgement.reference == "anchor"
 
     @property
-    def reference(self) -> Baseline | None:
+    def reference(self) -> Measurement | None:
         """What the samples that got worse are compared with: the baseline, or the anchor."""
         return self.references.anchor if self.lost_since_anchor else self.references.baseline
 
@@ -301,7 +301,7 @@ def _enter_series(
     return SeriesCase(file, evaluator.context.run_id, entry, place)
 
 
-def _model(baseline: Baseline | None) -> str | None:
+def _model(baseline: Measurement | None) -> str | None:
     """Identity of a baseline's model."""
     return None if baseline is None else baseline.model.get("identity")
 

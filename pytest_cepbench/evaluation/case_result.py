@@ -12,8 +12,8 @@ from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
 from pytest_cepbench.evaluation.shown_samples import shown_facts
 from pytest_cepbench.files import parse_json
-from pytest_cepbench.gate import Baseline
-from pytest_cepbench.gate.baseline import answers_digest, recorded
+from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate.baseline import answers_digest
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.sensitivity import design_of, power_remark, remarks_on_accepting
 from pytest_cepbench.gate.series import delays_of
@@ -59,7 +59,7 @@ def measured_case(
     notes = [*_calibration_notes(evaluated), *_partial_notes(evaluated)]
     return replace(
         unmeasured,
-        measurement=recorded(measurement),
+        measurement=measurement.record,
         judgement=replace_fields(
             judgement,
             statements=(*judgement.statements, *notes),
@@ -143,7 +143,7 @@ def _opponents(evaluated: EvaluatedCase) -> str:
     return "" if reference is None or not evaluated.differences else answers_digest(reference)
 
 
-def _baseline_model(baseline: Baseline) -> BaselineModel:
+def _baseline_model(baseline: Measurement) -> BaselineModel:
     model = baseline.model
     return BaselineModel(
         role=model.get("role", ""),

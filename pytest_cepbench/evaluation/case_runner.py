@@ -18,7 +18,7 @@ from pytest_cepbench.evaluation.case_evaluation import (
 )
 from pytest_cepbench.evaluation.case_result import measured_case
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict
+from pytest_cepbench.gate import CaseKey, Judgement, Policy, Verdict
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.sensitivity import why_not_accepted
 from pytest_cepbench.gate.statistics import holm
@@ -26,6 +26,7 @@ from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.report import CaseResult, HopShown
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.gate_config import Overrides
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 _GOOD = (Verdict.HELD, Verdict.IMPROVED)
 
@@ -147,7 +148,7 @@ def _lost(name: str, member: EvaluatedCase) -> str:
 Acceptance = Literal["none", "new", "all"]
 """Measurements that are to become baselines: none, those of cases without one, or all."""
 
-Observer = Callable[[Measurement, Path, Judgement, bool], None]
+Observer = Callable[[CaseMeasurement, Path, Judgement, bool], None]
 """Called with a measurement, its baseline's path, how it was judged, and whether it is accepted."""
 
 
@@ -249,7 +250,7 @@ class CaseRunner:
         )
         return self._attribute(result, evaluated) if policy.primary and not accepting else result
 
-    def _refusal(self, measurement: Measurement, policy: Policy) -> str:
+    def _refusal(self, measurement: CaseMeasurement, policy: Policy) -> str:
         """Why a measurement may not become the baseline of its case; empty where it may.
 
         A case that cannot fail a run cannot let a worse checkpoint pass either.

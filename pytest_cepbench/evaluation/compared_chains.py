@@ -22,7 +22,7 @@ from pytest_cepbench.evaluation.shown_chains import (
     first_difference_shown,
     links_shown,
 )
-from pytest_cepbench.gate import Baseline, CaseKey, Verdict
+from pytest_cepbench.gate import CaseKey, Measurement, Verdict
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.pairing import SAMPLE_FIELDS
 from pytest_cepbench.models.protocols import ROLE_NAMES
@@ -61,7 +61,7 @@ class SuiteChains:
     def __init__(
         self,
         path: Path,
-        record: Baseline,
+        record: Measurement,
         store: Store,
         choices: RoleChoices,
         data: Mapping[str, DataPlace],
@@ -88,7 +88,7 @@ class SuiteChains:
         before, now = (_stored(self._run, record) for record in (first, second))
         return [self._pair(case, sample, before, now) for sample in samples]
 
-    def _refuse_changes(self, case: Case, record: Baseline, samples: Sequence[Loser]) -> None:
+    def _refuse_changes(self, case: Case, record: Measurement, samples: Sequence[Loser]) -> None:
         names = {loser.sample for loser in samples}
         known = [sample for sample in self._run.dataset.samples if sample.id in names]
         if {sample.id for sample in known} != names:
@@ -126,7 +126,7 @@ class SuiteChains:
         )
 
 
-def _stored(run: ChainRun, record: Baseline) -> StoredChains:
+def _stored(run: ChainRun, record: Measurement) -> StoredChains:
     """The chains of a record's model. Raises SuiteError where it does not name all that made it."""
     step, tested = record.model.get("step", ""), record.model.get("role", "")
     if not step:
@@ -138,7 +138,7 @@ def _stored(run: ChainRun, record: Baseline) -> StoredChains:
     return stored_chains(run, step)
 
 
-def _with_tested(choices: RoleChoices, record: Baseline) -> RoleChoices:
+def _with_tested(choices: RoleChoices, record: Measurement) -> RoleChoices:
     """The choices with a model under test in name: the chains of others are read in its place.
 
     No spec of a report is resolved, since reports may come from anywhere and specs can import code.

@@ -18,7 +18,7 @@ from pytest_cepbench.evaluation.shown_samples import (
     keep_image,
     scored_sample,
 )
-from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate import Measurement
 from pytest_cepbench.measures import ChainExcerpt
 from pytest_cepbench.measures.chain_data import first_difference
 from pytest_cepbench.report import ChainShown, CurveShown, LinkShown
@@ -122,7 +122,7 @@ class _ReferenceChains:
 
 
 def _reference_chains(
-    run: ChainRun, evaluated: EvaluatedCase, reference: Baseline, samples: Collection[str]
+    run: ChainRun, evaluated: EvaluatedCase, reference: Measurement, samples: Collection[str]
 ) -> _ReferenceChains:
     """The chains of the reference's model. Raises as `stored_chains` and `StoredChains.known`."""
     case, step = evaluated.case, reference.model.get("step", "")
@@ -244,7 +244,7 @@ def _rounded(values: tuple[float, ...]) -> list[float]:
 def _how_to_get(
     name: str,
     run: ChainRun,
-    reference: Baseline,
+    reference: Measurement,
     known: int,
     samples: int,
     settings: RunSettings,
@@ -282,7 +282,7 @@ def _command(path: str, options: list[tuple[str, str]]) -> str:
 
 
 def _options(
-    run: ChainRun, reference: Baseline, settings: RunSettings
+    run: ChainRun, reference: Measurement, settings: RunSettings
 ) -> Iterator[tuple[str, str]]:
     """The options by which the reference's model is measured as this run measures its own."""
     spec = reference.model.get("spec", "")

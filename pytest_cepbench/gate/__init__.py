@@ -1,15 +1,15 @@
 """The gate: measurements against accepted baselines, and the verdicts that come of it."""
 
-from pytest_cepbench.gate.baseline import Baseline, Noise, dump_baseline, load_baseline, record_of
+from pytest_cepbench.gate.baseline import dump_baseline, load_baseline, record_of
 from pytest_cepbench.gate.compare import Judgement, judge
-from pytest_cepbench.gate.measurement import CaseKey, Measurement
+from pytest_cepbench.gate.measurement import CaseKey, FreshMeasurement, Measurement, Noise
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.verdict import PRESENTATIONS, Presentation, Verdict, present
 
 __all__ = [
     "PRESENTATIONS",
-    "Baseline",
     "CaseKey",
+    "FreshMeasurement",
     "Judgement",
     "Measurement",
     "Noise",

@@ -12,14 +12,8 @@ from msgspec.structs import replace
 
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.files import MOST_TEXT, read_regular
-from pytest_cepbench.gate.baseline import (
-    Baseline,
-    anchor_path,
-    baseline_path,
-    dump_baseline,
-    usable_baseline,
-)
-from pytest_cepbench.gate.measurement import CaseKey
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path, dump_baseline, usable_baseline
+from pytest_cepbench.gate.measurement import CaseKey, Measurement
 from pytest_cepbench.replacement import replace_files
 
 AnchorStep = Literal["none", "kept", "frozen", "moved", "again"]
@@ -37,10 +31,10 @@ class Change:
     """
 
     key: CaseKey
-    before: Baseline | None
-    after: Baseline
+    before: Measurement | None
+    after: Measurement
     anchor: AnchorStep
-    renewed: Baseline | None = None
+    renewed: Measurement | None = None
 
     @property
     def text(self) -> str:
@@ -57,7 +51,7 @@ class Change:
 
 
 def propose(
-    key: CaseKey, after: Baseline, root: Path, *, move_anchor: bool = False
+    key: CaseKey, after: Measurement, root: Path, *, move_anchor: bool = False
 ) -> Change | None:
     """Change below the baseline folder by accepting a measurement; None where nothing would change.
 
@@ -79,7 +73,7 @@ def propose(
     return Change(key, before, after, anchor)
 
 
-def _same(before: Baseline, after: Baseline) -> bool:
+def _same(before: Measurement, after: Measurement) -> bool:
     """True where a file would hold the same, format, calibration and reason aside."""
     first, second = (
         replace(baseline, noise=None, accepted={}, format=0) for baseline in (before, after)
@@ -88,7 +82,7 @@ def _same(before: Baseline, after: Baseline) -> bool:
 
 
 def _anchor_step(
-    key: CaseKey, after: Baseline, root: Path, *, move: bool, freeze: bool
+    key: CaseKey, after: Measurement, root: Path, *, move: bool, freeze: bool
 ) -> AnchorStep:
     """move: whether that was asked for. freeze: whether what was there before can be the anchor."""
     path = anchor_path(root, key)

@@ -22,15 +22,15 @@ from pytest_cepbench.escapes import quote_toml
 from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
+    FORMAT,
     CaseKey,
     Measurement,
+    Noise,
     Scores,
+    Spread,
     mean_of_scores,
     rounded,
 )
-
-FORMAT = 2
-"""Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
 
 REMEDY = "restore it from version control, or accept a new one with --snapshot-update"
 """Remedy for a baseline that cannot be used."""
@@ -44,91 +44,6 @@ ANCHORS = "anchors"
 _SLACK = 2 * 10.0**-DECIMALS  # the value was rounded once, the mean of rounded scores once more
 
 
-class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Noise of a model against itself, measured by `cepbench calibrate`.
-
-    seeds: how many were measured.
-    units: independent samples.
-    sd: standard deviation of one unit's difference between two seeds, in the metric's unit.
-    value_sd: of the case's value over seeds.
-    effective, degrees: of the units' differences, as in a Design; None in files of before they were
-    kept, which are taken for samples of one category.
-    worst: the most that a unit can lose, as in a Design; None where bounds are Hall's.
-    """
-
-    seeds: int
-    units: int
-    sd: float
-    value_sd: float
-    effective: float | None = None
-    degrees: float | None = None
-    worst: float | None = None
-
-
-class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Several measurements of one model, whose means are the scores (`cepbench accept --seeds`).
-
-    seeds: how many there are, each under a seed of its own.
-    first: digest of the scores of the first, which the same model gives again.
-    deviations: part to the standard deviation over them, in the metric's unit: of each category's
-    mean, or of the case's value where categories share samples or a score is that of a whole set.
-    """
-
-    seeds: int
-    first: str
-    deviations: dict[str, float]
-
-
-class Baseline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A measurement as files and reports carry it; in a file the accepted one, with its origin.
-
-    format: version of the format of baseline files.
-    case: `SUITE/PART/METRIC`.
-    metric: the metric as shown.
-    value: unweighted mean of the categories' means; like `n` redundant, and checked.
-    n: number of samples; one in two categories counts in both.
-    higher_is_better: direction of the metric.
-    model: role, spec and identity of the measured model.
-    identity: what two measurements must share to be compared.
-    scores: category to sample to score.
-    shares: whether scores are shares of right answers, in 0 to 1.
-    failures: failed chains or answers by kind.
-    sizes: category to number of samples, where one score is that of a whole set.
-    blocks: where one score is that of a whole set: category to sample (`sample NAME`) to its part
-    in it, or to block of samples to jackknife pseudo-value.
-    clusters: sample to the cluster that it shares with others, where it does.
-    accepted: how it came to be accepted, where `cepbench accept` wrote it; empty in a report.
-    noise: where the model was calibrated; None in a report.
-    spread: where the scores are means over several measurements; None in a report.
-    floor: the value by chance: samples against other samples' starts; None where it is not known.
-    answers: of win rates: sample to the digest of its answer, empty for one that is missing. In a
-    file each score is one half then, what these answers score against themselves.
-    unscored: category to the samples that were measured and have no score, since a model that
-    measures failed at them; empty in every file.
-    """
-
-    format: int
-    case: str
-    metric: str
-    value: float
-    n: int
-    higher_is_better: bool
-    model: dict[str, str]
-    identity: dict[str, str]
-    scores: dict[str, dict[str, float]]
-    shares: bool = False
-    failures: dict[str, int] = {}
-    sizes: dict[str, int] = {}
-    blocks: dict[str, dict[str, float]] = {}
-    clusters: dict[str, str] = {}
-    accepted: dict[str, str] = {}
-    noise: Noise | None = None
-    spread: Spread | None = None
-    floor: float | None = None
-    answers: dict[str, str] = {}
-    unscored: dict[str, list[str]] = {}
-
-
 def baseline_path(root: Path, key: CaseKey) -> Path:
     """The file of a case's baseline below the baseline folder."""
     return root / key.suite / f"{key.file_stem}{SUFFIX}"
@@ -139,30 +54,7 @@ def anchor_path(root: Path, key: CaseKey) -> Path:
     return root / key.suite / ANCHORS / f"{key.file_stem}{SUFFIX}"
 
 
-def recorded(measurement: Measurement) -> Baseline:
-    """The measurement as reports carry it."""
-    return Baseline(
-        format=FORMAT,
-        case=str(measurement.key),
-        metric=measurement.label,
-        value=measurement.value,
-        n=measurement.n,
-        higher_is_better=measurement.higher_is_better,
-        model=dict(measurement.model),
-        identity=dict(measurement.identity),
-        scores={name: dict(part) for name, part in measurement.scores.items()},
-        shares=measurement.shares,
-        failures=dict(measurement.failures),
-        sizes=dict(measurement.sizes),
-        blocks={name: dict(part) for name, part in measurement.blocks.items()},
-        clusters=dict(measurement.clusters),
-        floor=measurement.floor,
-        answers=dict(measurement.answers),
-        unscored={name: list(part) for name, part in measurement.unscored.items()},
-    )
-
-
-def as_accepted(record: Baseline) -> Baseline:
+def as_accepted(record: Measurement) -> Measurement:
     """A measurement as its baseline keeps it.
 
     Of battles not their scores are kept, which the accepted model's answers had no part in, but the
@@ -183,31 +75,9 @@ def as_accepted(record: Baseline) -> Baseline:
     )
 
 
-def record_of(measurement: Measurement) -> Baseline:
+def record_of(measurement: Measurement) -> Measurement:
     """The measurement as its baseline keeps it."""
-    return as_accepted(recorded(measurement))
-
-
-def measurement_of(baseline: Baseline, key: CaseKey) -> Measurement:
-    """The measurement that a baseline records; it keeps no curve, notes and warnings.
-
-    Raises ValueError or OverflowError where there is no score, or one that is not finite.
-    """
-    return Measurement(
-        key=key,
-        label=baseline.metric,
-        higher_is_better=baseline.higher_is_better,
-        scores=baseline.scores,
-        identity=baseline.identity,
-        model=baseline.model,
-        failures=baseline.failures,
-        sizes=baseline.sizes,
-        blocks=baseline.blocks,
-        shares=baseline.shares,
-        clusters=baseline.clusters,
-        floor=baseline.floor,
-        answers=baseline.answers,
-    )
+    return as_accepted(measurement.record)
 
 
 def scores_digest(scores: Scores) -> str:
@@ -215,7 +85,7 @@ def scores_digest(scores: Scores) -> str:
     return digest_json({name: dict(part) for name, part in scores.items()})
 
 
-def averaged(records: Sequence[Baseline]) -> Baseline:
+def averaged(records: Sequence[Measurement]) -> Measurement:
     """The baseline of a model that was measured several times, each time under another seed.
 
     records: of one case, the one under the suite's seed first.
@@ -269,12 +139,12 @@ def _means(parts: Sequence[Scores]) -> dict[str, dict[str, float]]:
     }
 
 
-def answers_digest(baseline: Baseline) -> str:
+def answers_digest(baseline: Measurement) -> str:
     """Digest of the answers of a baseline, by sample; empty where it has none."""
     return digest_json(sorted(baseline.answers.items())) if baseline.answers else ""
 
 
-def dump_baseline(baseline: Baseline) -> str:
+def dump_baseline(baseline: Measurement) -> str:
     """The text of a baseline file; the same baseline always gives the same text."""
     lines = [
         "# Accepted baseline of one case, written by pytest-cepbench. Review it as a diff.",
@@ -295,7 +165,7 @@ def dump_baseline(baseline: Baseline) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _tables(baseline: Measurement) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield "model", baseline.model
     yield "identity", baseline.identity
     if baseline.accepted:
@@ -315,7 +185,7 @@ def _tables(baseline: Baseline) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield f"{kind}.{quote_toml(category)}", dict(sorted(parts[category].items()))
 
 
-def read_baseline(path: Path, key: CaseKey) -> Baseline | None:
+def read_baseline(path: Path, key: CaseKey) -> Measurement | None:
     """The baseline or anchor of a case in a file; None where there is no file.
 
     Raises BaselineError where it cannot be read, or as `load_baseline`.
@@ -330,19 +200,19 @@ def read_baseline(path: Path, key: CaseKey) -> Baseline | None:
     return load_baseline(text, key, name)
 
 
-def accepted_value(path: Path) -> Baseline | None:
+def accepted_value(path: Path) -> Measurement | None:
     """A baseline without its tables: value, direction, kind and floor, read in no time.
 
     None where there is no file, and where its head cannot be read, which is an error of its case.
     """
     try:
         head = parse_toml(read_text(path).partition("\n[")[0])
-        return msgspec.convert(head | {"model": {}, "identity": {}, "scores": {}}, Baseline)
+        return msgspec.convert(head | {"model": {}, "identity": {}, "scores": {}}, Measurement)
     except (OSError, ValueError, msgspec.MsgspecError):
         return None
 
 
-def usable_baseline(path: Path, key: CaseKey) -> Baseline | None:
+def usable_baseline(path: Path, key: CaseKey) -> Measurement | None:
     """As `read_baseline`, and None for a file that cannot be used as well."""
     try:
         return read_baseline(path, key)
@@ -350,7 +220,7 @@ def usable_baseline(path: Path, key: CaseKey) -> Baseline | None:
         return None
 
 
-def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
+def load_baseline(text: str, key: CaseKey, where: str) -> Measurement:
     """The baseline in a file's text.
 
     where: names the file in errors.
@@ -360,7 +230,7 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Baseline:
     try:
         table = parse_toml(text)
         _refuse_newer(table, where)
-        baseline = msgspec.convert(table, Baseline)
+        baseline = msgspec.convert(table, Measurement)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BaselineError(f"baseline {where} cannot be read: {error}; {REMEDY}") from error
     problem = contradiction(baseline, key)
@@ -382,13 +252,13 @@ def _refuse_newer(table: Any, where: str) -> None:
         )
 
 
-def contradiction(baseline: Baseline, key: CaseKey) -> str | None:  # noqa: PLR0911 - one per check
+def contradiction(baseline: Measurement, key: CaseKey) -> str | None:  # noqa: PLR0911 - one per check
     """Contradiction in a case's baseline, in words that follow its name; None for a sound one."""
     noise, floor, spread = baseline.noise, baseline.floor, baseline.spread
     if baseline.case != str(key):
         return f"is of case {baseline.case!r}, not of {str(key)!r}"
     try:
-        measurement = measurement_of(baseline, key)
+        measurement = baseline.fresh
         value = measurement.value
     except (ValueError, OverflowError):
         return "holds no scores, or scores that are not finite"
@@ -419,14 +289,14 @@ def _wrong_noise(noise: Noise) -> str | None:
     return None
 
 
-def _is_sound(spread: Spread, baseline: Baseline) -> bool:
+def _is_sound(spread: Spread, baseline: Measurement) -> bool:
     parts = spread.deviations.keys()
     known = parts in (baseline.scores.keys(), {CaseKey.parse(baseline.case).part})
     numbers = all(0 <= deviation < inf for deviation in spread.deviations.values())
     return spread.seeds >= 2 and known and numbers
 
 
-def _holds_answers(baseline: Baseline) -> bool:
+def _holds_answers(baseline: Measurement) -> bool:
     parts = baseline.scores.values()
     samples = {sample for part in parts for sample in part}
     even = all(score == EVEN for part in parts for score in part.values())

@@ -6,11 +6,19 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import NamedTuple
 
+from msgspec.structs import replace as altered
+
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
-from pytest_cepbench.gate.baseline import Baseline, scores_digest
+from pytest_cepbench.gate.baseline import scores_digest
 from pytest_cepbench.gate.labels.usable import bounds_by_labels
-from pytest_cepbench.gate.measurement import Measurement, Scores, rounded
+from pytest_cepbench.gate.measurement import (
+    FreshMeasurement,
+    Measurement,
+    Scores,
+    rounded,
+    value_of,
+)
 from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
@@ -140,11 +148,11 @@ class Judgement:
 
 
 def judge(
-    measurement: Measurement,
-    baseline: Baseline | None,
+    measurement: FreshMeasurement,
+    baseline: Measurement | None,
     policy: Policy,
     *,
-    anchor: Baseline | None = None,
+    anchor: Measurement | None = None,
     pairing: Pairing = "exact",
     partial: bool = False,
 ) -> Judgement:
@@ -166,7 +174,7 @@ def judge(
     shares = policy.series
 
     def compare(
-        scored: Measurement, reference: Baseline, rules: Policy, share: float | None
+        scored: FreshMeasurement, reference: Measurement, rules: Policy, share: float | None
     ) -> Judgement:
         # In a series the shares are of the whole alpha, and anchor and baseline have one each.
         return _compare(
@@ -194,7 +202,7 @@ def judge(
     return _limited_by_headroom(judgement, measurement, baseline, policy)
 
 
-def policy_beside(anchor: Baseline | None, baseline: Baseline, policy: Policy) -> Policy:
+def policy_beside(anchor: Measurement | None, baseline: Measurement, policy: Policy) -> Policy:
     """The policy of the comparison with the baseline: half of alpha beside an anchor that differs.
 
     The policy itself where there is none.
@@ -204,7 +212,7 @@ def policy_beside(anchor: Baseline | None, baseline: Baseline, policy: Policy) -
     return replace(policy, alpha=policy.alpha / 2)
 
 
-def _against_anchor(measurement: Measurement) -> Measurement:
+def _against_anchor(measurement: FreshMeasurement) -> FreshMeasurement:
     """The measurement with the scores of its battles against the anchor's answers, if it has any.
 
     Without them it cannot be compared with the anchor.
@@ -213,17 +221,22 @@ def _against_anchor(measurement: Measurement) -> Measurement:
         return measurement
     if not measurement.anchor_scores:
         obstacle = "the battles against the anchor's answers were not fought"
-        return replace(measurement, obstacles=(*measurement.obstacles, obstacle))
+        return altered(measurement, obstacles=(*measurement.obstacles, obstacle))
     # Labels are of the battles against the last accepted answers.
-    return replace(
+    scores = measurement.anchor_scores
+    return altered(
         measurement,
-        scores=measurement.anchor_scores,
+        value=value_of(scores),
+        n=sum(map(len, scores.values())),
+        scores=scores,
         labels=None,
         blind=measurement.anchor_blind,
     )
 
 
-def _limited_by_sight(judgement: Judgement, measurement: Measurement, policy: Policy) -> Judgement:
+def _limited_by_sight(
+    judgement: Judgement, measurement: FreshMeasurement, policy: Policy
+) -> Judgement:
     """The judgement, inconclusive where what decides may hide a larger drop than is tolerated."""
     blind = blindness_of(measurement)
     if blind is None or blind.visible > policy.tolerance:
@@ -243,7 +256,7 @@ def _limited_by_sight(judgement: Judgement, measurement: Measurement, policy: Po
 
 
 def _limited_by_headroom(
-    judgement: Judgement, measurement: Measurement, baseline: Baseline, policy: Policy
+    judgement: Judgement, measurement: FreshMeasurement, baseline: Measurement, policy: Policy
 ) -> Judgement:
     """The judgement, inconclusive where the case cannot lose as much as is tolerated."""
     if judgement.verdict not in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE):
@@ -300,8 +313,8 @@ def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
 
 
 def _compare(
-    measurement: Measurement,
-    baseline: Baseline,
+    measurement: FreshMeasurement,
+    baseline: Measurement,
     policy: Policy,
     *,
     upper_alpha: float | None,
@@ -334,7 +347,7 @@ def _compare(
         left_out = f"{both.dropped} samples that only one of the two has were left out"
         judgement = _add(judgement, left_out)
         if measurement.labels is not None:
-            measurement = replace(measurement, labels=None)
+            measurement = altered(measurement, labels=None)
             judgement = _add(judgement, _NO_LABELS)
     judgement = _add(judgement, _UNSCORED.format(count=both.unscored) if both.unscored else None)
     judgement = _two_ways(judgement, measurement, baseline)
@@ -345,7 +358,7 @@ def _compare(
         alone = _decide(
             Judgement(Verdict.INCONCLUSIVE, both.baseline_value),
             both,
-            replace(measurement, labels=None),
+            altered(measurement, labels=None),
             baseline,
             policy,
             upper_alpha=upper_alpha,
@@ -362,7 +375,11 @@ def _compare(
 
 
 def _told_from_libraries(
-    judgement: Judgement, both: Pair, measurement: Measurement, baseline: Baseline, policy: Policy
+    judgement: Judgement,
+    both: Pair,
+    measurement: FreshMeasurement,
+    baseline: Measurement,
+    policy: Policy,
 ) -> Judgement:
     """The judgement, which is no drift where accepted weights moved beside other libraries."""
     then, now = (model.get("libraries") for model in (baseline.model, measurement.model))
@@ -379,8 +396,8 @@ def _told_from_libraries(
 def _decide(
     judgement: Judgement,
     both: Pair,
-    measurement: Measurement,
-    baseline: Baseline,
+    measurement: FreshMeasurement,
+    baseline: Measurement,
     policy: Policy,
     *,
     upper_alpha: float | None,
@@ -414,8 +431,8 @@ def _decide(
 def _held_as_same(
     judgement: Judgement,
     both: Pair,
-    measurement: Measurement,
-    baseline: Baseline,
+    measurement: FreshMeasurement,
+    baseline: Measurement,
     policy: Policy,
     *,
     partial: bool,
@@ -460,24 +477,24 @@ def _by_threshold(judgement: Judgement, both: Pair, tolerance: float) -> Judgeme
     return replace(judgement, verdict=Verdict.HELD if at_worst else Verdict.REGRESSED)
 
 
-def _require_labels(measurement: Measurement, both: Pair) -> None:
+def _require_labels(measurement: FreshMeasurement, both: Pair) -> None:
     """Raise IncomparableError where people's labels have to decide, and samples are left out."""
     if both.dropped and measurement.labels is not None and measurement.labels.needed:
         raise IncomparableError((_LABELS_NEEDED,))
 
 
-def _is_strict(measurement: Measurement, policy: Policy) -> bool:
+def _is_strict(measurement: FreshMeasurement, policy: Policy) -> bool:
     """Whether only a drop that is larger than the tolerance beyond doubt is a regression."""
     betting = _is_betting(measurement, policy)
     return policy.series is not None or (betting and policy.looks == "betting-strict")
 
 
-def _is_betting(measurement: Measurement, policy: Policy) -> bool:
+def _is_betting(measurement: FreshMeasurement, policy: Policy) -> bool:
     """Whether bets decide: on answers alone, whose scores are won or lost."""
     return policy.bets and bool(measurement.answers)
 
 
-def _with_needed(judgement: Judgement, measurement: Measurement, policy: Policy) -> Judgement:
+def _with_needed(judgement: Judgement, measurement: FreshMeasurement, policy: Policy) -> Judgement:
     """With how much more it takes to decide an inconclusive comparison."""
     design = judgement.design
     if design is None:
@@ -542,7 +559,7 @@ def _with_bounds(
     )
 
 
-def _design(both: Pair, bounds: Bounds, measurement: Measurement) -> Design | None:
+def _design(both: Pair, bounds: Bounds, measurement: FreshMeasurement) -> Design | None:
     """The design that power is computed of; None of a single unit, and of Hall's without spread."""
     spread = both.differences.sd if bounds.spread is None else bounds.spread
     exact = bounds.method == GAFFKE
@@ -555,7 +572,7 @@ def _design(both: Pair, bounds: Bounds, measurement: Measurement) -> Design | No
 
 
 def _bounds_with_unscored(
-    both: Pair, measurement: Measurement, policy: Policy, alpha: float
+    both: Pair, measurement: FreshMeasurement, policy: Policy, alpha: float
 ) -> Bounds:
     """The bounds, the lower one with all samples without a score at their worst, the upper one at
     their best: what a model that measures failed at can make no verdict more favourable.
@@ -573,7 +590,9 @@ def _bounds_with_unscored(
     )
 
 
-def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
+def _bounds_of_look(
+    both: Pair, measurement: FreshMeasurement, policy: Policy, alpha: float
+) -> Bounds:
     """Bounds at the level that the look has of an alpha, where looks know of each other.
 
     What makes looks alike is the bell shape of their means. Gaffke's bounds are for differences
@@ -589,7 +608,7 @@ def _bounds_of_look(both: Pair, measurement: Measurement, policy: Policy, alpha:
     return _bounds(both, measurement, policy, alpha * share)
 
 
-def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) -> Bounds:
+def _bounds(both: Pair, measurement: FreshMeasurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
     if measurement.labels is not None:
         return bounds_by_labels(
@@ -613,7 +632,7 @@ def _bounds(both: Pair, measurement: Measurement, policy: Policy, alpha: float) 
     return both.spread.widened(bounds, inf if both.blocks else 1.0)
 
 
-def _bounds_by_betting(both: Pair, measurement: Measurement, alpha: float) -> Bounds:
+def _bounds_by_betting(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
     """Bounds of a win rate, less one half, that hold at every look."""
     strata = measurement.strata or {name: tuple(part) for name, part in both.now.items()}
     by_sample = {sample: score for part in both.now.values() for sample, score in part.items()}
@@ -633,19 +652,19 @@ def _bounds_by_betting(both: Pair, measurement: Measurement, alpha: float) -> Bo
     return Bounds(mean, least, most, alpha, BETTING, units)
 
 
-def _same_model(measurement: Measurement, baseline: Baseline) -> bool:
+def _same_model(measurement: FreshMeasurement, baseline: Measurement) -> bool:
     """True where weights and settings say that they are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
 
 
-def _measured_before(measurement: Measurement, baseline: Baseline) -> bool:
+def _measured_before(measurement: FreshMeasurement, baseline: Measurement) -> bool:
     """True where the scores are those of the first measurement of which the baseline is a mean."""
     spread = baseline.spread
     return spread is not None and spread.first == scores_digest(measurement.scores)
 
 
-def _other_answers(measurement: Measurement, baseline: Baseline) -> list[str]:
+def _other_answers(measurement: FreshMeasurement, baseline: Measurement) -> list[str]:
     """Samples of both whose answers are not the accepted ones, not even but for rounding."""
     return [
         name
@@ -655,7 +674,9 @@ def _other_answers(measurement: Measurement, baseline: Baseline) -> list[str]:
     ]
 
 
-def _two_ways(judgement: Judgement, measurement: Measurement, baseline: Baseline) -> Judgement:
+def _two_ways(
+    judgement: Judgement, measurement: FreshMeasurement, baseline: Measurement
+) -> Judgement:
     """The judgement, with a warning where a model of the accepted identity answers otherwise."""
     other = len(_other_answers(measurement, baseline))
     if not other or not _same_model(measurement, baseline):
@@ -668,7 +689,7 @@ def _two_ways(judgement: Judgement, measurement: Measurement, baseline: Baseline
     return replace(judgement, warnings=(*judgement.warnings, warning))
 
 
-def losers_of(scores: Scores, reference: Baseline) -> tuple[Loser, ...]:
+def losers_of(scores: Scores, reference: Measurement) -> tuple[Loser, ...]:
     """The samples whose scores are worse than in the reference, most first.
 
     scores: of a measurement that can be compared with it; samples of only one of both are left out.

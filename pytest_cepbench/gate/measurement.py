@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from hashlib import blake2b
+from typing import Any, Self
 
+import msgspec
 import numpy as np
 
 from pytest_cepbench.gate.labels.usable import PeopleScores
-from pytest_cepbench.metrics.fact_losses import FactSummary
 from pytest_cepbench.metrics.gc import mean_of_categories
 
 DECIMALS = 6
 """Scores are kept with this many, in memory as in baseline files, so that equal stays equal."""
+
+FORMAT = 2
+"""Raised when a field changes its meaning; files of earlier formats are read as far as they go."""
 
 SAMPLE = "sample "
 """What the names of blocks begin with that are samples, each with a score of its own."""
@@ -100,108 +104,187 @@ class Blindness:
     visible: float = 0.0
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """Measured scores of one case, with everything that they depend on.
+class Noise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Noise of a model against itself, measured by `cepbench calibrate`.
 
-    key: the case.
-    label: the metric's name in reports.
-    higher_is_better: its direction.
-    scores: category -> sample id -> score; one category for a category's case, several for groups
-    and the whole suite, whose value is the unweighted mean of their means.
-    identity: what makes numbers comparable, field -> value (samples, prompts, lengths, encoders,
-    fixed roles); a baseline with another identity is incomparable.
-    model: the model under test, field -> value; may differ from the baseline's, that is the point.
-    failures: failed chains by kind.
-    curve: the mean at each iteration or generation, for the reader.
-    sizes: category -> how many samples its score stands for, where one score is that of a whole set
-    (FID); empty where every sample has its own.
-    blocks: category -> block of samples -> its part in a score of a whole set, whose mean over the
-    blocks is that score, but for its bias: `SAMPLE` and the name of a sample or its cluster -> its
-    influence, or a block's number -> its jackknife pseudo-value; empty where every sample has its
-    own score, or where a set is too small.
-    shares: whether scores are shares of right answers, in [0, 1], rather than points on a scale.
-    clusters: sample id -> the cluster that it shares with others, where it does.
-    notes: what else a reader should know, a sentence each.
-    floor: what chance alone gives: the value of samples against other samples' starts; None where
-    it is not known.
-    warnings: what makes the number mean less than it seems to, a sentence each; every report shows
-    them.
-    answers: sample id -> digest of its answer, where scores are of battles against the answers that
-    were accepted; "" for a sample that has none. Empty for every other metric.
+    seeds: how many were measured.
+    units: independent samples.
+    sd: standard deviation of one unit's difference between two seeds, in the metric's unit.
+    value_sd: of the case's value over seeds.
+    effective, degrees: of the units' differences, as in a Design; None in files of before they were
+    kept, which are taken for samples of one category.
+    worst: the most that a unit can lose, as in a Design; None where bounds are Hall's.
+    """
+
+    seeds: int
+    units: int
+    sd: float
+    value_sd: float
+    effective: float | None = None
+    degrees: float | None = None
+    worst: float | None = None
+
+
+class Spread(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Several measurements of one model, whose means are the scores (`cepbench accept --seeds`).
+
+    seeds: how many there are, each under a seed of its own.
+    first: digest of the scores of the first, which the same model gives again.
+    deviations: part to the standard deviation over them, in the metric's unit: of each category's
+    mean, or of the case's value where categories share samples or a score is that of a whole set.
+    """
+
+    seeds: int
+    first: str
+    deviations: dict[str, float]
+
+
+class Measurement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A measurement as files and reports carry it; in a file the accepted one, with its origin.
+
+    format: version of the format of baseline files.
+    case: `SUITE/PART/METRIC`.
+    metric: the metric as shown.
+    value: unweighted mean of the categories' means; like `n` redundant, and checked.
+    n: number of samples; one in two categories counts in both.
+    higher_is_better: direction of the metric.
+    model: role, spec and identity of the measured model.
+    identity: what two measurements must share to be compared.
+    scores: category to sample to score.
+    shares: whether scores are shares of right answers, in 0 to 1.
+    failures: failed chains or answers by kind.
+    sizes: category to number of samples, where one score is that of a whole set.
+    blocks: where one score is that of a whole set: category to sample (`sample NAME`) to its part
+    in it, or to block of samples to jackknife pseudo-value.
+    clusters: sample to the cluster that it shares with others, where it does.
+    accepted: how it came to be accepted, where `cepbench accept` wrote it; empty in a report.
+    noise: where the model was calibrated; None in a report.
+    spread: where the scores are means over several measurements; None in a report.
+    floor: the value by chance: samples against other samples' starts; None where it is not known.
+    answers: of win rates: sample to the digest of its answer, empty for one that is missing. In a
+    file each score is one half then, what these answers score against themselves.
+    unscored: category to the samples that were measured and have no score, since a model that
+    measures failed at them; empty in every file.
+    """
+
+    format: int
+    case: str
+    metric: str
+    value: float
+    n: int
+    higher_is_better: bool
+    model: dict[str, str]
+    identity: dict[str, str]
+    scores: dict[str, dict[str, float]]
+    shares: bool = False
+    failures: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    blocks: dict[str, dict[str, float]] = {}
+    clusters: dict[str, str] = {}
+    accepted: dict[str, str] = {}
+    noise: Noise | None = None
+    spread: Spread | None = None
+    floor: float | None = None
+    answers: dict[str, str] = {}
+    unscored: dict[str, list[str]] = {}
+
+    @property
+    def key(self) -> CaseKey:
+        """The case."""
+        return CaseKey.parse(self.case)
+
+    @property
+    def label(self) -> str:
+        """The metric's name in reports."""
+        return self.metric
+
+    @property
+    def record(self) -> Measurement:
+        """What files and reports keep of it."""
+        return Measurement(*(getattr(self, name) for name in Measurement.__struct_fields__))
+
+    @property
+    def fresh(self) -> FreshMeasurement:
+        """The measurement with its value and n made of its scores, to be compared with another.
+
+        Raises ValueError or OverflowError where there is no score, or one that is not finite.
+        """
+        made = {"format", "case", "metric", "value", "n"}
+        fields = {n: getattr(self, n) for n in self.__struct_fields__ if n not in made}
+        return FreshMeasurement.of(key=self.key, label=self.metric, **fields)
+
+
+class FreshMeasurement(Measurement, frozen=True):
+    """A measurement with what the process that made it knows beside, for its comparison.
+
     strata: category -> all samples that the case has there, measured yet or not; each is in a
     single category where the case counts every sample once. Empty where there are no answers.
     anchor_scores: the scores of the same battles against the anchor's answers, as `scores`.
     obstacles: why the battles could not be fought, a sentence each: the measurement is comparable
     with no baseline then.
-    judge: what is known of the judge whose verdicts the scores come from, a sentence; empty where
-    there were none.
-    unscored: category -> ids of samples that were measured and have no score, since a model that
-    measures (judge, VQA model, detector, encoder) failed at them.
     ends: the lowest and the highest that a score can be: bounds allow for them where there is none.
     labels: people's scores of a random part of the battles, by which bounds are made; None where
     the judge decides alone.
-    facts: what became of the facts of the samples along their chains, for the reader; None where
-    the metric is not about facts.
     blind: why a judge or a detector could see no drop here; None where nothing says so.
     anchor_blind: the same of the battles against the anchor's answers.
     redrawn: sample id and digest of an opposing answer, where the answer is that one but for
     rounding.
-    Raises ValueError when there is no score, or one that is not finite.
     """
 
-    key: CaseKey
-    label: str
-    higher_is_better: bool
-    scores: Scores
-    identity: Mapping[str, str]
-    model: Mapping[str, str]
-    failures: Mapping[str, int] = field(default_factory=dict)
-    curve: tuple[float, ...] = ()
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    blocks: Scores = field(default_factory=dict)
-    shares: bool = False
-    clusters: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    floor: float | None = None
-    warnings: tuple[str, ...] = ()
-    answers: Mapping[str, str] = field(default_factory=dict)
-    strata: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    anchor_scores: Scores = field(default_factory=dict)
+    strata: Mapping[str, tuple[str, ...]] = {}
+    anchor_scores: dict[str, dict[str, float]] = {}
     obstacles: tuple[str, ...] = ()
-    judge: str = ""
-    unscored: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ends: tuple[float, float] = (-1.0, 1.0)
     labels: PeopleScores | None = None
-    facts: FactSummary | None = None
     blind: Blindness | None = None
     anchor_blind: Blindness | None = None
     redrawn: AbstractSet[tuple[str, str]] = frozenset()
 
-    def __post_init__(self) -> None:
-        values = [score for part in self.scores.values() for score in part.values()]
-        pseudo = [value for part in self.blocks.values() for value in part.values()]
-        numbers = np.abs([*values, *pseudo])
-        if not values or not all(self.scores.values()) or not (numbers <= _LARGEST).all():
-            raise ValueError(f"{self.key}: a measurement needs a finite score for every sample")
-        object.__setattr__(self, "scores", _rounded_parts(self.scores))
-        object.__setattr__(self, "blocks", _rounded_parts(self.blocks))
-        object.__setattr__(self, "anchor_scores", _rounded_parts(self.anchor_scores))
-        object.__setattr__(self, "curve", tuple(float(value) for value in self.curve))
-        if self.floor is not None:
-            object.__setattr__(self, "floor", rounded(self.floor))
+    @classmethod
+    def of(
+        cls,
+        key: CaseKey,
+        label: str,
+        higher_is_better: bool,  # noqa: FBT001 - one of its fields
+        scores: Scores,
+        identity: Mapping[str, str],
+        model: Mapping[str, str],
+        **fields: Any,
+    ) -> Self:
+        """The measurement of a case with these scores, which are rounded, with their value and n.
 
-    @cached_property
-    def value(self) -> float:
-        """The case's number: unweighted mean of the categories' means."""
-        return round(mean_of_scores(self.scores), DECIMALS)
+        label: the metric's name in reports.
+        fields: the others, by name.
+        Raises ValueError where there is no score, or one that is not finite.
+        """
+        parts = {"scores": scores, "blocks": {}, "anchor_scores": {}}
+        parts |= {name: fields[name] for name in parts.keys() & fields.keys()}
+        numbers = [
+            number
+            for name in ("scores", "blocks")
+            for part in parts[name].values()
+            for number in part.values()
+        ]
+        if not (scores and all(scores.values()) and (np.abs(numbers) <= _LARGEST).all()):
+            raise ValueError(f"{key}: a measurement needs a finite score for every sample")
+        fields |= {name: _rounded_parts(part) for name, part in parts.items()}
+        fields["floor"] = None if fields.get("floor") is None else rounded(fields["floor"])
+        return cls(
+            format=FORMAT,
+            case=str(key),
+            metric=label,
+            value=value_of(fields["scores"]),
+            n=sum((fields.get("sizes") or {c: len(part) for c, part in scores.items()}).values()),
+            higher_is_better=higher_is_better,
+            identity=dict(identity),
+            model=dict(model),
+            **fields,
+        )
 
-    @property
-    def n(self) -> int:
-        """Number of samples that were scored (one in two categories counts in both)."""
-        if self.sizes:
-            return sum(self.sizes.values())
-        return sum(len(part) for part in self.scores.values())
+
+def value_of(scores: Scores) -> float:
+    """The case's number: unweighted mean of the categories' means."""
+    return round(mean_of_scores(scores), DECIMALS)
 
 
 def _rounded_parts(parts: Scores) -> Scores:

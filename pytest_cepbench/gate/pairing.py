@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from pytest_cepbench.errors import IncomparableError
-from pytest_cepbench.gate.baseline import Baseline
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
     MOST_UNSCORED,
     SAMPLE,
+    FreshMeasurement,
     Measurement,
     Scores,
     mean_of_scores,
@@ -70,8 +70,8 @@ class Pair:
 
 
 def pair(
-    measurement: Measurement,
-    baseline: Baseline,
+    measurement: FreshMeasurement,
+    baseline: Measurement,
     pairing: Pairing = "exact",
     *,
     partial: bool = False,
@@ -122,7 +122,7 @@ def pair(
     return both
 
 
-def _spread(baseline: Baseline, compared: Scores) -> MeasurementSpread | None:
+def _spread(baseline: Measurement, compared: Scores) -> MeasurementSpread | None:
     """The spread of means over the samples that are compared, which may be a part of all.
 
     Taken to be as wide as that of independent samples, which is the most that fewer can make it.
@@ -134,7 +134,7 @@ def _spread(baseline: Baseline, compared: Scores) -> MeasurementSpread | None:
     return MeasurementSpread.of(deviations, baseline.spread.seeds)
 
 
-def _unscored_before(measurement: Measurement, baseline: Baseline) -> set[str]:
+def _unscored_before(measurement: FreshMeasurement, baseline: Measurement) -> set[str]:
     """Samples of which the baseline has no score, though it is of the same samples.
 
     A model that measures failed at them then. None where there are more than can be so.
@@ -150,8 +150,8 @@ def _unscored_before(measurement: Measurement, baseline: Baseline) -> set[str]:
 
 def _completed(
     both: Pair,
-    measurement: Measurement,
-    baseline: Baseline,
+    measurement: FreshMeasurement,
+    baseline: Measurement,
     unscored: Mapping[str, Collection[str]],
     *,
     now: float,
@@ -174,7 +174,7 @@ def _completed(
 
 
 def _differences(
-    measurement: Measurement, baseline: Baseline, before: Scores, now: Scores, sign: float
+    measurement: FreshMeasurement, baseline: Measurement, before: Scores, now: Scores, sign: float
 ) -> tuple[Differences, bool]:
     """Differences that bounds are made of, and True where bounds can be made."""
     signed = _signed_differences(before, now, sign)
@@ -223,7 +223,7 @@ _REJUDGE = "; cepbench arena rejudge SUITE --judge=SPEC has the accepted answers
 
 
 def _differing(
-    measurement: Measurement, baseline: Baseline, pairing: Pairing
+    measurement: FreshMeasurement, baseline: Measurement, pairing: Pairing
 ) -> Iterator[tuple[str, str]]:
     """The name and a sentence for each field of the identity that differs, and the direction."""
     left_out = SAMPLE_FIELDS if pairing == "common" and not measurement.sizes else ()

@@ -7,8 +7,13 @@ from dataclasses import dataclass, replace
 from math import floor, inf
 
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.gate.baseline import Baseline, Noise
-from pytest_cepbench.gate.measurement import DECIMALS, Blindness, Measurement
+from pytest_cepbench.gate.measurement import (
+    DECIMALS,
+    Blindness,
+    FreshMeasurement,
+    Measurement,
+    Noise,
+)
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics import (
     Design,
@@ -38,7 +43,7 @@ _CEILING = 1e-6
 MOST_TIES = 0.9
 """Of different answers: from this share of ties on, what judges them may tell nothing apart."""
 
-Record = Baseline | Measurement
+Record = Measurement | FreshMeasurement
 
 
 @dataclass(frozen=True)
@@ -203,7 +208,7 @@ def remarks_on_accepting(record: Record) -> Iterator[str]:
         yield f"every sample is at the best there is, {BEST:g}: drops are seen, gains are not"
 
 
-def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterator[str]:
+def remarks_on_comparing(measurement: FreshMeasurement, baseline: Measurement) -> Iterator[str]:
     """Remarks on values close to what chance gives, a sentence each.
 
     A baseline of before floors were kept is seen with the floor of the measurement.
@@ -214,7 +219,7 @@ def remarks_on_comparing(measurement: Measurement, baseline: Baseline) -> Iterat
             yield f"the {name} is close to what chance gives: {span}"
 
 
-def blindness_of(measurement: Measurement) -> Blindness | None:
+def blindness_of(measurement: FreshMeasurement) -> Blindness | None:
     """Why what decides a measurement can see no drop: people where they labelled, else a judge."""
     labels = measurement.labels
     if labels is None:

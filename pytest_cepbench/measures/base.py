@@ -115,10 +115,10 @@ class CaseScores:
 class Measured:
     """The scores of a case, with all that a measurement says of them.
 
-    scores, anchor_scores: as in `Measurement`, and of every sample: `SuiteRun` takes out those of
-    samples at which a model that measures failed, whatever stands there.
+    scores, anchor_scores: as in `FreshMeasurement`, and of every sample: `SuiteRun` takes out those
+    of samples at which a model that measures failed, whatever stands there.
     sizes, blocks, shares, curve, notes, floor, warnings, answers, obstacles, judge, labels, facts,
-    blind, anchor_blind, redrawn: as in `Measurement`.
+    blind, anchor_blind, redrawn: as in `CaseMeasurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read, under the id that has its score.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only

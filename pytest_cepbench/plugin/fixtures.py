@@ -20,11 +20,12 @@ from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS
 from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.plugin.versions import accepts_new_only
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.case_runner import Acceptance
     from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.gate import Judgement, Measurement
+    from pytest_cepbench.gate import Judgement
     from pytest_cepbench.models import RoleName
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
@@ -142,7 +143,7 @@ def cep_gate(
 
 def _count(
     snapshot: Any,
-    measurement: Measurement,
+    measurement: CaseMeasurement,
     path: Path,
     judgement: Judgement,
     accepting: bool,  # noqa: FBT001 - called by position

@@ -9,7 +9,7 @@ import dataclasses
 
 import msgspec
 
-from pytest_cepbench.gate import Baseline, Judgement, Presentation, Verdict, present
+from pytest_cepbench.gate import Judgement, Measurement, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import BY_THRESHOLD, REFUSED
 from pytest_cepbench.models.protocols import Usage
 
@@ -393,7 +393,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     label: str
     tolerance: float
     judgement: Judgement
-    measurement: Baseline | None = None
+    measurement: Measurement | None = None
     shown: Shown = Shown()
     of: int = 0
     gate: str = "threshold"

@@ -14,7 +14,7 @@ import msgspec
 
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, StoreError
-from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, Verdict, judge, record_of
+from pytest_cepbench.gate import CaseKey, Noise, Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.pairing import blocks_apart
 from pytest_cepbench.gate.sensitivity import (
@@ -46,6 +46,7 @@ from pytest_cepbench.suites import (
 from pytest_cepbench.suites.chain_run import refuse_answers, require_chains
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
 from pytest_cepbench.suites.model_options import check_data_names
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 Announce = Callable[[str], None]
 
@@ -120,11 +121,11 @@ class Calibrated:
     key: CaseKey
     label: str
     policy: Policy
-    measured: Measurement | None
+    measured: CaseMeasurement | None
     noise: Noise | None
     reason: str = ""
     broken: bool = False
-    seeded: tuple[Measurement, ...] = ()
+    seeded: tuple[CaseMeasurement, ...] = ()
 
     @property
     def power(self) -> Power | None:
@@ -160,7 +161,7 @@ def calibrate(
     announce: is given one line for each seed.
     Raises StoreError, which concerns all cases.
     """
-    columns: list[list[Measurement | str]] = []
+    columns: list[list[CaseMeasurement | str]] = []
     for number, (suite, seed) in enumerate(zip(prepared.seeded, prepared.seeds, strict=True), 1):
         announce(f"{number} of {len(prepared.seeded)}: seed {seed}")
         run = require_chains(suite.run(model_pool), _NEEDS_CHAINS)
@@ -172,7 +173,7 @@ def calibrate(
     ]
 
 
-def _measure(run: SuiteRun, case: Case) -> Measurement | str:
+def _measure(run: SuiteRun, case: Case) -> CaseMeasurement | str:
     """The measurement of a case, or the reason why there is none."""
     try:
         return run.measure(case)
@@ -183,10 +184,10 @@ def _measure(run: SuiteRun, case: Case) -> Measurement | str:
 
 
 def _calibrated(
-    case: Case, policy: Policy, row: Sequence[Measurement | str], seeds: Sequence[int]
+    case: Case, policy: Policy, row: Sequence[CaseMeasurement | str], seeds: Sequence[int]
 ) -> Calibrated:
-    measured = [result for result in row if isinstance(result, Measurement)]
-    own = row[0] if isinstance(row[0], Measurement) else None
+    measured = [result for result in row if isinstance(result, CaseMeasurement)]
+    own = row[0] if isinstance(row[0], CaseMeasurement) else None
     for result, seed in zip(row, seeds, strict=True):
         if isinstance(result, str):
             reason = f"not measured under seed {seed}: {result}"
@@ -217,7 +218,7 @@ def repeated_verdicts(case: Calibrated) -> list[Verdict]:
 # -- the noise of a case, from the same case under several seeds -----------------------------------
 
 
-def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
+def noise_of(measurements: Sequence[CaseMeasurement]) -> Noise | str:
     """The noise of a case, or a sentence why it cannot be told.
 
     measurements: of one case, one for each seed, at least 2. sd^2 is the mean over all pairs of
@@ -250,7 +251,7 @@ def noise_of(measurements: Sequence[Measurement]) -> Noise | str:
     )
 
 
-def _worst(differences: Sequence[Differences], measurement: Measurement) -> float | None:
+def _worst(differences: Sequence[Differences], measurement: CaseMeasurement) -> float | None:
     """The most that a unit can lose; None where most bounds of such differences are Hall's."""
     blocks, shares = bool(measurement.sizes), measurement.shares
     methods = [mean_bounds(d, 0.05, shares=shares, blocks=blocks).method for d in differences]
@@ -259,7 +260,7 @@ def _worst(differences: Sequence[Differences], measurement: Measurement) -> floa
     return Design.of(differences[0], BEST).worst
 
 
-def _difference(first: Measurement, second: Measurement) -> Differences | str:
+def _difference(first: CaseMeasurement, second: CaseMeasurement) -> Differences | str:
     whole_sets = bool(first.sizes)
     before, after = (first.blocks, second.blocks) if whole_sets else (first.scores, second.scores)
     if whole_sets and not before.keys() == after.keys() == first.scores.keys():

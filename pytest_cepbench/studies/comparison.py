@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError, SpecError, did_you_mean, few_of
-from pytest_cepbench.gate import Baseline, CaseKey, Policy
-from pytest_cepbench.gate.baseline import answers_digest, contradiction, measurement_of
+from pytest_cepbench.gate import CaseKey, Measurement, Policy
+from pytest_cepbench.gate.baseline import answers_digest, contradiction
 from pytest_cepbench.gate.compare import Judgement, Loser, judge, losers_of
 from pytest_cepbench.gate.measurement import SAMPLE, Scores, mean_of_scores, rounded
 from pytest_cepbench.gate.pairing import blocks_apart, pair
@@ -72,7 +72,7 @@ class CaseLeaderboard:
     models: tuple[RankedModel, ...]
 
 
-def rank_case(records: Mapping[str, Baseline]) -> CaseLeaderboard:
+def rank_case(records: Mapping[str, Measurement]) -> CaseLeaderboard:
     """Rank models in one case by paired differences over the samples that they all have.
 
     records: model -> what was measured.
@@ -150,7 +150,7 @@ def _end(values: FloatArray, half: FloatArray, i: int, best: int, side: int) -> 
     return float(values[i] - values[best] + side * half[i, best])
 
 
-def refuse_unsound(records: Mapping[str, Baseline], key: CaseKey) -> None:
+def refuse_unsound(records: Mapping[str, Measurement], key: CaseKey) -> None:
     """Raise SpecError unless every record is a measurement of the case."""
     for name, record in records.items():
         wrong = contradiction(record, key)
@@ -158,7 +158,7 @@ def refuse_unsound(records: Mapping[str, Baseline], key: CaseKey) -> None:
             raise SpecError(f"{key}: the measurement of {name} {wrong}: run it again")
 
 
-def refuse_difference(first_name: str, first: Baseline, name: str, record: Baseline) -> None:
+def refuse_difference(first_name: str, first: Measurement, name: str, record: Measurement) -> None:
     """Raise SpecError unless the gate would compare both, by the same units."""
     different = _differing_fields(first, record)
     if different:
@@ -168,13 +168,13 @@ def refuse_difference(first_name: str, first: Baseline, name: str, record: Basel
         )
 
 
-def _differing_fields(first: Baseline, record: Baseline) -> tuple[str, ...]:
+def _differing_fields(first: Measurement, record: Measurement) -> tuple[str, ...]:
     """What the gate finds different, or else clusters, sizes and blocks.
 
     The gate takes the clusters and sizes of one side, since the same samples have the same.
     """
     try:
-        pair(measurement_of(record, CaseKey.parse(record.case)), first)
+        pair(record.fresh, first)
     except IncomparableError as error:
         return error.fields
     different = [f for f in ("clusters", "sizes") if getattr(first, f) != getattr(record, f)]
@@ -185,7 +185,7 @@ def _differing_fields(first: Baseline, record: Baseline) -> tuple[str, ...]:
     return () if alike else ("blocks",)
 
 
-def _unit_scores(record: Baseline) -> Scores:
+def _unit_scores(record: Measurement) -> Scores:
     """Scores of samples, or of the blocks of whole sets; empty where a set has no blocks."""
     if not record.sizes:
         return record.scores
@@ -195,7 +195,7 @@ def _unit_scores(record: Baseline) -> Scores:
 
 
 def rank_runs(
-    suite: str, runs: Mapping[str, Sequence[Baseline]], cases: Sequence[str] = ()
+    suite: str, runs: Mapping[str, Sequence[Measurement]], cases: Sequence[str] = ()
 ) -> list[CaseLeaderboard]:
     """Leaderboards of a suite's cases that all runs have measured.
 
@@ -255,7 +255,7 @@ class RunCase:
     value: float | None
     tolerance: float
     primary: bool
-    record: Baseline | None
+    record: Measurement | None
     opponents: str = ""
     won: Mapping[str, float] = field(default_factory=dict)
 
@@ -357,13 +357,13 @@ def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) 
 
 
 def _compare(
-    before: RunCase, now: RunCase, records: tuple[Baseline, Baseline] | None, alpha: float
+    before: RunCase, now: RunCase, records: tuple[Measurement, Measurement] | None, alpha: float
 ) -> ComparedCase:
     """records: of both over the same samples; None where they are not paired."""
     if records is None:
         missing = before.record is None or now.record is None
         return ComparedCase(before, now, None, _UNMEASURED if missing else _BATTLES)
-    measurement = measurement_of(records[1], CaseKey.parse(now.case))
+    measurement = records[1].fresh
     policy = Policy(tolerance=now.tolerance, alpha=alpha)
     judgement = judge(measurement, records[0], policy)
     compared = judgement.verdict is not Verdict.INCOMPARABLE and not measurement.sizes
@@ -371,7 +371,7 @@ def _compare(
     return ComparedCase(before, now, judgement, losers=losers)
 
 
-def _paired_records(before: RunCase, now: RunCase) -> tuple[Baseline, Baseline] | None:
+def _paired_records(before: RunCase, now: RunCase) -> tuple[Measurement, Measurement] | None:
     """The records with a score of each sample; None where there are none that belong together.
 
     Battles have them where both runs battled the same answers: the run whose answers the other one
@@ -388,7 +388,7 @@ def _paired_records(before: RunCase, now: RunCase) -> tuple[Baseline, Baseline] 
     return None
 
 
-def _with_scores(case: RunCase, opponents: str) -> Baseline | None:
+def _with_scores(case: RunCase, opponents: str) -> Measurement | None:
     """The record with the scores of its battles; None where they were against other answers."""
     record = case.record
     assert record is not None
@@ -426,7 +426,7 @@ def rank_common_cases(runs: Sequence[MeasuredRun]) -> Iterator[CaseLeaderboard]:
             yield rank_case(known)
 
 
-def _record(run: MeasuredRun, case: str) -> Baseline | None:
+def _record(run: MeasuredRun, case: str) -> Measurement | None:
     known = run.cases.get(case)
     if known is None or known.record is None or known.record.answers:
         return None

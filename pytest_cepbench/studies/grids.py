@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import fsum, sqrt
 
+import msgspec
 import numpy as np
 
 from pytest_cepbench.chains import CallCounts, Modality, total
 from pytest_cepbench.errors import CepError, MeasurementError, StoreError
-from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.correlation import (
     Correlation,
     Method,
@@ -38,8 +38,9 @@ from pytest_cepbench.studies.study_data import (
 )
 from pytest_cepbench.suites import Case, ChainRun, ModelPool
 from pytest_cepbench.suites.chain_run import require_chains
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
-Results = Mapping[tuple[str, str, str, str], Measurement | str]
+Results = Mapping[tuple[str, str, str, str], CaseMeasurement | str]
 """(model, variant, part, metric) -> what was measured, or why it could not be."""
 
 _PEARSON: Method = "pearson"
@@ -74,7 +75,7 @@ def make_grids(prepared: PreparedStudy, results: Results) -> Iterator[Grid]:
         yield _with_statistics(grid, rows, prepared.spec.study) if len(variants) > 1 else grid
 
 
-def _cell(model: str, variant: str, result: Measurement | str) -> StudyCell:
+def _cell(model: str, variant: str, result: CaseMeasurement | str) -> StudyCell:
     if isinstance(result, str):
         return StudyCell(model, variant, error=result)
     return StudyCell(
@@ -154,7 +155,9 @@ def _weighting(prepared: PreparedStudy, results: Results, weighted: Case, last: 
     )
 
 
-def _row(model: str, weighted: Measurement | str, last: Measurement | str) -> ChainAgreement:
+def _row(
+    model: str, weighted: CaseMeasurement | str, last: CaseMeasurement | str
+) -> ChainAgreement:
     if isinstance(weighted, str) or isinstance(last, str):
         return ChainAgreement(model, error=weighted if isinstance(weighted, str) else str(last))
     return chain_agreement(model, weighted, last)
@@ -216,7 +219,7 @@ def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[VariantAgre
     return tuple(results)
 
 
-def chain_agreement(model: str, weighted: Measurement, last: Measurement) -> ChainAgreement:
+def chain_agreement(model: str, weighted: CaseMeasurement, last: CaseMeasurement) -> ChainAgreement:
     """GC@T against s(T) over the chains of one model.
 
     A sample in several categories counts once. A chain that stopped has zeros from there on in
@@ -245,7 +248,7 @@ def correlate(
     return correlation(np.array(first), np.array(second), method, CONFIDENCE)
 
 
-def _by_chain(measurement: Measurement) -> dict[str, float]:
+def _by_chain(measurement: CaseMeasurement) -> dict[str, float]:
     return {name: score for part in measurement.scores.values() for name, score in part.items()}
 
 
@@ -255,7 +258,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
     announce: is given one line for each run that begins. The cells of a model hold its errors.
     Raises StoreError, which concerns all cells.
     """
-    results: dict[tuple[str, str, str, str], Measurement | str] = {}
+    results: dict[tuple[str, str, str, str], CaseMeasurement | str] = {}
     words: list[LengthStatistics] = []
     tallies: list[CallCounts] = []
     for number, study_run in enumerate(prepared.runs, 1):
@@ -266,7 +269,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         measured = _measure_cases(run, study_run.cases)
         for case, result in zip(study_run.cases, measured, strict=True):
             results[model.name, variant.name, case.key.part, case.key.metric] = result
-        if variant.band and any(isinstance(result, Measurement) for result in measured):
+        if variant.band and any(isinstance(result, CaseMeasurement) for result in measured):
             words.append(_count_words(run, study_run))
     tallies += [runner.tally for runner in model_pool.runners.values()]
     return _summarize(prepared, results, words, tallies, model_pool.store.damage)
@@ -285,8 +288,8 @@ def _unload_others(study_run: StudyRun, model_pool: ModelPool) -> list[CallCount
     return tallies
 
 
-def _measure_cases(run: ChainRun, cases: Sequence[Case]) -> list[Measurement | str]:
-    results: list[Measurement | str] = []
+def _measure_cases(run: ChainRun, cases: Sequence[Case]) -> list[CaseMeasurement | str]:
+    results: list[CaseMeasurement | str] = []
     broken: str | None = None
     for case in cases:
         if broken is not None:
@@ -295,7 +298,7 @@ def _measure_cases(run: ChainRun, cases: Sequence[Case]) -> list[Measurement | s
         try:
             measured = run.measure(case)
             warnings = (*measured.warnings, *run.warnings(measured))
-            results.append(replace(measured, warnings=warnings))
+            results.append(msgspec.structs.replace(measured, warnings=warnings))
         except MeasurementError as error:
             results.append(str(error))
         except StoreError:

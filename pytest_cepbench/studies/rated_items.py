@@ -16,7 +16,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError
-from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate import Measurement
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Source, Task, option_digest
 from pytest_cepbench.store import ImageRef, Store
@@ -35,7 +35,7 @@ class RatedRun:
     """
 
     name: str
-    record: Baseline
+    record: Measurement
 
     @property
     def fingerprint(self) -> str:
@@ -53,7 +53,7 @@ class RatedRun:
         return sorted({name for part in self.record.scores.values() for name in part})
 
 
-def fingerprint_of(record: Baseline) -> str:
+def fingerprint_of(record: Measurement) -> str:
     """Digest of all of a measured model that decides its outputs; empty where that is unknown."""
     step = record.model.get("step", "")
     return digest_text(step) if step else ""

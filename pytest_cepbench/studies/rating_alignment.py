@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.gate import Baseline
+from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
 from pytest_cepbench.metrics.human_ratings import (
     GRADES,
@@ -105,7 +105,7 @@ class RatingAlignment:
 def measure_alignment(
     ratings: Ratings,
     votes: Votes,
-    runs: Mapping[str, Sequence[Baseline]],
+    runs: Mapping[str, Sequence[Measurement]],
     draws: int = DRAWS,
 ) -> RatingAlignment:
     """People's view of each model, and how each metric of the runs agrees with it.
@@ -138,12 +138,12 @@ def measure_alignment(
 
 
 def _matched(
-    scores: Iterable[PeopleScore], runs: Mapping[str, Sequence[Baseline]]
-) -> tuple[dict[str, Sequence[Baseline]], list[str]]:
+    scores: Iterable[PeopleScore], runs: Mapping[str, Sequence[Measurement]]
+) -> tuple[dict[str, Sequence[Measurement]], list[str]]:
     """Rated model -> its cases, and the runs of other models."""
     by_print = {score.fingerprint: score.model for score in scores if score.fingerprint}
     names = {score.model for score in scores}
-    matched: dict[str, Sequence[Baseline]] = {}
+    matched: dict[str, Sequence[Measurement]] = {}
     unmatched = []
     for name, records in runs.items():
         prints = {fingerprint_of(record) for record in records}
@@ -233,14 +233,14 @@ class _Rated:
 def _metrics(
     ratings: Ratings,
     scores: Sequence[PeopleScore],
-    runs: Mapping[str, Sequence[Baseline]],
+    runs: Mapping[str, Sequence[Measurement]],
     draws: int,
 ) -> Iterator[MetricAlignment | str]:
     """Each metric beside people, or the name of a case whose metric is the same everywhere."""
     if not runs:
         return
     suite = ratings.study.suite
-    by_case: dict[str, dict[str, Baseline]] = defaultdict(dict)
+    by_case: dict[str, dict[str, Measurement]] = defaultdict(dict)
     for model, records in runs.items():
         for record in records:
             per_sample = not record.sizes and not record.answers
@@ -256,7 +256,7 @@ def _metrics(
                 yield _aligned(case, section, rated, measured, ratings, own, draws)
 
 
-def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Baseline]) -> _Rated:
+def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Measurement]) -> _Rated:
     given: dict[tuple[str, str], list[float]] = defaultdict(list)
     metric: dict[tuple[str, str], float] = {}
     by_sample = {model: _sample_scores(record) for model, record in records.items()}
@@ -268,7 +268,7 @@ def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Baseline]) -> _R
     return _Rated({key: _mean(values) for key, values in given.items()}, metric)
 
 
-def _sample_scores(record: Baseline) -> dict[str, float]:
+def _sample_scores(record: Measurement) -> dict[str, float]:
     sign = 1 if record.higher_is_better else -1
     return {name: sign * value for part in record.scores.values() for name, value in part.items()}
 
@@ -277,7 +277,7 @@ def _aligned(
     case: str,
     section: str,
     rated: _Rated,
-    records: Mapping[str, Baseline],
+    records: Mapping[str, Measurement],
     ratings: Ratings,
     scores: Sequence[PeopleScore],
     draws: int,

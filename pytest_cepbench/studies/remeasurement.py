@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError
-from pytest_cepbench.gate import Baseline, CaseKey, record_of
+from pytest_cepbench.gate import CaseKey, Measurement, record_of
 from pytest_cepbench.gate.baseline import averaged, scores_digest
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.suites import (
@@ -65,12 +65,12 @@ class AcceptedCheckpoint:
 
     suite: Path
     choices: RoleChoices
-    records: Mapping[CaseKey, Baseline]
+    records: Mapping[CaseKey, Measurement]
     digest: str
     data: Mapping[str, DataPlace] = field(default_factory=dict)
     samples: int | None = None
     seeds: int = 1
-    anchors: Mapping[CaseKey, Baseline] = field(default_factory=dict)
+    anchors: Mapping[CaseKey, Measurement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.choices.replay is not None:
@@ -103,8 +103,8 @@ class PreparedRemeasurement:
 class Remeasurement:
     """The new records of the chosen checkpoint, and of the anchors of its cases."""
 
-    records: Mapping[CaseKey, Baseline]
-    anchors: Mapping[CaseKey, Baseline]
+    records: Mapping[CaseKey, Measurement]
+    anchors: Mapping[CaseKey, Measurement]
 
 
 def prepare_remeasurement(
@@ -157,14 +157,14 @@ def measure_again(
         raise SpecError(
             f"every score is the same as before: {ready.conditions} changes nothing. {_REMEDY}"
         )
-    anchors: dict[CaseKey, Baseline] = {}
+    anchors: dict[CaseKey, Measurement] = {}
     for prepared, keys in ready.anchors:
         before = {key: ready.choice.anchors[key] for key in keys}
         anchors |= _measure(ready, prepared, before, model_pool, announce)
     return Remeasurement(records, anchors)
 
 
-def seeds_of(records: Mapping[CaseKey, Baseline]) -> int:
+def seeds_of(records: Mapping[CaseKey, Measurement]) -> int:
     """The number of seeds of each sample in the results, as `Dataset.repeated` names them."""
     clusters = {name: unit for record in records.values() for name, unit in record.clusters.items()}
     further = [
@@ -175,29 +175,29 @@ def seeds_of(records: Mapping[CaseKey, Baseline]) -> int:
     return 1 + max(further, default=0)
 
 
-def _gave(anchor: Baseline, record: Baseline) -> bool:
+def _gave(anchor: Measurement, record: Measurement) -> bool:
     """Whether the anchor, or the first measurement of which it is a mean, has these scores."""
     if anchor.spread is not None:
         return anchor.spread.first == scores_digest(record.scores)
     return _scores(anchor) == _scores(record)
 
 
-def _scores(record: Baseline) -> list[list[float]]:
+def _scores(record: Measurement) -> list[list[float]]:
     return [sorted(part.values()) for part in record.scores.values()]
 
 
 def _measure(
     ready: PreparedRemeasurement,
     prepared: PreparedSuite,
-    before: Mapping[CaseKey, Baseline],
+    before: Mapping[CaseKey, Measurement],
     model_pool: ModelPool,
     announce: Announce,
-) -> dict[CaseKey, Baseline]:
+) -> dict[CaseKey, Measurement]:
     """The records of the cases that were measured before, means over the seeds."""
     announce(
         f"{prepared.assignments.under_test} {prepared.assignments.subject}: {ready.conditions}"
     )
-    records: dict[CaseKey, list[Baseline]] = {key: [] for key in before}
+    records: dict[CaseKey, list[Measurement]] = {key: [] for key in before}
     for number, seeded in enumerate(prepared.under_seeds(ready.choice.seeds), 1):
         if ready.choice.seeds > 1:
             seed = seeded.suite.table.chain.seed
@@ -349,7 +349,7 @@ def _require_same_model(
 
 
 def _require_same_conditions(
-    key: CaseKey, before: Baseline, after: Baseline, setting: SuiteNumber
+    key: CaseKey, before: Measurement, after: Measurement, setting: SuiteNumber
 ) -> None:
     free = _FOLLOWS[setting.table]
     for name in sorted(before.identity.keys() | after.identity.keys()):

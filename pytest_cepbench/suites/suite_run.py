@@ -14,7 +14,7 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, MeasurementError, UnscoredError
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate import FreshMeasurement, Measurement
 from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
 from pytest_cepbench.measures.base import (
     CaseScores,
@@ -26,6 +26,7 @@ from pytest_cepbench.measures.base import (
     strata,
 )
 from pytest_cepbench.measures.cases import Case, Cell, SampleData
+from pytest_cepbench.metrics.fact_losses import FactSummary
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.spec import HUMAN
 from pytest_cepbench.suites.definition import Suite
@@ -47,6 +48,25 @@ IDENTITY_VERSION = "2"
 
 _TRANSIENT = ("exception", "unanswered")
 """Kinds of failures that say nothing of a model where there is nothing else."""
+
+
+class CaseMeasurement(FreshMeasurement, frozen=True):
+    """A measurement with what reports say of it.
+
+    curve: the mean at each iteration or generation.
+    notes: what else a reader should know, a sentence each.
+    warnings: what makes the number mean less than it seems to, a sentence each.
+    judge: what is known of the judge whose verdicts the scores come from, a sentence; empty where
+    there were none.
+    facts: what became of the facts of the samples along their chains; None where the metric is not
+    about facts.
+    """
+
+    curve: tuple[float, ...] = ()
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    judge: str = ""
+    facts: FactSummary | None = None
 
 
 class SuiteRun(ABC):
@@ -163,7 +183,7 @@ class SuiteRun(ABC):
         data = self.data if most is None else self.data.narrowed(most)
         return everyone(by_category(case, data))
 
-    def measure(self, case: Case, most: int | None = None) -> Measurement:
+    def measure(self, case: Case, most: int | None = None) -> CaseMeasurement:
         """The value of a case, making what it reads where that is missing.
 
         most: samples of each category; all where None.
@@ -178,7 +198,7 @@ class SuiteRun(ABC):
         data = self.data if most is None else self.data.narrowed(most)
         identity = self._identity(case, population(case, data)) | dict(measured.identity)
         try:
-            return Measurement(
+            return CaseMeasurement.of(
                 key=case.key,
                 label=case.label,
                 higher_is_better=measure.higher_is_better,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.chains import CallCounts
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate import FreshMeasurement
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
     ChainRun,
@@ -69,7 +69,7 @@ def tally_of(run: ChainRun, seat: str) -> CallCounts:
     return run.chain_data.runner(seat).tally
 
 
-def measure_all(run: ChainRun) -> list[Measurement]:
+def measure_all(run: ChainRun) -> list[FreshMeasurement]:
     """Every case of the run."""
     table = run.suite.table
     cases = list_cases(run.measures, table.name, run.dataset, table.groups)

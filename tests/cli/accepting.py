@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate import FreshMeasurement
 from pytest_cepbench.report import CaseResult
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
@@ -26,6 +26,6 @@ def row(text: str, case: str) -> list[str]:
     return words[1:]
 
 
-def by_name(measurements: tuple[Measurement, ...]) -> dict[str, Measurement]:
+def by_name(measurements: tuple[FreshMeasurement, ...]) -> dict[str, FreshMeasurement]:
     """Measurements by PART/METRIC."""
     return {f"{m.key.part}/{m.key.metric}": m for m in measurements}

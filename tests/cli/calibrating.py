@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from pytest_cepbench.gate import Measurement, Noise
+from pytest_cepbench.gate import FreshMeasurement, Noise
 from pytest_cepbench.gate.baseline import baseline_path
 from tests.cli.conftest import Ended, Home
 
@@ -23,7 +23,7 @@ def row(text: str, case: str) -> list[str]:
     return next(line.split()[1:] for line in text.splitlines() if line.startswith(f"{case} "))
 
 
-def noise_in(root: Path, measurement: Measurement) -> Noise | None:
+def noise_in(root: Path, measurement: FreshMeasurement) -> Noise | None:
     """What the baseline of a case says of its noise."""
     table = tomllib.loads(baseline_path(root, measurement.key).read_text())
     return Noise(**table["noise"]) if "noise" in table else None

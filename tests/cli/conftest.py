@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.cli import main
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate import FreshMeasurement
 from tests.cli.reports import GATED, Measured, measure_toy
 from tests.studies.toy import write_suite
 
@@ -66,9 +66,9 @@ class Home:
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     """Measurements of the toy suite by models under test, made when they are first asked for."""
     root = tmp_path_factory.mktemp("measured")
-    known: dict[str, tuple[Measurement, ...]] = {}
+    known: dict[str, tuple[FreshMeasurement, ...]] = {}
 
-    def of(model: str = "shapes:") -> tuple[Measurement, ...]:
+    def of(model: str = "shapes:") -> tuple[FreshMeasurement, ...]:
         if model not in known:
             known[model] = tuple(measure_toy(root, model))
         return known[model]

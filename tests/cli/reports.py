@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.evaluation.run_result import run_verdict
-from pytest_cepbench.gate import Measurement, dump_baseline, record_of
-from pytest_cepbench.gate.baseline import baseline_path, recorded
+from pytest_cepbench.gate import FreshMeasurement, dump_baseline, record_of
+from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import RunFacts, json_document
 from pytest_cepbench.store import Store
@@ -27,7 +27,7 @@ from pytest_cepbench.suites import (
 from tests.report.results import case_of
 from tests.studies.toy import TOY, write_suite
 
-Measured = Callable[..., tuple[Measurement, ...]]
+Measured = Callable[..., tuple[FreshMeasurement, ...]]
 
 GATED = TOY.replace('gate = "threshold"', 'gate = "regression"')
 """The toy suite, judged by statistics."""
@@ -36,7 +36,7 @@ CASES = 10
 """Of that suite."""
 
 
-def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[Measurement]:
+def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[FreshMeasurement]:
     """Every case of a suite, as the gate measures it."""
     suite = load_suite(write_suite(folder, text))
     assignments, measures = assign_models(suite, RoleChoices(model))
@@ -47,7 +47,7 @@ def measure_toy(folder: Path, model: str, text: str = GATED) -> Iterator[Measure
             yield run.measure(case)
 
 
-def result_of(measurement: Measurement, **changes: Any) -> CaseResult:
+def result_of(measurement: FreshMeasurement, **changes: Any) -> CaseResult:
     """What a run reports of a case; fields can be changed by name."""
     key = measurement.key
     fields: dict[str, Any] = {
@@ -59,15 +59,15 @@ def result_of(measurement: Measurement, **changes: Any) -> CaseResult:
         "verdict": "no-baseline",
         "tolerance": 0.01,
         "of": CASES,
-        "measured": recorded(measurement),
+        "measured": measurement.record,
     }
     return case_of(**(fields | changes))
 
 
-def altered(measurement: Measurement, **changes: Any) -> Measurement:
+def altered(measurement: FreshMeasurement, **changes: Any) -> FreshMeasurement:
     """A measurement with other fields."""
-    fields = {name: getattr(measurement, name) for name in measurement.__dataclass_fields__}
-    return Measurement(**(fields | changes))
+    fields = {name: getattr(measurement, name) for name in measurement.__struct_fields__}
+    return FreshMeasurement.of(**(fields | changes))
 
 
 def write_report(
@@ -91,7 +91,7 @@ def edit_report(path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     path.write_text(json.dumps(document), encoding="utf-8")
 
 
-def accept_by_hand(root: Path, measurements: Iterable[Measurement], **changes: Any) -> None:
+def accept_by_hand(root: Path, measurements: Iterable[FreshMeasurement], **changes: Any) -> None:
     """Baselines as `--snapshot-update` writes them; fields can be changed by name."""
     for measurement in measurements:
         path = baseline_path(root, measurement.key)

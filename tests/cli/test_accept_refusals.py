@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import ChainPlan
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate import FreshMeasurement
 from pytest_cepbench.measures import KINDS, SuiteContext
 from pytest_cepbench.measures.measure_registry import higher_is_better
 from pytest_cepbench.measures.text_quality import TextTable, make_texts
@@ -239,7 +239,7 @@ def test_the_verdict_of_a_suite_is_passed_over(home: Home, measured: Measured) -
     assert len(contents(home.path / "baselines")) == CASES
 
 
-def _blind(measured: Measured) -> Measurement:
+def _blind(measured: Measured) -> FreshMeasurement:
     """A measurement of the lossy model whose value is all but what chance gives."""
     measurement = by_name(measured(WORSE))["overall/gc"]
     return altered(measurement, floor=measurement.value - 0.001)

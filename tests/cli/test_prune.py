@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.gate import CaseKey, Measurement
+from pytest_cepbench.gate import CaseKey, FreshMeasurement
 from pytest_cepbench.gate.baseline import ANCHORS, anchor_path, baseline_path
 from pytest_cepbench.report import CaseResult
 from tests.cli.conftest import Ended, Home
@@ -35,12 +35,12 @@ def full(home: Home, measured: Measured) -> Home:
     return home
 
 
-def gone(measured: Measured) -> Measurement:
+def gone(measured: Measured) -> FreshMeasurement:
     """Of a category that the suite had once; its name has a slash."""
     return altered(measured()[0], key=CaseKey("toy", "old/weather", "gc"))
 
 
-def other(measured: Measured) -> Measurement:
+def other(measured: Measured) -> FreshMeasurement:
     """Of a suite that is gone altogether."""
     return altered(measured()[0], key=CaseKey("other", "color", "gc"))
 

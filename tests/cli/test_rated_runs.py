@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate import FreshMeasurement
 from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.models import RoleName
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
@@ -64,7 +64,7 @@ def runs(home: Home, measured: Path) -> Home:
     return home
 
 
-def measure(folder: Path, choices: RoleChoices, text: str = DRIFT) -> Iterator[Measurement]:
+def measure(folder: Path, choices: RoleChoices, text: str = DRIFT) -> Iterator[FreshMeasurement]:
     """Every case of a suite, with the store beside it."""
     prepared = load_prepared_suite(write_suite(folder, text), choices, {})
     with Store(folder / "store") as store:

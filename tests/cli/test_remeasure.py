@@ -12,8 +12,8 @@ from statistics import fmean
 import pytest
 
 from pytest_cepbench.gate import (
-    Baseline,
     CaseKey,
+    FreshMeasurement,
     Measurement,
     Policy,
     Verdict,
@@ -62,7 +62,7 @@ class Painter(ShapesGenerator):
 
 def measure(
     home: Home, model: str, samples: int | None = None, seeds: int = 1
-) -> tuple[Measurement, ...]:
+) -> tuple[FreshMeasurement, ...]:
     """Every case of the suite here, as its file is now. seeds: as `--cep-seeds` has it."""
     suite = load_suite(home.path / "suite.toml")
     assignments, measures = assign_models(suite, RoleChoices(model))
@@ -73,13 +73,13 @@ def measure(
         return tuple(run.measure(case) for case in cases)
 
 
-def accept_again(home: Home, chosen: tuple[Measurement, ...], *argv: str) -> Ended:
+def accept_again(home: Home, chosen: tuple[FreshMeasurement, ...], *argv: str) -> Ended:
     """The command on a report of what was measured."""
     write_report(home.path / "r.json", [result_of(measurement) for measurement in chosen])
     return home.command("accept", "r.json", "--reason=best of five", "--remeasure=.", *argv)
 
 
-def accepted(home: Home, chosen: tuple[Measurement, ...]) -> Mapping[CaseKey, Baseline]:
+def accepted(home: Home, chosen: tuple[FreshMeasurement, ...]) -> Mapping[CaseKey, Measurement]:
     """The baselines of the cases."""
     root = home.path / "baselines"
     baselines = {}

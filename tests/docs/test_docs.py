@@ -28,7 +28,7 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.datasets.shapes.arena import solver as arena_solver
 from pytest_cepbench.datasets.sources.hub import PARAMETERS as LOCATION_PARAMETERS
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
-from pytest_cepbench.gate.baseline import Baseline
+from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.measures import (
     KINDS,
     SuiteContext,
@@ -240,7 +240,7 @@ def test_baseline_fields_are_documented() -> None:
 
     assert [name for name in known if name in there] == there
     in_reports_alone = {"unscored"}
-    assert set(known) == set(Baseline.__struct_fields__) - in_reports_alone
+    assert set(known) == set(Measurement.__struct_fields__) - in_reports_alone
 
 
 def test_store_layout_is_documented(tmp_path: Path) -> None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench import CaseResult
-from pytest_cepbench.gate import CaseKey, Measurement, Policy, judge, load_baseline
+from pytest_cepbench.gate import CaseKey, FreshMeasurement, Policy, judge, load_baseline
 from pytest_cepbench.gate.statistics import (
     look_shares,
     look_sizes,
     sequential_levels,
 )
 from tests.evaluation.gated_project import GatedProject
+from tests.gate.build import replace
 
 MORE: dict[str, Any] = {"inconclusive": "more", "attribute": 0}
 
@@ -45,7 +45,7 @@ def _judged_alone(
     assert measured is not None
     assert case.alpha is not None
     key = CaseKey("scored", "overall", "gc")
-    measurement = Measurement(
+    measurement = FreshMeasurement.of(
         key=key,
         label=measured.metric,
         higher_is_better=True,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeVar, cast
 
+import msgspec
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate import (
-    Baseline,
     CaseKey,
+    FreshMeasurement,
     Measurement,
     dump_baseline,
     load_baseline,
     record_of,
 )
+from pytest_cepbench.gate.measurement import value_of
 
 KEY = CaseKey("shapes", "color", "gc")
 
@@ -33,7 +36,7 @@ SCORES = st.dictionaries(
 )
 
 
-def measured(scores: Scores | None = None, **changes: Any) -> Measurement:
+def measured(scores: Scores | None = None, **changes: Any) -> FreshMeasurement:
     """A measurement of these scores; fields can be changed by name."""
     fields: dict[str, Any] = {
         "key": KEY,
@@ -43,15 +46,28 @@ def measured(scores: Scores | None = None, **changes: Any) -> Measurement:
         "identity": {"suite": "shapes/1", "samples": "2 0123456789abcdef"},
         "model": MODEL,
     }
-    return Measurement(**(fields | changes))
+    return FreshMeasurement.of(**(fields | changes))
 
 
-def text_of(measurement: Measurement) -> str:
+T = TypeVar("T")
+
+
+def replace(record: T, **changes: Any) -> T:
+    """A measurement, or another record, with other fields; scores bring their value and number."""
+    if not isinstance(record, FreshMeasurement):
+        return cast("T", dataclasses.replace(cast("Any", record), **changes))
+    if "scores" in changes:
+        scores = changes["scores"]
+        changes |= {"value": value_of(scores), "n": sum(map(len, scores.values()))}
+    return cast("T", msgspec.structs.replace(record, **changes))
+
+
+def text_of(measurement: FreshMeasurement) -> str:
     """The baseline file that accepting this measurement writes."""
     return dump_baseline(record_of(measurement))
 
 
-def accepted(measurement: Measurement) -> Baseline:
+def accepted(measurement: FreshMeasurement) -> Measurement:
     """The baseline that accepting this measurement leaves, through its file's text."""
     return load_baseline(text_of(measurement), measurement.key, "baseline.toml")
 
@@ -69,7 +85,7 @@ def scored(values: Sequence[float], category: str = "color") -> dict[str, dict[s
 
 def drifted(
     differences: Sequence[float], now: Mapping[str, Any] | None = None, **both: Any
-) -> tuple[Measurement, Baseline]:
+) -> tuple[FreshMeasurement, Measurement]:
     """A candidate whose samples differ by so much from those of an accepted model.
 
     differences: candidate - baseline, whatever direction is better. now: fields of the candidate

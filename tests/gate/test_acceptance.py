@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_cepbench.gate import Baseline, CaseKey, Noise, dump_baseline, load_baseline
+from pytest_cepbench.gate import CaseKey, Measurement, Noise, dump_baseline, load_baseline
 from pytest_cepbench.gate.acceptance import Change, apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, measured
@@ -18,19 +18,19 @@ from tests.plugin.project import contents
 NOISE = Noise(seeds=3, units=24, sd=0.0125, value_sd=0.0031)
 
 
-def _model(k: int, **changes: Any) -> Baseline:
+def _model(k: int, **changes: Any) -> Measurement:
     """What the k-th checkpoint scored."""
     scores = {"color": {"a.png": 0.5 + k / 100, "b.png": 0.75}}
     return accepted(measured(scores, model={"spec": f"step-{k}"}, **changes))
 
 
-def _accept(root: Path, baseline: Baseline, **how: bool) -> Change | None:
+def _accept(root: Path, baseline: Measurement, **how: bool) -> Change | None:
     change = propose(KEY, baseline, root, **how)
     apply([change] if change else [], root)
     return change
 
 
-def _lies(path: Path) -> Baseline:
+def _lies(path: Path) -> Measurement:
     return load_baseline(path.read_text(encoding="utf-8"), KEY, path.name)
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import (
     CaseKey,
-    Measurement,
+    FreshMeasurement,
     Noise,
     Policy,
     Verdict,
@@ -21,7 +21,6 @@ from pytest_cepbench.gate import (
     load_baseline,
     record_of,
 )
-from pytest_cepbench.gate.baseline import measurement_of
 from tests.gate.build import KEY, NAMES, accepted, measured, text_of
 
 FIRST_FORMAT = """\
@@ -233,6 +232,6 @@ def test_the_record_of_a_measurement_is_what_its_file_gives() -> None:
     "measurement",
     [SET, measured(shares=True, clusters={"a.png": "a"}, failures={"timeout": 2}, floor=0.25)],
 )
-def test_a_record_gives_its_measurement_back(measurement: Measurement) -> None:
+def test_a_record_gives_its_measurement_back(measurement: FreshMeasurement) -> None:
     """All that a comparison needs."""
-    assert measurement_of(record_of(measurement), KEY) == measurement
+    assert record_of(measurement).fresh == measurement

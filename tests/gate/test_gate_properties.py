@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import fsum, inf
 from typing import Any
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import (
+    FreshMeasurement,
     Judgement,
-    Measurement,
     Policy,
     Verdict,
     dump_baseline,
@@ -23,7 +23,7 @@ from pytest_cepbench.gate import (
     load_baseline,
     present,
 )
-from tests.gate.build import KEY, accepted, measured
+from tests.gate.build import KEY, accepted, measured, replace
 
 RISING = [Verdict.REGRESSED, Verdict.INCONCLUSIVE, Verdict.HELD, Verdict.IMPROVED]
 
@@ -49,7 +49,7 @@ class Comparison:
     blocks: bool = False
     higher: bool = True
 
-    def measurement(self, scores: Micros, model: str) -> Measurement:
+    def measurement(self, scores: Micros, model: str) -> FreshMeasurement:
         """These scores as a measurement of a model."""
         plain = {c: {s: round(v * MICRO, 6) for s, v in part.items()} for c, part in scores.items()}
         extra: dict[str, Any] = {"shares": self.shares, "clusters": self.clusters}

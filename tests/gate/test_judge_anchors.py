@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pytest_cepbench.gate import Baseline, Measurement, Policy, Verdict, judge, load_baseline
+from pytest_cepbench.gate import (
+    FreshMeasurement,
+    Measurement,
+    Policy,
+    Verdict,
+    judge,
+    load_baseline,
+)
 from pytest_cepbench.gate.acceptance import apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, bell, measured, scored
@@ -20,7 +27,7 @@ NOISE = bell(N, 0.0, 0.003)
 """Small beside a step of 0.009: each comparison is decided."""
 
 
-def _step(k: int, size: float = 0.009, **changes: Any) -> Measurement:
+def _step(k: int, size: float = 0.009, **changes: Any) -> FreshMeasurement:
     """The k-th of a row of checkpoints, each worse than the one before by the same size."""
     mixed = Random(k).sample(NOISE, N)  # noise of its own: differences have a bell shape too
     scores = scored([0.8 - k * size + away for away in mixed])
@@ -74,7 +81,7 @@ def test_ten_steps_through_files(tmp_path: Path) -> None:
     assert set(verdicts[3:]) == {Verdict.REGRESSED}
 
 
-def _read(root: Path, k: int) -> tuple[Baseline | None, Baseline | None]:
+def _read(root: Path, k: int) -> tuple[Measurement | None, Measurement | None]:
     """What a run finds before its k-th acceptance."""
     paths = [baseline_path(root, KEY), anchor_path(root, KEY)]
     assert [path.exists() for path in paths] == [k > 0, k > 1]

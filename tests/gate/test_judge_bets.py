@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate import FreshMeasurement, Judgement, Policy, Verdict, judge
 from pytest_cepbench.gate.policy import BETTING, LooksName
 from pytest_cepbench.gate.statistics import Rounds, betting_bounds
-from tests.gate.build import Scores, accepted, measured
+from tests.gate.build import Scores, accepted, measured, replace
 
 TASKS = {"long": 200, "short": 100}
 
@@ -21,7 +19,7 @@ def samples_of(task: str) -> list[str]:
     return sorted((f"{task}/{i:03d}" for i in range(TASKS[task])), key=digest_text)
 
 
-def battled(share_won: float, depth: int = 1000, *, pooled: bool = True) -> Measurement:
+def battled(share_won: float, depth: int = 1000, *, pooled: bool = True) -> FreshMeasurement:
     """A candidate that battled over the first samples of each task; a third of battles are ties."""
     generator = np.random.default_rng(round(1000 * share_won))
     scores: dict[str, dict[str, float]] = {}
@@ -34,7 +32,7 @@ def battled(share_won: float, depth: int = 1000, *, pooled: bool = True) -> Meas
     return _measured(scores, "candidate")
 
 
-def _measured(scores: Scores, model: str) -> Measurement:
+def _measured(scores: Scores, model: str) -> FreshMeasurement:
     return measured(
         scores,
         model={"spec": model, "identity": model},
@@ -44,7 +42,7 @@ def _measured(scores: Scores, model: str) -> Measurement:
 
 
 def judged(
-    candidate: Measurement, looks: LooksName = "betting", *, partial: bool = False
+    candidate: FreshMeasurement, looks: LooksName = "betting", *, partial: bool = False
 ) -> Judgement:
     """Against accepted answers to all questions."""
     names = {task: samples_of(task) for task in TASKS}

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate import FreshMeasurement, Judgement, Policy, Verdict, judge
 from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import SeriesShares
 from pytest_cepbench.gate.statistics import GAFFKE, HALL
 from pytest_cepbench.gate.statistics.prediction_powered import PEOPLE_ONLY, PREDICTION_POWERED
-from tests.gate.build import accepted, measured
+from tests.gate.build import accepted, measured, replace
 
 NAMES = {task: [f"{task}/{i:03d}" for i in range(300)] for task in ("long", "short")}
 
 POLICY = Policy(tolerance=0.1)
 
 
-def battled(judge_says: float, people_say: float, labels: int = 100) -> Measurement:
+def battled(judge_says: float, people_say: float, labels: int = 100) -> FreshMeasurement:
     """A candidate that wins so often, by the judge on all battles and by people on some."""
     generator = np.random.default_rng([round(100 * judge_says), round(100 * people_say), labels])
     scores = {
@@ -33,7 +31,7 @@ def battled(judge_says: float, people_say: float, labels: int = 100) -> Measurem
     return _measured(scores, PeopleScores(dict(zip(chosen, own, strict=True))))
 
 
-def _measured(scores: dict[str, dict[str, float]], labels: PeopleScores | None) -> Measurement:
+def _measured(scores: dict[str, dict[str, float]], labels: PeopleScores | None) -> FreshMeasurement:
     model = "accepted" if labels is None else "candidate"
     return measured(
         scores,
@@ -44,7 +42,9 @@ def _measured(scores: dict[str, dict[str, float]], labels: PeopleScores | None) 
     )
 
 
-def judged(candidate: Measurement, policy: Policy = POLICY, *, anchor: bool = False) -> Judgement:
+def judged(
+    candidate: FreshMeasurement, policy: Policy = POLICY, *, anchor: bool = False
+) -> Judgement:
     """Against accepted answers to all questions."""
     even = _measured({t: dict.fromkeys(n, 0.5) for t, n in NAMES.items()}, None)
     baseline = accepted(even)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate import FreshMeasurement, Judgement, Policy, Verdict, judge
 from pytest_cepbench.gate.statistics import HALL
 from tests.gate.build import MODEL, accepted, bell, measured
 
@@ -18,7 +18,7 @@ NO_BOUNDS = "no blocks of samples were left out of both sets alike: there are no
 
 def _set(
     value: float, pseudo: list[float] | None = None, n: int = 240, **changes: Any
-) -> Measurement:
+) -> FreshMeasurement:
     """A set metric of one category, with jackknife pseudo-values or without."""
     fields: dict[str, Any] = {
         "higher_is_better": False,

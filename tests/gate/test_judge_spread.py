@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import fmean, stdev
 
 import msgspec
@@ -10,7 +9,7 @@ import pytest
 
 from pytest_cepbench.errors import BaselineError, MeasurementError
 from pytest_cepbench.gate import (
-    Baseline,
+    FreshMeasurement,
     Judgement,
     Measurement,
     Policy,
@@ -21,7 +20,7 @@ from pytest_cepbench.gate import (
     record_of,
 )
 from pytest_cepbench.gate.baseline import averaged
-from tests.gate.build import KEY, MODEL, Scores, bell, measured
+from tests.gate.build import KEY, MODEL, Scores, bell, measured, replace
 
 SHIFTS = (0.02, -0.02, 0.01, -0.01, 0.0)
 """By how much each measurement of the accepted model lies off, in all samples of a category."""
@@ -38,7 +37,7 @@ def shifted(shift: float, jitter: float = 0.001, n: int = 60) -> Scores:
     }
 
 
-def baseline(shifts: tuple[float, ...] = SHIFTS) -> Baseline:
+def baseline(shifts: tuple[float, ...] = SHIFTS) -> Measurement:
     """The mean of several measurements, through its file."""
     text = dump_baseline(averaged([record_of(measured(shifted(shift))) for shift in shifts]))
     return load_baseline(text, KEY, "baseline.toml")
@@ -150,7 +149,7 @@ def test_categories_that_share_samples_have_the_spread_of_the_value() -> None:
 def test_samples_count_that_every_measurement_scored() -> None:
     """One that lacks a score under one seed is left out; a category needs one."""
     full = measured({"a": {"x": 0.5, "y": 0.4}})
-    lacks: Measurement = measured({"a": {"x": 0.3}})
+    lacks: FreshMeasurement = measured({"a": {"x": 0.3}})
     kept = averaged([record_of(full), record_of(lacks)])
     assert kept.scores == {"a": {"x": 0.4}}
     assert (kept.n, kept.value) == (1, 0.4)

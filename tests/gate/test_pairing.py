@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import IncomparableError
-from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate import FreshMeasurement, Judgement, Policy, Verdict, judge
 from pytest_cepbench.gate.compare import losers_of
 from pytest_cepbench.gate.pairing import pair
 from tests.gate.build import SCORE, Scores, accepted, measured
@@ -197,7 +197,7 @@ def _without(scores: Scores, *names: str) -> Scores:
     return {part: {s: x for s, x in own.items() if s not in names} for part, own in scores.items()}
 
 
-def _unscored(now: Scores, *names: str, **changes: Any) -> Measurement:
+def _unscored(now: Scores, *names: str, **changes: Any) -> FreshMeasurement:
     return measured(_without(now, *names), unscored={"color": names}, **changes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import (
-    Baseline,
     CaseKey,
+    FreshMeasurement,
     Measurement,
     Noise,
     Policy,
@@ -43,12 +42,12 @@ from pytest_cepbench.gate.statistics import (
     tolerance_that_holds,
     units_needed,
 )
-from tests.gate.build import KEY, accepted, bell, drifted, measured, scored, text_of
+from tests.gate.build import KEY, accepted, bell, drifted, measured, replace, scored, text_of
 
 OTHER = {"spec": "step-8000", "identity": "another"}
 
 
-def _at(value: float, n: int = 60, sd: float = 0.001, **fields: Any) -> Measurement:
+def _at(value: float, n: int = 60, sd: float = 0.001, **fields: Any) -> FreshMeasurement:
     """Scores around a value; of another model they come in another order."""
     scores = bell(n, value, sd)
     return measured(scored(scores[::-1] if "model" in fields else scores), **fields)
@@ -368,7 +367,7 @@ def test_a_tolerance_below_the_span_is_allowed() -> None:
     check_span(Policy(tolerance=1.99, anchor_tolerance=1.999), 2.0, "a case")
 
 
-def _record(**fields: Any) -> Baseline:
+def _record(**fields: Any) -> Measurement:
     return accepted(measured(**fields))
 
 
@@ -435,7 +434,7 @@ def test_scores_that_do_not_change_are_judged_as_foretold(sizes: dict[str, int])
     design = unchanged_design(sizes)
     assert design is not None
     scores = {name: {f"{name}{i}": 0.5 for i in range(size)} for name, size in sizes.items()}
-    measurement = Measurement(CaseKey("s", "overall", "gc"), "GC@3", True, scores, {}, {})
+    measurement = FreshMeasurement.of(CaseKey("s", "overall", "gc"), "GC@3", True, scores, {}, {})
     holding = tolerance_that_holds(design, POLICY.alpha)
     for share, verdict in ((0.99, "inconclusive"), (1.01, "held")):
         policy = replace(POLICY, tolerance=share * holding)

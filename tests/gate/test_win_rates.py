@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import BaselineError
 from pytest_cepbench.gate import (
-    Baseline,
     CaseKey,
+    FreshMeasurement,
     Measurement,
     Policy,
     Verdict,
@@ -24,7 +23,7 @@ from pytest_cepbench.gate import (
 )
 from pytest_cepbench.gate.compare import SAME_ANSWERS
 from pytest_cepbench.gate.measurement import Blindness
-from tests.gate.build import NAMES, accepted, measured, text_of
+from tests.gate.build import NAMES, accepted, measured, replace, text_of
 
 KEY = CaseKey("arena", "overall", "win_rate")
 
@@ -37,7 +36,7 @@ OWN, OTHER = "answer of the candidate", "answer of the baseline"
 
 def _battles(
     scores: float | Mapping[str, float], named: str = OWN, n: int = N, **changes: Any
-) -> Measurement:
+) -> FreshMeasurement:
     """A candidate whose answers to n questions scored so much against the accepted ones.
 
     scores: of all, or by sample.
@@ -55,7 +54,7 @@ def _battles(
     return measured({"all": given_scores}, **(fields | changes))
 
 
-def _baseline(named: str = OTHER, n: int = N, **changes: Any) -> Baseline:
+def _baseline(named: str = OTHER, n: int = N, **changes: Any) -> Measurement:
     """The accepted model's answers."""
     model = {"model": {"spec": "step-7000", "identity": "accepted"}}
     return accepted(_battles(0.25, named, n, **(model | changes)))

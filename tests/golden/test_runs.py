@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.gate.baseline import Baseline, Noise, dump_baseline, load_baseline
-from pytest_cepbench.gate.measurement import CaseKey
+from pytest_cepbench.gate.baseline import dump_baseline, load_baseline
+from pytest_cepbench.gate.measurement import CaseKey, Measurement, Noise
 from tests.documents import flat_report
 from tests.golden.frozen import assert_frozen
 from tests.plugin.project import INI, run_plainly
@@ -88,7 +88,7 @@ def test_baseline_files_byte_by_byte(reports: list[dict[str, Any]]) -> None:
 
 def test_a_baseline_with_every_field() -> None:
     """What calibration, acceptance and sets add; written as ever, and read back as the same."""
-    baseline = Baseline(
+    baseline = Measurement(
         format=2,
         case='s/ä "b"/fid',
         metric="FID [x]",
@@ -116,7 +116,7 @@ def test_a_baseline_with_every_field() -> None:
 
 def test_a_baseline_of_answers() -> None:
     """The digests that were accepted, beside one half for each; read back as the same."""
-    baseline = Baseline(
+    baseline = Measurement(
         format=2,
         case="s/overall/win_rate",
         metric="win rate",

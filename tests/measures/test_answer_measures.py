@@ -11,9 +11,9 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import CRITERIA, WEIGHTS
-from pytest_cepbench.gate import Measurement
 from pytest_cepbench.models.protocols import AnswerStep
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.chains.answers.roles import picture, question
 from tests.suites.answers import ANSWERS, MeasuredSuite, prepare
 
@@ -101,7 +101,7 @@ def counted(tmp_path: Path) -> Any:
         yield prepare(tmp_path, store, TEXT)
 
 
-def _scores(measurement: Measurement) -> list[float]:
+def _scores(measurement: CaseMeasurement) -> list[float]:
     return [score for _, score in sorted(measurement.scores["c"].items())]
 
 

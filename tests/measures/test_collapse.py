@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.store import Store
+from tests.gate.build import replace
 from tests.suites.world import Staged, stage, vector
 
 SUITE = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.datasets.shapes import parse_caption, parse_image, sample_scene
 from pytest_cepbench.datasets.shapes.questions import SCENE_KINDS, scene_facts
 from pytest_cepbench.errors import MeasurementError, SuiteError, UnscoredError
-from pytest_cepbench.gate import Measurement, Policy, Verdict, judge, record_of
+from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.measures.base import RequiredFeatures
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.fact_checks import (
@@ -30,6 +30,8 @@ from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.images import image_path
 from pytest_cepbench.suites import RoleChoices
+from pytest_cepbench.suites.suite_run import CaseMeasurement
+from tests.gate.build import replace
 from tests.suites.world import LOSSY, SUITE, TASKS, Staged, overlapping, stage
 
 METRICS = "[metrics.gc]\n[metrics.facts]\n[metrics.failures]\n"
@@ -140,7 +142,7 @@ def test_chains_from_texts_are_checked_from_the_first_picture(tmp_path: Path, st
 CODED = "python:benchmarks.coded_pair:pair"
 
 
-def _gated(folder: Path, store: Store, model: str) -> dict[str, Measurement]:
+def _gated(folder: Path, store: Store, model: str) -> dict[str, CaseMeasurement]:
     choices = RoleChoices(model=model, role="unified")
     staged = stage(folder, PERFECT + METRICS, store, choices)
     return {metric: staged.measure(f"overall-{metric}") for metric in ("gc", "facts")}

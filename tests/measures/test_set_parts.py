@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,7 @@ import pytest
 from pytest_cepbench.chains import load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
-from pytest_cepbench.gate import (
-    Measurement,
-    Policy,
-    Verdict,
-    dump_baseline,
-    judge,
-    load_baseline,
-    record_of,
-)
+from pytest_cepbench.gate import Policy, Verdict, dump_baseline, judge, load_baseline, record_of
 from pytest_cepbench.gate.measurement import SAMPLE
 from pytest_cepbench.measures import set_measures
 from pytest_cepbench.metrics.set_distances import (
@@ -32,6 +23,8 @@ from pytest_cepbench.metrics.set_distances import (
 from pytest_cepbench.metrics.uncertainty import blocks_of, pseudo_values
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
+from pytest_cepbench.suites.suite_run import CaseMeasurement
+from tests.gate.build import replace
 from tests.suites.world import LOSSY, SUITE, Staged, stage, vector
 
 METRICS = """\
@@ -284,7 +277,7 @@ def many() -> Dataset:
 def test_the_gate_has_bounds_on_a_distance(tmp_path: Path, store: Store) -> None:
     """A generator that is as good is told from one that is much worse."""
 
-    def pooled(generator: str) -> Measurement:
+    def pooled(generator: str) -> CaseMeasurement:
         text = SUITE.replace("python:tests.suites.world:overlapping", f"{HERE}:many") + METRICS
         choices = RoleChoices(model=generator, role="generator", roles={"describer": LOSSY})
         return stage(tmp_path / "suite", text, store, choices).measure("overall-pooled")
@@ -304,7 +297,7 @@ def test_the_gate_has_bounds_on_a_distance(tmp_path: Path, store: Store) -> None
 def test_a_sample_in_two_categories_is_one_unit_of_the_gate(tmp_path: Path, store: Store) -> None:
     """Twelve samples, six of them in both categories, are twelve units, not eighteen."""
 
-    def measured(seed: int) -> Measurement:
+    def measured(seed: int) -> CaseMeasurement:
         text = SUITE.replace("recolor=0.2", f"recolor=0.{seed}") + METRICS
         return stage(tmp_path / f"{seed}", text, store).measure("overall-fid")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
 from pytest_cepbench.evaluation.shown_samples import shown_facts
-from pytest_cepbench.gate import Baseline, Judgement, Verdict
+from pytest_cepbench.gate import Judgement, Measurement, Verdict
 from pytest_cepbench.metrics.fact_losses import summarize_facts
 from pytest_cepbench.metrics.facts import FactAnswers
 from pytest_cepbench.report import (
@@ -79,7 +79,7 @@ def replace(record: T, **changes: Any) -> T:
     return cast("T", case_of(**(fields | changes)))
 
 
-MEASURED = Baseline(
+MEASURED = Measurement(
     format=2,
     case="toy/color/gc",
     metric="GC@2",

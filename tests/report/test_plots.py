@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.baseline import FORMAT, Baseline
+from pytest_cepbench.gate.measurement import FORMAT, Measurement
 from pytest_cepbench.report import CaseResult, CurveShown
 from pytest_cepbench.report.chain_pairs import sample_values
 from pytest_cepbench.report.number_format import number
@@ -205,7 +205,7 @@ def test_equal_curves_are_drawn_once_and_those_of_fewer_samples_not() -> None:
 
 def test_shares_are_named_as_such() -> None:
     """What is right or wrong has no similarity."""
-    shares = Baseline(FORMAT, "a/b/c", "c", 0.5, 1, True, {}, {}, {"b": {"x": 0.5}}, shares=True)
+    shares = Measurement(FORMAT, "a/b/c", "c", 0.5, 1, True, {}, {}, {"b": {"x": 0.5}}, shares=True)
     quantities = [
         view.quantity
         for result in (CURVED, replace(CURVED, measured=shares))

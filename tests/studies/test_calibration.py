@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, judge, record_of
+from pytest_cepbench.gate import CaseKey, Noise, Policy, judge, record_of
 from pytest_cepbench.gate.sensitivity import design_of, power_of
 from pytest_cepbench.gate.statistics import tolerance_that_holds
 from pytest_cepbench.store import Store
@@ -26,6 +26,7 @@ from pytest_cepbench.studies.calibration import (
 )
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.gate_config import Overrides
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.studies.toy import TOY, write_suite
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -47,7 +48,7 @@ def seeds_of_one_category(draw: st.DrawFn) -> list[list[float]]:
     return draw(st.lists(row, min_size=2, max_size=5))
 
 
-def measured(scores: Scores, **fields: Any) -> Measurement:
+def measured(scores: Scores, **fields: Any) -> CaseMeasurement:
     """A measurement of these scores."""
     shared: dict[str, Any] = {
         "key": CaseKey("toy", "color", "gc"),
@@ -56,15 +57,15 @@ def measured(scores: Scores, **fields: Any) -> Measurement:
         "identity": {},
         "model": {},
     }
-    return Measurement(scores=scores, **(shared | fields))
+    return CaseMeasurement.of(scores=scores, **(shared | fields))
 
 
-def one_category(rows: Sequence[Sequence[float]]) -> list[Measurement]:
+def one_category(rows: Sequence[Sequence[float]]) -> list[CaseMeasurement]:
     """One measurement for each row."""
     return [measured({"c": {str(i): value for i, value in enumerate(row)}}) for row in rows]
 
 
-def noise(measurements: Sequence[Measurement], **fields: Any) -> Noise:
+def noise(measurements: Sequence[CaseMeasurement], **fields: Any) -> Noise:
     """The noise, which must be there."""
     actual = noise_of(measurements, **fields)
     assert isinstance(actual, Noise)
@@ -107,7 +108,7 @@ def test_the_noise_predicts_how_values_scatter() -> None:
     generator = np.random.default_rng(7)
     sizes = {"small": 5, "large": 40}
 
-    def play() -> Measurement:
+    def play() -> CaseMeasurement:
         return measured(
             {
                 name: {f"{name}{i}": x for i, x in enumerate(generator.normal(0, 0.2, size))}
@@ -138,7 +139,7 @@ def test_seeds_of_one_sample_are_one_unit() -> None:
     assert actual.sd == pytest.approx(plain.sd, abs=1e-6)
 
 
-def whole_set(values: Sequence[float], **fields: Any) -> Measurement:
+def whole_set(values: Sequence[float], **fields: Any) -> CaseMeasurement:
     """A score of a whole set with its blocks' pseudo-values."""
     blocks = {"all": {str(i): value for i, value in enumerate(values)}} if values else {}
     score = float(np.mean(values)) if len(values) else 1.0
@@ -175,7 +176,7 @@ def test_blocks_of_equal_name_in_two_categories_are_two() -> None:
         ([measured({"c": {"a": 1.0}}), measured({"d": {"a": 1.0}})], "not the same samples"),
     ],
 )
-def test_noise_that_cannot_be_told(measurements: list[Measurement], message: str) -> None:
+def test_noise_that_cannot_be_told(measurements: list[CaseMeasurement], message: str) -> None:
     """A sentence in the place of a number."""
     actual = noise_of(measurements)
     assert isinstance(actual, str)

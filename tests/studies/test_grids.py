@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.measurement import CaseKey
 from pytest_cepbench.studies.grids import (
     agreements,
@@ -19,6 +18,7 @@ from pytest_cepbench.studies.grids import (
     spread_over,
 )
 from pytest_cepbench.studies.study_data import Grid, ModelSpread, StudyCell
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 SCORES = st.lists(
     st.integers(min_value=-1000, max_value=1000).map(lambda n: n / 1000), min_size=2, max_size=8
@@ -100,9 +100,9 @@ def test_agreement_is_scipys(rows: list[tuple[int, int, int]]) -> None:
         assert actual.mean == pytest.approx(np.mean(expected), abs=1e-9)
 
 
-def measurement(scores: dict[str, dict[str, float]]) -> Measurement:
+def measurement(scores: dict[str, dict[str, float]]) -> CaseMeasurement:
     """A measurement of these scores."""
-    return Measurement(CaseKey("s", "overall", "gc"), "GC@2", True, scores, {}, {})
+    return CaseMeasurement.of(CaseKey("s", "overall", "gc"), "GC@2", True, scores, {}, {})
 
 
 def test_a_sample_in_two_categories_is_one_chain() -> None:

@@ -12,8 +12,9 @@ import pytest
 from scipy import stats
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate import Baseline, CaseKey, Measurement, record_of
+from pytest_cepbench.gate import CaseKey, Measurement, record_of
 from pytest_cepbench.studies.comparison import rank_case, rank_runs
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 HARD = np.random.default_rng(0).normal(0, 1, 60)
 """What makes a sample hard for all models alike."""
@@ -24,7 +25,7 @@ def record(
     metric: str = "gc",
     part: str = "overall",
     **more: Any,
-) -> Baseline:
+) -> Measurement:
     """What a run measured in one case of the suite s."""
     fields: dict[str, Any] = {
         "key": CaseKey("s", part, metric),
@@ -34,10 +35,10 @@ def record(
         "identity": {"samples": "same"},
         "model": {"spec": "m"},
     }
-    return record_of(Measurement(**fields | more))
+    return record_of(CaseMeasurement.of(**fields | more))
 
 
-def model(level: float, noise: float = 0.05, **more: Any) -> Baseline:
+def model(level: float, noise: float = 0.05, **more: Any) -> Measurement:
     """A model: the samples' hardness, its level, and a little of its own."""
     own = np.random.default_rng(round(1000 * level) + 1).normal(0, noise, 60)
     values = HARD + level + own
@@ -106,7 +107,7 @@ def test_sets_are_ranked_by_their_blocks() -> None:
     """A distance between sets has pseudo-values for blocks of samples, and no scores of samples."""
     blocks = {f"block {i}": float(v) for i, v in enumerate(HARD[:10])}
 
-    def distance(level: float) -> Baseline:
+    def distance(level: float) -> Measurement:
         own = {name: value + level for name, value in blocks.items()}
         mean = float(np.mean(list(own.values())))
         return record({"all": {"fid": mean}}, sizes={"all": 100}, blocks={"all": own})
@@ -276,7 +277,7 @@ def test_equal_models_are_told_apart_no_more_often_than_promised(sizes: tuple[in
     """In categories of any sizes: 5 % of runs, and three standard errors of 100 runs."""
     rng = np.random.default_rng(3)
 
-    def drawn() -> Baseline:
+    def drawn() -> Measurement:
         return record(
             {
                 f"c{k}": {f"{k}-{i}": float(v) for i, v in enumerate(rng.normal(0, 0.1, size))}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy
+from pytest_cepbench.gate import CaseKey, Noise, Policy
 from pytest_cepbench.gate.sensitivity import design_of, power_of
 from pytest_cepbench.gate.statistics import Design, chance_to_hold, units_needed
 from pytest_cepbench.studies.calibration import Calibrated, Proposal, propose
+from pytest_cepbench.suites.suite_run import CaseMeasurement
+from tests.gate.build import replace
 
 POLICY = Policy(gate="regression", tolerance=0.01, alpha=0.025)
 
@@ -20,7 +20,9 @@ def calibrated(
     """A case of a pilot. value: of its scores, which chance puts at 0.1."""
     key = CaseKey("photos", part, "gc")
     noise = None if sd is None else Noise(seeds=3, units=units, sd=sd, value_sd=sd)
-    measured = value and Measurement(key, "GC@3", True, {"c": {"s": value}}, {}, {}, floor=0.1)
+    measured = value and CaseMeasurement.of(
+        key, "GC@3", True, {"c": {"s": value}}, {}, {}, floor=0.1
+    )
     return Calibrated(key, "GC@3", POLICY, measured or None, noise, "" if noise else "too few")
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.gate import Baseline
-from pytest_cepbench.gate.baseline import FORMAT
+from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate.measurement import FORMAT
 from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Vote
@@ -25,7 +25,7 @@ QUALITY = {"good": 0.9, "fair": 0.6, "poor": 0.2}
 SAMPLES = [f"s{number}" for number in range(8)]
 
 
-def record(quality: str, case: str = "toy/overall/sim", **changes: Any) -> Baseline:
+def record(quality: str, case: str = "toy/overall/sim", **changes: Any) -> Measurement:
     """What a run measured: a model's quality, and a little more for each sample."""
     scores = {name: QUALITY[quality] + number / 100 for number, name in enumerate(SAMPLES)}
     fields: dict[str, Any] = {
@@ -39,7 +39,7 @@ def record(quality: str, case: str = "toy/overall/sim", **changes: Any) -> Basel
         "identity": {},
         "scores": {"overall": scores},
     }
-    return Baseline(**(fields | changes))
+    return Measurement(**(fields | changes))
 
 
 def graded(folder: Path) -> Ratings:
@@ -179,7 +179,7 @@ def test_choices_within_a_margin(tmp_path: Path) -> None:
             cast(ratings, side_vote(item, name, pressed, task="caption"))
     near = {name: 0.5 + place / 100 for place, name in enumerate(("fair", "good"))}
 
-    def scored(model: str) -> Baseline:
+    def scored(model: str) -> Measurement:
         own = dict.fromkeys(SAMPLES[:3], QUALITY[model]) | {SAMPLES[3]: near[model]}
         return record(model, scores={"overall": own})
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.gate import Baseline, CaseKey, record_of
+from pytest_cepbench.gate import CaseKey, Measurement, record_of
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.remeasurement import (
     AcceptedCheckpoint,
@@ -57,7 +57,7 @@ class Results:
     samples: int | None = None
     seeds: int = 1
 
-    def records(self, model: str = CHOSEN) -> dict[CaseKey, Baseline]:
+    def records(self, model: str = CHOSEN) -> dict[CaseKey, Measurement]:
         """What a run reports of a model."""
         suite = write_suite(self.folder, self.text)
         prepared = load_prepared_suite(suite, RoleChoices(model), {}, self.samples, self.seeds)

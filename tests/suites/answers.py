@@ -6,7 +6,7 @@ Real files, models and stores; baselines are written as accepting writes them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pytest_cepbench.artifacts.outcome import CRITERIA
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.datasets.shapes.arena.truth import AnswerDegradation
-from pytest_cepbench.gate import Judgement, Measurement, dump_baseline, judge, record_of
+from pytest_cepbench.gate import Judgement, dump_baseline, judge, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerStep, Battle, Reply
 from pytest_cepbench.models.rule_based.arena_models import (
@@ -31,6 +31,8 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ModelPool, RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.gate_config import Overrides, claim_of, settle
+from pytest_cepbench.suites.suite_run import CaseMeasurement
+from tests.gate.build import replace
 
 HEAD = """\
 name = "arena"
@@ -71,7 +73,7 @@ class MeasuredSuite:
     pool: ModelPool
     baselines: Path
 
-    def measure(self, case_id: str = "overall-win_rate") -> Measurement:
+    def measure(self, case_id: str = "overall-win_rate") -> CaseMeasurement:
         """What is measured of a case."""
         return self.run.measure(self.cases[case_id])
 

@@ -6,7 +6,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,12 @@ from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains import Modality
 from pytest_cepbench.datasets.shapes.arena import load_shapes_arena
 from pytest_cepbench.errors import MeasurementError, UnscoredError
-from pytest_cepbench.gate import Baseline, Policy, Verdict, dump_baseline, judge, record_of
+from pytest_cepbench.gate import Measurement, Policy, Verdict, dump_baseline, judge, record_of
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case, ChainRun, RoleChoices, SuiteRun
+from tests.gate.build import replace
 from tests.suites.answers import WORSE, prepare
 from tests.suites.failing import EVERYTHING
 from tests.suites.world import stage
@@ -184,7 +185,7 @@ class Bench:
         """Folder of accepted baselines."""
         return self.folder / "accepted"
 
-    def accept(self) -> Baseline:
+    def accept(self) -> Measurement:
         """The measurement of the model that does not fail, as the baseline."""
         suite, case = self.run()
         baseline = record_of(suite.measure(case))

@@ -10,10 +10,11 @@ import pytest
 
 from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities
 from pytest_cepbench.errors import MeasurementError, SpecError
-from pytest_cepbench.gate import Measurement, Verdict
+from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Battle, Reply
 from pytest_cepbench.models.rule_based.arena_models import JudgeKnobs, ShapesJudge
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.suites.answers import ANSWERS, WORSE, MeasuredSuite, prepare
 
 _MODULE = "python:tests.suites.test_soft_suites"
@@ -62,7 +63,7 @@ def _gated(tmp_path: Path, store: Store, text: str) -> MeasuredSuite:
     return prepare(tmp_path, store, text, model=WORSE)
 
 
-def _remarks(measurement: Measurement) -> str:
+def _remarks(measurement: CaseMeasurement) -> str:
     return "\n".join((*measurement.notes, *measurement.warnings))
 
 

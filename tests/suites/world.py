@@ -18,7 +18,6 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import features as scene_features
 from pytest_cepbench.datasets.shapes import load_shapes, parse_caption, parse_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes_tasks
-from pytest_cepbench.gate import Measurement
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import (
@@ -31,6 +30,7 @@ from pytest_cepbench.suites import (
     load_data,
     load_suite,
 )
+from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 LOSSY = "shapes:?miss=0.3&recolor=0.2"
 
@@ -59,7 +59,7 @@ class Staged:
     run: ChainRun
     cases: Mapping[str, Case]
 
-    def measure(self, case_id: str) -> Measurement:
+    def measure(self, case_id: str) -> CaseMeasurement:
         """What is measured of a case."""
         return self.run.measure(self.cases[case_id])
 

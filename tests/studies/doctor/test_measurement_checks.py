@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from pytest_cepbench.gate import CaseKey, Measurement, Noise, Policy, dump_baseline, record_of
+from pytest_cepbench.gate import CaseKey, Noise, Policy, dump_baseline, record_of
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.sensitivity import power_of
 from pytest_cepbench.gate.statistics import Design, tolerance_that_holds
@@ -20,6 +19,8 @@ from pytest_cepbench.studies.doctor.measurement_checks import (
     measurability,
     visible_drops,
 )
+from pytest_cepbench.suites.suite_run import CaseMeasurement
+from tests.gate.build import replace
 
 POLICY = Policy(tolerance=0.1, alpha=0.05)
 
@@ -31,11 +32,11 @@ HOLDING = tolerance_that_holds(DESIGN, POLICY.alpha)
 """The smallest tolerance that holds good checkpoints above that noise: about 0.015."""
 
 
-def measured(value: float, part: str = "overall", **fields: Any) -> Measurement:
+def measured(value: float, part: str = "overall", **fields: Any) -> CaseMeasurement:
     """A measurement of one score."""
     shared: dict[str, Any] = {"identity": {"samples": "1"}, "model": {"identity": "m"}}
     key = CaseKey("toy", part, "gc")
-    return Measurement(key, "GC@2", True, {"c": {"s": value}}, **(shared | fields))
+    return CaseMeasurement.of(key, "GC@2", True, {"c": {"s": value}}, **(shared | fields))
 
 
 def case(part: str = "overall", value: float = 0.8, **fields: Any) -> Calibrated:
