@@ -53,7 +53,7 @@ from pytest_cepbench.replacement import recover
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.headline import headline
-from pytest_cepbench.report.tables import shortage_table, summary_table, text_of
+from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import (
     explain,
     promise_lines,
@@ -187,7 +187,7 @@ class GateResult:
     def _lines(self) -> Iterator[str]:
         yield self.headline
         if self.cases:
-            yield from map(text_of, [*summary_table(self.cases), *shortage_table(self.cases)])
+            yield from map(text_of, summary_table(self.cases))
             yield from promise_lines(self.cases)
             yield from (f"warning: {line}" for line in warning_lines(self.cases))
             yield from (f"refused: {line}" for line in refusal_lines(self.cases))

@@ -79,6 +79,8 @@ _TAKEN = pytest.StashKey[Sequence[str]]()
 
 _OWNER = "cepbench: "  # of a line in pytest's header
 
+_NOTHING_RAN = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+
 
 # -- options and set-up ----------------------------------------------------------------------------
 
@@ -163,7 +165,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         with usage_errors():
             taken = session.config.stash.get(_TAKEN, ())
             try:
-                controller.start(taken, workers=bool(session.config.getoption("tx", None)))
+                controller.start(
+                    taken,
+                    workers=bool(session.config.getoption("tx", None)),
+                    updating=updating(session.config),
+                )
             except BaseException:
                 controller.remove_reports()
                 raise
@@ -265,6 +271,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         refuse_modes(config, cases)
         controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
         with usage_errors():
+            _ = evaluator.store  # or every case would say that it cannot be used
             controller.pools = evaluator.plan_pools()
     _show_progress(config, evaluator)
 
@@ -349,22 +356,29 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
             controller.finish(session, updating=updating(session.config))
             if controller.ledger.active:
                 from pytest_cepbench.plugin.ci_services import write_files
+                from pytest_cepbench.plugin.terminal.summary import QuietSections
 
                 write_files(controller)
+                session.config.pluginmanager.register(QuietSections(), "cepbench_quiet_sections")
             _remove_status(session.config)
             _warn_of_undecided(session.config, controller)
 
 
 def _warn_of_undecided(config: pytest.Config, controller: Controller) -> None:
-    """One warning for all inconclusive cases that pass."""
-    cases = [result for result in controller.ledger.results if result.verdict == "inconclusive"]
-    if any(result.passes and result.gates for result in cases):
+    """One warning for all inconclusive cases that pass, in a run that passes."""
+    outcome = controller.outcome
+    if outcome is None or not all(result.passes for result in outcome.results):
+        return
+    from pytest_cepbench.report.headline import undecided
+
+    if undecided(outcome.results):
         from pytest_cepbench.errors import InconclusiveWarning
         from pytest_cepbench.report.text import shortage_warning
 
         # A mark can ignore it for a test, in a run where `-W error` raises it.
         with suppress(InconclusiveWarning):
-            config.issue_config_time_warning(InconclusiveWarning(shortage_warning(cases)), 2)
+            warning = InconclusiveWarning(shortage_warning(outcome.results))
+            config.issue_config_time_warning(warning, 2)
 
 
 def pytest_enter_pdb(config: pytest.Config) -> None:
@@ -373,16 +387,25 @@ def pytest_enter_pdb(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)  # before syrupy's report, which leaves out what is told here
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """The headline and the table of verdicts."""
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
+    """The headline and the table of verdicts; why there are none, where a model was named."""
     controller = config.stash.get(CONTROLLER, None)
-    if controller is not None and (controller.ledger.active or controller.unjudged):
+    if controller is None:
+        return
+    if controller.ledger.active or controller.unjudged:
         from pytest_cepbench.plugin.ci_services import write_annotations
         from pytest_cepbench.plugin.terminal.summary import leave_out_cases, write_summary
 
         leave_out_cases(config, controller.settings.baselines)
-        write_summary(controller, terminalreporter, updating=updating(config))
+        write_summary(controller, terminalreporter)
         write_annotations(controller, terminalreporter)
+        quiet = config.pluginmanager.getplugin("cepbench_quiet_sections")
+        if quiet is not None:  # a run that judges
+            quiet.end_sections(terminalreporter)
+    elif controller.settings.names_models and exitstatus in _NOTHING_RAN:
+        from pytest_cepbench.plugin.terminal.summary import write_nothing_found
+
+        write_nothing_found(config, terminalreporter)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

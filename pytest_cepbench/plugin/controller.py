@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.errors import WriteError
+from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext, identities_of
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
+from pytest_cepbench.plugin.outcome import Acceptance, Code, RunOutcome
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
     device_lines,
@@ -27,12 +27,8 @@ from pytest_cepbench.plugin.terminal.header import (
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.plugin.workers.crashes import CrashLog
     from pytest_cepbench.report import UsageTotals
-
-Code = int | str | None
-"""An exit code, as `sys.exit` takes it."""
 
 
 @dataclass
@@ -43,20 +39,13 @@ class Controller:
     evaluator: gives this process's suites, store and models; called only when they are needed.
     header: the model under test and what it is compared with.
     lines: the header in full, for reports.
-    changes: the baselines that were accepted.
-    refused: whether there was reason to accept none.
-    unwritten: whether they could not be written.
-    written: paths of the reports.
-    unreported: why there are no reports.
-    ci_lines: on files for a CI service that could not be written.
-    unrecorded: why the run is not in the history.
+    unremoved: why the reports of an earlier run are still there.
     background_usage: usage of the run's processes outside of cases.
     remarks: on memory, from workers that helped.
     pools: the pools of a cluster, in a line.
     pytests_code: the exit code that pytest itself gave the session; None before its end.
     unjudged: cases of a run that only plans or lists them.
-    headline: the run in one sentence; empty before its end.
-    code: the exit code with that sentence; None before.
+    outcome: of a run that has cases; None before its end.
     """
 
     context: RunContext
@@ -64,20 +53,13 @@ class Controller:
     ledger: Ledger = field(default_factory=Ledger)
     header: list[HeaderLine] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
-    refused: bool = False
-    unwritten: bool = False
-    written: list[Path] = field(default_factory=list)
-    unreported: str | None = None
-    ci_lines: list[str] = field(default_factory=list)
-    unrecorded: str | None = None
+    unremoved: str | None = None
     background_usage: list[UsageTotals] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     pools: str | None = None
     pytests_code: int | None = None
     unjudged: int = 0
-    headline: str = ""
-    code: Code = None
+    outcome: RunOutcome | None = None
 
     @cached_property
     def crashes(self) -> CrashLog:
@@ -91,12 +73,15 @@ class Controller:
         """What the engineer asked for."""
         return self.context.settings
 
-    def start(self, taken: Sequence[str], *, workers: bool = False) -> None:
+    def start(self, taken: Sequence[str], *, workers: bool, updating: bool) -> None:
         """Resolve what the user named, so that a wrong name or parameter stops the run here.
 
         taken: short options that other plugins own. workers: whether models work in processes of
-        xdist, which have devices of their own. Raises CepError kinds.
+        xdist, which have devices of their own. updating: whether baselines are to be accepted.
+        Raises CepError kinds.
         """
+        if not (updating or self.settings.plan or self.settings.listing):
+            self._check_baselines()
         # A plain pytest run has no baselines, and imports nothing more.
         if self.settings.baselines.is_dir():
             from pytest_cepbench.replacement import recover
@@ -112,6 +97,32 @@ class Controller:
             if not workers:
                 self.header += device_lines(self.evaluator())
             self.lines = [line.full for line in self.header]
+            if self.evaluator().engine is None:
+                self._check_devices()
+
+    def _check_baselines(self) -> None:
+        """Raise BaselineError where the folder that was named for this run is not there."""
+        folder, source = self.settings.baselines, self.settings.sources.get("baselines", "")
+        if source and not source.startswith("ini ") and not folder.is_dir():
+            from pytest_cepbench.errors import BaselineError
+
+            raise BaselineError(
+                f"{source}={folder}: no such folder. Name the folder of accepted baselines, or add "
+                "--snapshot-update to accept what is measured as the first ones"
+            )
+
+    def _check_devices(self) -> None:
+        """Raise SpecError for a model whose device this machine does not have."""
+        from pytest_cepbench.models.devices import visible_devices
+
+        for runner in self.evaluator().runners:
+            bound = runner.bound
+            if str(bound.device).startswith("cuda") and not visible_devices():
+                raise SpecError(
+                    f"{bound.spec}: device {bound.device!r}, and this machine has no accelerator "
+                    "that torch can use. Give device=cpu, or install a torch build that fits the "
+                    "driver"
+                )
 
     def header_lines(self, *, verbose: bool) -> Iterator[str]:
         """What pytest's header says of this run. verbose: with whole specs."""
@@ -137,7 +148,7 @@ class Controller:
     def remove_reports(self) -> None:
         """Remove the reports of an earlier run, unless this one is not to judge anything."""
         if not (self.settings.plan or self.settings.listing):
-            self.unreported = run_result.remove_reports(self.settings)
+            self.unremoved = run_result.remove_reports(self.settings)
 
     def finish(self, session: pytest.Session, *, updating: bool) -> None:
         """Close the books: exit status, accepted baselines, reports."""
@@ -153,14 +164,30 @@ class Controller:
                 "it again, what was computed is in the store"
             )
         ledger.close()
-        session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment] # an int
+        outcome = self._judged(session.exitstatus)
         if updating:
-            self._accept(session)
-        self.code = session.exitstatus
-        self.headline = self._headline(self.code)
-        if ledger.results:
-            self.background_usage.append(self.evaluator().background_usage)
-            self._write_reports(session.config)
+            outcome = self._accepted(outcome)
+        session.exitstatus = outcome.code  # type: ignore[assignment] # an int
+        outcome = replace(outcome, headline=self._headline(outcome))
+        if outcome.results:
+            outcome = self._reported(outcome, session.config)
+        self.outcome = outcome
+
+    def _judged(self, code: Code) -> RunOutcome:
+        """The run as it stands. code: exit code of the session."""
+        ledger = self.ledger
+        own = [self.evaluator().background_usage] if ledger.results else []
+        return RunOutcome(
+            results=tuple(ledger.results),
+            problems=tuple(ledger.problems()),
+            skipped=dict(ledger.skipped),
+            remarks=tuple(ledger.remarks()),
+            infrastructure=tuple(self._infrastructure()),
+            usage=(*self.background_usage, *own),
+            setup=tuple(self.lines),
+            code=self.exit_code(code),
+            unreported=self.unremoved,
+        )
 
     def exit_code(self, code: Code) -> Code:
         """What the run ends with: this code of pytest's or a plugin's, unless there is a worse one.
@@ -191,15 +218,15 @@ class Controller:
         nothing = pytest.ExitCode.NO_TESTS_COLLECTED
         return self.settings.names_models and self.pytests_code == nothing
 
-    def _headline(self, code: Code) -> str:
-        """The run in one sentence. code: exit code of the session."""
+    def _headline(self, outcome: RunOutcome) -> str:
+        """The run in one sentence."""
         from pytest_cepbench.report.headline import headline
 
-        results, problems = self.ledger.results, self.ledger.problems()
+        code, results, problems = outcome.code, outcome.results, outcome.problems
         own = run_result.exit_code(results, lambda: problems)
         harmless = (0, int(pytest.ExitCode.NO_TESTS_COLLECTED))
         other = int(code) if not own and isinstance(code, int) and code not in harmless else 0
-        return headline(results, problems, skipped=self.ledger.skipped, other_code=other)
+        return headline(results, problems, skipped=outcome.skipped, other_code=other)
 
     def _publish(self, session: pytest.Session) -> None:
         """Wait until results of this process are where they are published."""
@@ -228,52 +255,56 @@ class Controller:
             self.background_usage.append(msgspec.convert(sent["effort"], UsageTotals))
             self.remarks += sent["remarks"]
 
-    @property
-    def infrastructure(self) -> list[str]:
+    def _infrastructure(self) -> list[str]:
         """What went wrong with machines and was made good, a sentence each."""
         own = self.evaluator().infrastructure if self.ledger.active else []
         lines = [*self.crashes.lines(), *self.ledger.repeated, *self.remarks, *own]
         return list(dict.fromkeys(lines))
 
-    def _accept(self, session: pytest.Session) -> None:
-        results = self.ledger.results
-        errors = [result for result in results if not result.passes]
-        failed = session.exitstatus or self.pytests_code
-        self.refused = bool(self.ledger.problems() or errors or failed)
-        if not self.refused:
+    def _accepted(self, outcome: RunOutcome) -> RunOutcome:
+        """The run after its baselines were accepted, or why they were not."""
+        results = outcome.results
+        acceptance: Acceptance = "refused"
+        failing = not all(result.passes for result in results)
+        if not (outcome.problems or failing or outcome.code or self.pytests_code):
             try:
-                self.changes = run_result.accept_baselines(results, self.settings.baselines)
+                changes = run_result.accept_baselines(results, self.settings.baselines)
             except WriteError as error:
-                self.unwritten = True
                 self.ledger.fail(f"nothing was accepted: {error}")
-                session.exitstatus = self.exit_code(session.exitstatus)  # type: ignore[assignment]
+                acceptance = "unwritten"
             else:
-                return
-        from msgspec.structs import replace
+                return replace(
+                    outcome,
+                    changes=tuple(changes),
+                    acceptance="written" if changes else "unchanged",
+                )
+        from msgspec.structs import replace as replace_fields
 
-        self.ledger.results[:] = [replace(r, accepted=False) for r in self.ledger.results]
+        self.ledger.results[:] = [replace_fields(result, accepted=False) for result in results]
+        return replace(self._judged(outcome.code), acceptance=acceptance)
 
-    def _write_reports(self, config: pytest.Config) -> None:
-        ledger, evaluator = self.ledger, self.evaluator()
+    def _reported(self, outcome: RunOutcome, config: pytest.Config) -> RunOutcome:
+        """The run after its reports were written, and it was entered in the history."""
         try:
-            self.written = run_result.write_run_reports(
-                evaluator,
-                ledger.results,
-                ledger.problems(),
-                self.infrastructure,
-                self.background_usage,
-                setup=self.lines,
+            written = run_result.write_run_reports(
+                self.evaluator(),
+                outcome.results,
+                outcome.problems,
+                outcome.infrastructure,
+                outcome.usage,
+                setup=outcome.setup,
                 crashes=len(self.crashes.all),
                 command=["pytest", *config.invocation_params.args],
-                headline=self.headline,
+                headline=outcome.headline,
             )
-            self.unreported = None
+            outcome = replace(outcome, written=tuple(written), unreported=None)
         except WriteError as error:  # the run is judged, and its exit code says how
-            self.unreported = str(error)
+            outcome = replace(outcome, unreported=str(error))
         try:
-            run_result.record_run(self.context, ledger.results, ledger.problems(), self.written)
+            run_result.record_run(self.context, outcome.results, outcome.problems, outcome.written)
         except WriteError as error:
-            self.unrecorded = str(error)
+            outcome = replace(outcome, unrecorded=str(error))
+        return outcome
 
     def mark_junit(self, config: pytest.Config) -> None:
         """Put verdict and headline of the run into pytest's JUnit file, if it writes one.
@@ -284,23 +315,23 @@ class Controller:
 
         xml = config.stash.get(xml_key, None)
         if xml is not None and self.ledger.active:
-            xml.add_global_property("cepbench_verdict", self.ledger.verdict())
-            xml.add_global_property("cepbench_headline", self._announcement())
+            outcome = self._judged(self.pytests_code)
+            xml.add_global_property("cepbench_verdict", outcome.verdict)
+            xml.add_global_property("cepbench_headline", self._announcement(outcome))
             # What a dead worker began stays there as a test without an outcome, beside its retry.
             for (nodeid, _), begun in xml.node_reporters.items():
                 if str(nodeid) in self.crashes.retried and not begun.nodes:
                     xml.node_reporters_ordered.remove(begun)
 
-    def _announcement(self) -> str:
+    def _announcement(self, outcome: RunOutcome) -> str:
         """The headline of a run that has accepted nothing yet."""
-        results = self.ledger.results
-        accepted = sum(result.accepted for result in results)
-        failing = not all(result.passes for result in results)
-        if not accepted or failing or self.ledger.problems() or self.pytests_code:
-            return self._headline(self.pytests_code)
+        accepted = sum(result.accepted for result in outcome.results)
+        failing = not all(result.passes for result in outcome.results)
+        if not accepted or failing or outcome.problems or self.pytests_code:
+            return self._headline(replace(outcome, code=self.pytests_code))
         return (
-            f"To be accepted: {accepted} of {len(results)} cases; the JSON report says whether "
-            "they were"
+            f"To be accepted: {accepted} of {len(outcome.results)} cases; the JSON report says "
+            "whether they were"
         )
 
 

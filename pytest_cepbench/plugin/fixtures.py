@@ -17,7 +17,7 @@ from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.plugin.controller import CONTROLLER
-from pytest_cepbench.plugin.records import RECORDS
+from pytest_cepbench.plugin.records import RECORDS, failure_text
 from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.plugin.versions import accepts_new_only
 from pytest_cepbench.suites.suite_run import CaseMeasurement
@@ -100,7 +100,7 @@ def cep_gate(
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.evaluation.case_runner import CaseRunner
     from pytest_cepbench.plugin.collection import is_tolerance, mark_of
-    from pytest_cepbench.report.text import explain, one_line
+    from pytest_cepbench.report.text import one_line
     from pytest_cepbench.report.writers import properties_of
     from pytest_cepbench.suites.gate_config import Overrides
 
@@ -135,7 +135,7 @@ def cep_gate(
         record.add(result)
         request.node.user_properties.extend(properties_of(result))
         if not result.passes:
-            pytest.fail(explain(result), pytrace=False)
+            pytest.fail(failure_text(request.config, result), pytrace=False)
         return result
 
     return gate

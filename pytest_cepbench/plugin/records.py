@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 RECORDS: pytest.StashKey[Records] = pytest.StashKey()
 
+GATED = "cepbench_gated"
+"""Attribute of a report that fails by a verdict alone, whose text is the gate's own."""
+
 
 @dataclass
 class Record:
@@ -225,18 +228,28 @@ def pytest_runtest_makereport(
     expected = hasattr(report, "wasxfail")
     if failing is None:
         return report
-    from pytest_cepbench.report.text import explain, figures_first
+    from pytest_cepbench.report.text import figures_first
 
+    text = failure_text(item.config, failing)
     if expected or not report.failed:
         report.outcome = "failed"
-        report.longrepr = f"{explain(failing)}\n{_XFAIL}" if expected else explain(failing)
+        report.longrepr = f"{text}\n{_XFAIL}" if expected else text
         vars(report).pop("wasxfail", None)
+        setattr(report, GATED, not expected)
         return report
     crash = getattr(report.longrepr, "reprcrash", None)
     raised = None if call.excinfo is None else call.excinfo.value
-    if crash is not None and getattr(raised, "msg", None) == explain(failing):
+    if crash is not None and getattr(raised, "msg", None) == text:
         crash.message = figures_first(failing)
+        setattr(report, GATED, True)
     return report
+
+
+def failure_text(config: pytest.Config, result: CaseResult) -> str:
+    """What a test fails with: six lines, or all there is to say with `-vv`."""
+    from pytest_cepbench.report.text import brief, explain
+
+    return explain(result) if config.get_verbosity() > 1 else brief(result)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -251,6 +264,7 @@ def pytest_report_teststatus(
     if (report.when == "teardown" and report.passed) or report.outcome not in _OUTCOMES:
         return None
     from pytest_cepbench.plugin.ledger import read_results
+    from pytest_cepbench.report.headline import is_pooled
     from pytest_cepbench.report.number_format import word_of
 
     results = [result for _, result in read_results(payload)]
@@ -258,6 +272,9 @@ def pytest_report_teststatus(
     if worst.passes != report.passed:  # something else in the test failed
         return None
     shown = worst.presentation
+    if not worst.passes and worst.verdict == "regressed" and is_pooled(worst):
+        # No further failure: it sums up cases that are counted as failed.
+        return "suites regressed", shown.letter, colored(word_of(worst), shown.color)
     if worst.accepted:
         return "passed", ".", colored("ACCEPTED", "green")
     return shown.outcome, shown.letter, colored(word_of(worst), shown.color)

@@ -58,22 +58,6 @@ def cells_of(result: CaseResult) -> tuple[str, ...]:
     )
 
 
-SHORTAGE_HEADS = ("verdict", "case", "n", "needed", "visible drop", "tolerance")
-"""Of the columns of `shortage_cells`."""
-
-
-def shortage_cells(result: CaseResult) -> tuple[str, ...]:
-    """Cells of an undecided case: its samples, those that would decide it, what they can see."""
-    return (
-        word_of(result),
-        name_of(result),
-        str(result.n) if result.n else "-",
-        "-" if result.judgement.needed is None else str(result.judgement.needed),
-        number(result.judgement.visible),
-        number(result.tolerance),
-    )
-
-
 def shortage_advice(results: Sequence[CaseResult]) -> str:
     """What to do about undecided cases; more looks where there were none."""
     looked = any(len(result.looks) > 1 or result.partial for result in results)

@@ -1,4 +1,4 @@
-"""What the viewers of CI services show of a run, by GitHub and GitLab."""
+"""What the viewers of CI services show of a run, by GitHub, GitLab and Buildkite."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def annotation_lines(
         left = len(failing) - place
         if place == MOST_ANNOTATIONS and left:
             message += f" ({counted(left, 'case')} more in the report)"
-        module = path_in_repository(result.nodeid, root, workspace)
-        yield _command("error", {"file": module, "title": title}, message)
+        file, line = place_of(result, root, workspace)
+        at = {"file": file} | ({"line": str(line)} if line else {})
+        yield _command("error", {**at, "title": title}, message)
     open_cases = [result for result in undecided(results) if result.passes]
     if open_cases:
         names = ", ".join(name_of(result) for result in open_cases[:MOST_ANNOTATIONS])
@@ -74,11 +75,40 @@ def annotation_lines(
         )
 
 
-def path_in_repository(nodeid: str, root: Path, repository: Path) -> str:
-    """The file of a test as a path of the repository; from `root` where it lies outside of it."""
-    module = nodeid.partition("::")[0]
-    path = Path(root, module).absolute()
-    return path.relative_to(repository).as_posix() if path.is_relative_to(repository) else module
+def place_of(result: CaseResult, root: Path, repository: Path) -> tuple[str, int]:
+    """The file of a case's suite as a path of the repository, and the line of its metric there.
+
+    The test module and 0 where no suite of that name lies beside it.
+    root: folder that node ids begin from.
+    """
+    module = Path(root, result.nodeid.partition("::")[0]).absolute()
+    for path in sorted(module.parent.glob("*.toml")):
+        lines = _suite_lines(path)
+        if _key(lines, f'name = "{result.suite}"'):
+            metric = _key(lines, f"[metrics.{result.metric}]")
+            return _in_repository(path, root, repository), metric or 1
+    return _in_repository(module, root, repository), 0
+
+
+def _suite_lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):  # a run has its word for a suite that cannot be read
+        return []
+
+
+def _key(lines: Sequence[str], wanted: str) -> int:
+    """Number of a line of TOML, however it is spaced; 0 where it is not there."""
+    squeezed = wanted.replace(" ", "")
+    numbers = (n for n, line in enumerate(lines, 1) if line.replace(" ", "").startswith(squeezed))
+    return next(numbers, 0)
+
+
+def _in_repository(path: Path, root: Path, repository: Path) -> str:
+    """A path of the repository; from `root` where it lies outside of it."""
+    if path.is_relative_to(repository):
+        return path.relative_to(repository).as_posix()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
 
 
 def append_step_summary(path: Path, text: str) -> None:
@@ -126,6 +156,23 @@ def _escaped(text: str, escapes: dict[str, str]) -> str:
     return "".join(escapes.get(char, char) for char in text)
 
 
+# -- what Buildkite shows above the steps of a build -----------------------------------------------
+
+
+ANNOTATION_BYTES = 2**20
+"""The most that an annotation may have."""
+
+
+def buildkite_command(verdict: str) -> list[str]:
+    """The agent's command that takes Markdown on its standard input and shows it with the build.
+
+    One annotation a gate: a later one of the same context takes the place of an earlier one.
+    verdict: of the run, which gives the color.
+    """
+    style = {"passed": "success", "undecided": "warning"}.get(verdict, "error")
+    return ["buildkite-agent", "annotate", "--style", style, "--context", "cepbench"]
+
+
 # -- the cases of a run as a report of code quality, which GitLab shows in merge requests ----------
 # A list of issues in JSON, as GitLab documents it: of Code Climate's format it reads
 # `description`, `check_name`, `fingerprint`, `severity` and `location`. Cases that hold are no
@@ -160,8 +207,8 @@ def code_quality(
             continue
         word = result.word.lower()
         keys = (result.suite, result.part, result.metric, word)
-        path = path_in_repository(result.nodeid, root, repository)
-        issues.append(_issue(keys, word, one_line(result), severity, path))
+        path, line = place_of(result, root, repository)
+        issues.append(_issue(keys, word, one_line(result), severity, path, line or 1))
     return escape_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
 
 
@@ -175,12 +222,12 @@ def _severity(result: CaseResult) -> str | None:
 
 
 def _issue(
-    keys: Sequence[str], check: str, description: str, severity: str, path: str = "."
+    keys: Sequence[str], check: str, description: str, severity: str, path: str = ".", line: int = 1
 ) -> dict[str, Any]:
     return {
         "description": printable(description, 1000),
         "check_name": f"cepbench: {check}",
         "fingerprint": sha256("\0".join(keys).encode("utf-8", "replace")).hexdigest(),
         "severity": severity,
-        "location": {"path": path, "lines": {"begin": 1}},
+        "location": {"path": path, "lines": {"begin": line}},
     }

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     HEADS,
-    SHORTAGE_HEADS,
     answer_lines,
     cells_of,
     range_shown,
     shortage_advice,
-    shortage_cells,
 )
 from pytest_cepbench.report.fact_table import (
     PAIR_HEADS,
@@ -23,10 +22,25 @@ from pytest_cepbench.report.fact_table import (
     step_heads,
     step_rows,
 )
-from pytest_cepbench.report.headline import undecided
+from pytest_cepbench.report.headline import (
+    undecided,
+    without_pooled,
+    worst_case,
+    worst_first,
+    worst_samples,
+)
 from pytest_cepbench.report.number_format import name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.text import one_line, refusal_lines, warning_lines
+from pytest_cepbench.report.text import (
+    cause_lines,
+    pooled_line,
+    refusal_lines,
+    sample_words,
+    scores_of_sample,
+    shortage_lines,
+    warning_lines,
+    where_lost,
+)
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
@@ -39,7 +53,13 @@ from pytest_cepbench.report.writers import RunFacts
 
 _HEAD = f"| {' | '.join(HEADS)} |\n|---|---|---:|---:|---:|---:|---:|---:|---:|"
 
-_SHORTAGE_HEAD = f"| {' | '.join(SHORTAGE_HEADS)} |\n|---|---|---:|---:|---:|---:|"
+_MOST_CASES = 10  # of the table that is not folded away
+
+_MOST_SAMPLES = 3
+
+_MOST_LINES = 3  # of one kind
+
+_MOST_PROBLEMS = 5
 
 _LONGEST_TEXT = 300
 
@@ -53,43 +73,85 @@ _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 
 def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
-    """The run as Markdown: counts, the cases that need a look, and those that hold, folded away.
+    """The run as Markdown: on one screen the headline, the worst cases and samples, what to do.
 
-    Everything that models, files or users named is escaped.
+    The other cases, facts, lost answers and the set-up are folded away. Everything that models,
+    files or users named is escaped.
     """
-    loud = [result for result in results if not result.settled]
-    quiet = [result for result in results if result.settled]
+    loud = without_pooled([result for result in results if not result.settled])
+    loud = [*worst_first(loud), *(result for result in loud if result.passes)]
+    shown = loud[:_MOST_CASES]
+    rest = [result for result in results if not any(result is other for other in shown)]
     opening = facts.headline or f"cepbench: {facts.verdict}"
     lines = [f"## {escaped(opening, _LONGEST_HEADLINE)}", ""]
-    lines += [f"- **incomplete:** {escaped(problem, 500)}" for problem in facts.problems]
-    lines += [f"- **infrastructure:** {escaped(line, 500)}" for line in facts.infrastructure]
-    summary = [*verdict_lines(results), *error_lines(results), *improvement_lines(results)]
-    lines += [f"- {line}" for line in summary]
-    lines += [f"- {escaped(line, 700)}" for line in judge_lines(results)]
-    lines += [f"- {escaped(line, 700)}" for line in fact_lines(results)]
-    lines += [f"- **warning:** {escaped(line, 700)}" for line in warning_lines(results)]
-    lines += [f"- **refused:** {escaped(line, 700)}" for line in refusal_lines(results)]
-    if loud:
-        lines += ["", _HEAD, *map(_row, loud)]
-    failing = [result for result in results if not result.passes]
-    if failing:
-        lines += ["", "**What failed:**", ""]
-        lines += [f"- {escaped(one_line(result), 500)}" for result in failing]
-    lines += _lost_answers(failing)
-    lines += _shortage(results)
+    lines += _some("**incomplete:** ", facts.problems, 500, _MOST_PROBLEMS)
+    lines += _some("**infrastructure:** ", facts.infrastructure, 500)
+    lines += _some("", cause_lines(results), 700)
+    lines += _some("**refused:** ", refusal_lines(results), 700)
+    lines += _some("", [*verdict_lines(results), *filter(None, [pooled_line(results)])], 500)
+    lines += _some("**warning:** ", warning_lines(results), 700)
+    if shown:
+        lines += ["", _HEAD, *map(_row, shown)]
+    if len(loud) > len(shown):
+        lines += ["", f"and {len(loud) - len(shown)} more, in the table of the other cases below"]
+    lines += _worst_samples(results)
+    lines += ["", *_some("", shortage_lines(results), 500)] if undecided(results) else []
+    lines += _next_step(results)
+    lines += _details("facts and promises", _statements(results))
+    lines += _lost_answers([result for result in results if not result.passes])
     lines += _facts(results)
-    if quiet:
-        lines += ["", f"<details><summary>{counts_line(quiet)}</summary>", ""]
-        lines += [_HEAD, *map(_row, quiet), "", "</details>"]
+    if rest:
+        lines += _details(f"the other cases: {counts_line(rest)}", [_HEAD, *map(_row, rest)])
     ranges = [(result, span) for result in results if (span := range_shown(result)) is not None]
-    if ranges:
-        lines += ["", "<details><summary>what the set-up can see</summary>", ""]
-        lines += [f"- {escaped(f'{name_of(result)}: {span}', 500)}" for result, span in ranges]
-        lines += ["", "</details>"]
-    lines += ["", effort_line(facts.efforts(results))] if results else []
-    lines += ["", "**Set-up:**", "", *(f"- {escaped(line, 500)}" for line in facts.lines)]
+    spans = [f"- {escaped(f'{name_of(result)}: {span}', 500)}" for result, span in ranges]
+    lines += _details("what the set-up can see", spans)
+    effort = ["", effort_line(facts.efforts(results))] if results else []
+    set_up = [f"- {escaped(line, 500)}" for line in facts.lines]
+    lines += _details("set-up", [*set_up, *effort])
     lines += ["", f"pytest-cepbench {escaped(facts.version)}"]
     return "\n".join(lines) + "\n"
+
+
+def _some(before: str, lines: Sequence[str], longest: int, most: int = _MOST_LINES) -> list[str]:
+    """The first lines as a list, and how many there are besides."""
+    more = [f"- and {len(lines) - most} more"] if len(lines) > most else []
+    return [*(f"- {before}{escaped(line, longest)}" for line in lines[:most]), *more]
+
+
+def _details(title: str, lines: Sequence[str]) -> list[str]:
+    """Lines that are folded away; none where there are none."""
+    if not lines:
+        return []
+    return ["", f"<details><summary>{escaped(title)}</summary>", "", *lines, "", "</details>"]
+
+
+def _statements(results: Sequence[CaseResult]) -> list[str]:
+    lines = [*error_lines(results), *improvement_lines(results), *judge_lines(results)]
+    return [f"- {escaped(line, 700)}" for line in (*lines, *fact_lines(results))]
+
+
+def _worst_samples(results: Sequence[CaseResult]) -> Iterator[str]:
+    """The samples that lost most, in words, and where the worst case lost its score."""
+    regressed = [result for result in worst_first(results) if result.verdict == Verdict.REGRESSED]
+    samples = worst_samples(regressed, _MOST_SAMPLES)
+    if samples:
+        yield from ("", "**Samples that lost most:**", "")
+    for sample in samples:
+        yield f"- {escaped(f'{scores_of_sample(sample)} ({name_of(sample.result)})', 300)}"
+        for line in sample_words(sample, _LONGEST_TEXT):
+            yield f"  - {escaped(line, _LONGEST_TEXT)}"
+    lost = next(((r, where) for r in regressed if (where := where_lost(r))), None)
+    if lost is not None:
+        yield from ("", escaped(f"{name_of(lost[0])}: {lost[1]}", 500))
+
+
+def _next_step(results: Sequence[CaseResult]) -> Iterator[str]:
+    worst = worst_case(results)
+    if worst is not None:
+        yield from ("", f"**Next:** {escaped(worst.presentation.next_step, 500)}")
+    elif undecided(results):
+        advice = shortage_advice(undecided(results)).partition(": ")[2]
+        yield from ("", f"**Next:** {escaped(advice, 500)}")
 
 
 def escaped(text: str, most: int = 200) -> str:
@@ -101,15 +163,6 @@ def escaped(text: str, most: int = 200) -> str:
     marked = _MARKUP.sub(r"\\\g<0>", line)
     shown = "".join(_ENTITIES.get(char, char) for char in marked)
     return _MENTION.sub("@\u200b", shown)
-
-
-def _shortage(results: Sequence[CaseResult]) -> Iterator[str]:
-    """What would decide the cases of which the samples do not tell."""
-    cases = undecided(results)
-    if cases:
-        yield from ("", f"**{escaped(shortage_advice(cases))}:**", "", _SHORTAGE_HEAD)
-        for result in cases:
-            yield f"| {' | '.join(map(escaped, shortage_cells(result)))} |"
 
 
 def _facts(results: Sequence[CaseResult]) -> Iterator[str]:

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.escapes import cut, width_of
-from pytest_cepbench.report.case_table import HEADS, SHORTAGE_HEADS, cells_of, shortage_cells
-from pytest_cepbench.report.headline import undecided
+from pytest_cepbench.report.case_table import HEADS, cells_of
 from pytest_cepbench.report.number_format import ends_of, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import counts_line
@@ -342,14 +341,6 @@ def _in_tolerances(value: float, result: CaseResult) -> float:
     return math.copysign(math.inf, value) if value else 0.0
 
 
-_SHORTAGE = Layout(
-    heads=SHORTAGE_HEADS,
-    words=frozenset({"verdict", "case"}),
-    name="case",
-    dropped=("tolerance", "visible drop"),
-)
-
-
 def summary_table(
     results: Sequence[CaseResult],
     columns: int | None = None,
@@ -389,7 +380,7 @@ def _cases_layout(glyphs: Glyphs) -> Layout:
         name="case",
         dropped=(bar, "tolerance", "n", "baseline", "now", "p", "bounds", "change"),
         kept=frozenset({"bounds", "change"}),
-        optional=frozenset({bar, "p"}),
+        optional=frozenset({bar, "p", "bounds"}),
     )
 
 
@@ -412,17 +403,3 @@ def _row(result: CaseResult, axis: Axis, glyphs: Glyphs, *, grouped: bool) -> Se
 def _heading(suite: str, cases: Sequence[CaseResult]) -> str:
     """Name of a suite, and the verdicts of these cases."""
     return f"{printable(suite)}: {counts_line(cases)}" if cases else printable(suite)
-
-
-def shortage_table(
-    results: Sequence[CaseResult], columns: int | None = None, *, glyphs: Glyphs = ASCII
-) -> list[Line]:
-    """A table of the undecided cases: samples now and needed, drop that is visible and tolerance.
-
-    columns, glyphs: as in `summary_table`. Empty where no gating case is undecided.
-    """
-    cases = undecided(results)
-    if not cases:
-        return []
-    rows = [[Span(cell, "yellow") for cell in shortage_cells(result)] for result in cases]
-    return list(table_lines(_SHORTAGE, [Group(rows)], columns, rule=glyphs.rule))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 
 from pytest_cepbench.escapes import width_of
+from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     answer_lines,
     failures_of,
@@ -16,6 +18,7 @@ from pytest_cepbench.report.case_table import (
     settings_of,
     shortage_advice,
 )
+from pytest_cepbench.report.chain_pairs import paired_steps
 from pytest_cepbench.report.fact_table import (
     PAIR_HEADS,
     fact_lines,
@@ -26,28 +29,33 @@ from pytest_cepbench.report.fact_table import (
     step_heads,
     step_rows,
 )
-from pytest_cepbench.report.headline import undecided
-from pytest_cepbench.report.number_format import change_of, name_of, number, printable
-from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
+from pytest_cepbench.report.headline import (
+    WorstSample,
+    is_pooled,
+    undecided,
+    without_pooled,
+    worst_samples,
+)
+from pytest_cepbench.report.number_format import (
+    bounds_used,
+    counted,
+    name_of,
+    number,
+    p_value,
+    percent,
+    printable,
+    short,
+    sight_of,
+)
+from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, LinkShown
 from pytest_cepbench.report.tables import wrap
 from pytest_cepbench.report.totals import (
+    counts_line,
     error_lines,
     improvement_lines,
     judge_lines,
     verdict_lines,
 )
-
-__all__ = [
-    "explain",
-    "figures_first",
-    "number",
-    "one_line",
-    "printable",
-    "promise_lines",
-    "refusal_lines",
-    "verbose_lines",
-    "warning_lines",
-]
 
 _WIDTH = 80  # of a failure message: the narrowest usual terminal, and what pytest takes a log for
 
@@ -175,6 +183,107 @@ def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
         yield "  " + "  ".join([f"{row[0]}{' ' * (widths[0] - width_of(row[0]))}", *cells[1:]])
 
 
+def brief(result: CaseResult) -> str:
+    """Why a case does not pass, in six lines at most: `explain` says all of it.
+
+    The case; from, to, difference and tolerance, or the reason; p or the bounds; the sample that
+    lost most; where the score was lost; what to do next.
+    """
+    informational = "" if result.primary or result.refused else " (informational)"
+    word = f"{result.word.lower()}{informational}"
+    lines = [f"{word}: {name_of(result)}"]
+    if result.refused or result.judgement.difference is None or result.unseen:
+        reasons = [result.refused] if result.refused else result.reasons
+        lines.append(printable("; ".join(reasons) or result.presentation.meaning, 500))
+    else:
+        lines += [_from_and_to(result), _decision(result)]
+    worst = worst_samples([result], 1)
+    lines += [f"worst sample {scores_of_sample(sample)}" for sample in worst]
+    lines += [line] if (line := where_lost(result)) else []
+    lines.append(f"next: {result.presentation.next_step}")
+    first, *rest = filter(None, lines)
+    return "\n".join([first, *(f"  {line}" for line in rest)])
+
+
+def _from_and_to(result: CaseResult) -> str:
+    change = short(result.judgement.difference or 0.0, signed=True)
+    ends = [
+        short(end) for end in (result.judgement.baseline_value, result.value) if end is not None
+    ]
+    return (
+        f"{' -> '.join(ends)}, difference {change}, tolerance {result.tolerance:.3g}, "
+        f"n = {result.n}"
+    )
+
+
+def _decision(result: CaseResult) -> str:
+    """What the verdict rests on."""
+    if result.verdict == Verdict.INCONCLUSIVE:
+        return f"cannot tell: {sight_of(result)}" if sight_of(result) else ""
+    if result.judgement.p is not None:
+        alpha = result.judgement.alpha or result.alpha or 0.0
+        return f"p {p_value(result.judgement.p)} against alpha {alpha:.3g}"
+    bounds = bounds_used(result)
+    return "" if bounds == "-" else f"bounds {bounds}"
+
+
+def scores_of_sample(sample: WorstSample) -> str:
+    """A sample with its two scores."""
+    shown = sample.shown
+    before = "-" if shown.baseline is None else short(shown.baseline)
+    return f"{printable(shown.sample, 60)}: {before} -> {short(shown.score)}"
+
+
+def where_lost(result: CaseResult) -> str:
+    """The hop, or part of a pipeline, that cost most; empty where that is not known."""
+    whole = sum(hop.cost for hop in result.shown.hops)
+    if whole <= 0:
+        return ""
+    hop = max(result.shown.hops, key=lambda hop: hop.cost)
+    at = f" at generation {hop.generation}" if hop.generation else ""
+    return f"lost {percent(hop.cost / whole)} by the {printable(hop.role, 30)}{at}"
+
+
+def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
+    """A sample of `worst_samples` in words: its start, the first difference and its end.
+
+    most: characters of a line. Of an image there are no words: its accepted description stands for
+    it.
+    """
+    shown = sample.shown
+    if isinstance(shown, AnswerShown):
+        for name, text in list(answer_lines(shown, most))[:3]:
+            yield printable(f"{name}: {text}", most)
+        return
+    steps = paired_steps(shown)
+    if not steps:
+        if shown.failure or shown.remark:
+            yield printable(shown.failure or shown.remark, most)
+        return
+    texts = [(step.generation, _words(step.before), _words(step.now)) for step in steps]
+    described = next((before or now for _, before, now in texts if before or now), "")
+    start = texts[0][2] or texts[0][1] or f"an image: {described}".removesuffix(": ")
+    yield printable(f"start: {start}", most)
+    differing = next(((g, a, b) for g, a, b in texts if a and a != b), None)
+    if differing is not None:
+        generation, before, now = differing
+        begin = f"first difference at step {generation}: "
+        room = max(20, most - len(begin) - 4)
+        first, second = printable(before, 500), printable(now, 500)
+        # The longer one gets what the shorter one leaves.
+        first = printable(first, max(room // 2, room - len(second)))
+        yield f"{begin}{first} -> {printable(second, max(room // 2, room - len(first)))}"
+    last = next(((g, b) for g, _, b in reversed(texts) if b), None)
+    if last is not None:
+        yield printable(f"last at step {last[0]}: {last[1]}", most)
+    elif shown.failure:
+        yield printable(f"failed: {shown.failure}", most)
+
+
+def _words(link: LinkShown | None) -> str:
+    return "" if link is None else link.text or ""
+
+
 def one_line(result: CaseResult) -> str:
     """A case and its verdict in one sentence, as warnings show it."""
     if result.refused:
@@ -184,9 +293,15 @@ def one_line(result: CaseResult) -> str:
         reason = result.reasons[0] if result.reasons else result.presentation.meaning
         return f"{named}: {printable(reason)}"
     tolerance = number(result.tolerance)
-    return (
-        f"{named}: difference {change_of(result.judgement)}, tolerance {tolerance}, n = {result.n}"
-    )
+    return f"{named}: difference {_change_of(result)}, tolerance {tolerance}, n = {result.n}"
+
+
+def _change_of(result: CaseResult) -> str:
+    """The difference, with what the verdict rests on."""
+    bounds, p = bounds_used(result), result.judgement.p
+    change = number(result.judgement.difference, signed=True)
+    change += f" {bounds}" if bounds != "-" else ""
+    return change if p is None else f"{change}, p {p_value(p)}"
 
 
 def figures_first(result: CaseResult) -> str:
@@ -196,7 +311,7 @@ def figures_first(result: CaseResult) -> str:
         reason = result.refused or next(iter(result.reasons), result.presentation.meaning)
         value = "" if result.value is None else f"{number(result.value)} now, "
         return f"{value}{printable(reason)}: {name}"
-    change, tolerance = change_of(result.judgement), number(result.tolerance)
+    change, tolerance = _change_of(result), number(result.tolerance)
     return f"{change}, tolerance {tolerance}, n = {result.n}: {name}"
 
 
@@ -211,12 +326,28 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
         *error_lines(results),
         *judge_lines(results),
         *fact_lines(results),
+        *shortage_lines(results),
         *([shortage_advice(cases)] if cases else []),
         *improvement_lines(results),
     ]
 
 
-_NAMED = 3  # of undecided cases, in a warning
+_NAMED = 3  # of cases in a sentence
+
+_NUMBERS = re.compile(r"\d+")
+
+
+def shortage_lines(results: Sequence[CaseResult]) -> list[str]:
+    """What the samples of each undecided case can tell, those that need most more first."""
+    cases = sorted(
+        undecided(results), key=lambda case: -(case.judgement.needed or 0) / (case.n or 1)
+    )
+    lines = []
+    for result in cases:
+        sight = sight_of(result)
+        reason = result.unseen or sight or next(iter(result.reasons), result.presentation.meaning)
+        lines.append(f"cannot tell: {name_of(result)}: {printable(reason)}")
+    return lines
 
 
 def shortage_warning(results: Sequence[CaseResult]) -> str:
@@ -230,6 +361,51 @@ def shortage_warning(results: Sequence[CaseResult]) -> str:
     count, _, advice = shortage_advice(cases).partition(": ")
     wrapped = (piece for line in (*lines, advice) for piece in wrap(line, _WIDTH - 2))
     return "\n".join((count, *wrapped))
+
+
+def cause_lines(results: Sequence[CaseResult]) -> list[str]:
+    """Cases that could not be measured or compared: each reason once, with its cases.
+
+    Reasons that differ in numbers alone are one. Informational cases are counted where a gating one
+    has their reason.
+    """
+    groups: dict[tuple[str, str], list[CaseResult]] = {}
+    uncompared = [
+        result
+        for result in results
+        if result.verdict in _UNCOMPARED and not (result.accepted or result.refused)
+    ]
+    for result in without_pooled(uncompared):
+        reason = "; ".join(result.reasons) or result.presentation.meaning
+        groups.setdefault((result.verdict, _NUMBERS.sub("#", reason)), []).append(result)
+    lines = []
+    for (verdict, _), cases in groups.items():
+        if all(result.passes for result in cases):
+            continue
+        reason = "; ".join(cases[0].reasons) or cases[0].presentation.meaning
+        shown = ", ".join(map(name_of, cases[:_NAMED]))
+        more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+        lines.append(
+            f"{_UNCOMPARED[Verdict(verdict)]}: {printable(reason, 500)}: "
+            f"{counted(len(cases), 'case')} ({shown}{more})"
+        )
+    return lines
+
+
+_UNCOMPARED = {
+    Verdict.ERROR: "not measured",
+    Verdict.INCOMPLETE: "not measured",
+    Verdict.INCOMPARABLE: "not comparable",
+}
+"""Verdicts without a comparison, but for `no-baseline`: of these a run ends with its own line."""
+
+
+def pooled_line(results: Sequence[CaseResult]) -> str:
+    """The verdicts of whole suites in a line; empty where all of them hold."""
+    pooled = [result for result in results if is_pooled(result)]
+    if all(result.settled for result in pooled):
+        return ""
+    return f"{counted(len(pooled), 'suite')} as a whole: {counts_line(pooled)}"
 
 
 def warning_lines(results: Sequence[CaseResult]) -> list[str]:

@@ -9,6 +9,7 @@ from math import fsum
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
+from pytest_cepbench.report.headline import is_pooled, without_pooled
 from pytest_cepbench.report.number_format import counted, percent, printable
 from pytest_cepbench.report.result import (
     AnswerShown,
@@ -79,11 +80,12 @@ def counts_line(results: Sequence[CaseResult]) -> str:
 def verdict_lines(results: Sequence[CaseResult]) -> Iterator[str]:
     """The counts by verdict: a line for the cases that gate, one for the informational ones.
 
-    What was accepted or refused is counted as such among the former.
+    What was accepted or refused is counted as such among the former. Verdicts of whole suites,
+    which sum up their cases, are not counted.
     """
     gating: list[CaseResult] = []
     informational: list[CaseResult] = []
-    for result in results:
+    for result in without_pooled(results):
         counts_for = result.primary or result.accepted or result.refused
         (gating if counts_for else informational).append(result)
     if gating:
@@ -105,13 +107,10 @@ def run_alpha(results: Sequence[CaseResult]) -> float | None:
 
 
 def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
-    # Pages of other things than runs, such as that of the history, do without the suites.
-    from pytest_cepbench.measures.cases import POOLED
-
     return [
         result
         for result in results
-        if result.gates and result.alpha is not None and (result.part, result.metric) != POOLED
+        if result.gates and result.alpha is not None and not is_pooled(result)
     ]
 
 

@@ -79,7 +79,7 @@ def test_steps_that_add_up_are_regressed(second: ScoredProject, mode: str, tmp_p
     changed = project.accept(_step(2))
     changed.lines.fnmatch_lines(["changed scored/overall/gc: 0.7920 -> 0.7840 (-0.00*), n = 30"])
     assert "anchor" not in changed.output
-    ended = project.run(*MODES[mode], _step(3))
+    ended = project.run("-vv", *MODES[mode], _step(3))
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     case = ended.cases[CASE]
     assert case["verdict"] == case["anchor"]["verdict"] == "regressed"
@@ -136,7 +136,7 @@ def test_an_anchor_that_cannot_be_read_is_an_error(
     project = second.copy(tmp_path / "damaged")
     anchor = project.baseline(CASE, anchor=True)
     anchor.write_text(anchor.read_text().replace("format = 2", damage))
-    ended = project.run(_step(1))
+    ended = project.run("-vv", _step(1))
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == {CASE: "error"}
     ended.lines.fnmatch_lines([f"  *anchors/{anchor.name} *"])

@@ -59,7 +59,7 @@ def test_accepted_answers_are_kept_by_their_digests(answered: Project) -> None:
 
 def test_a_worse_model_fails_and_the_accepted_one_passes_again(answered: Project) -> None:
     """By its battles, as the terminal and the report say; a second run asks nobody anything."""
-    result = answered.run_here(REGRESSED)
+    result = answered.run_here("-vv", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
@@ -115,7 +115,7 @@ def test_accepting_turns_the_tables(answered: Project) -> None:
     accepted.stdout.fnmatch_lines(
         ["changed arena/overall/win_rate: 15 of 20 answers replaced, the one before is its anchor"]
     )
-    result = answered.run_here(REGRESSED)
+    result = answered.run_here("-vv", REGRESSED)
     result.stdout.fnmatch_lines(
         [
             "  now * 0.5000 *",

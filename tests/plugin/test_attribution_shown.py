@@ -24,7 +24,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
 @pytest.fixture(scope="module")
 def regressed(accepted: ScoredProject) -> Ended:
     """The run of a describer that loses at both of its hops."""
-    return accepted.run(WORSE)
+    return accepted.run(WORSE, "-vv")
 
 
 def test_hops_add_up_to_what_was_lost(regressed: Ended) -> None:

@@ -63,7 +63,7 @@ def test_every_bad_file_is_named_at_once(photos: Project) -> None:
     (folder / "huge.png").write_bytes(_huge_png(50_000))
     frames = [Image.new("RGB", (8, 8), color) for color in (RED, BLUE)]
     frames[0].save(folder / "moving.gif", save_all=True, append_images=frames[1:])
-    result = photos.run_here("-v", "--snapshot-update")
+    result = photos.run_here("-vv", "--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(

@@ -162,7 +162,7 @@ def test_a_refused_update_is_shown_as_refused(toy: Project) -> None:
     """When another test fails, no case says accepted, and nothing is left of the attempt."""
     toy.write("test_other.py", "def test_fails():\n    assert False\n")
 
-    result = toy.run_here("--snapshot-update")
+    result = toy.run_here("--snapshot-update", "-v")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["NO-BASELINE *", "no baseline was changed: *"])

@@ -39,7 +39,7 @@ def scored(tmp_path: Path) -> ScoredProject:
 
 def test_a_category_at_chance_is_refused_and_with_it_the_run(scored: ScoredProject) -> None:
     """All or nothing: the good category is not accepted either; each is named, with the remedy."""
-    ended = scored.run(ACCEPT, model(drop="0,0.77"))
+    ended = scored.run("-vv", ACCEPT, model(drop="0,0.77"))
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert not scored.baselines.exists()
     assert {name: bool(case["refused"]) for name, case in ended.cases.items()} == {
@@ -143,7 +143,7 @@ def test_old_baselines_are_read_as_before(scored: ScoredProject) -> None:
 def test_a_fall_to_chance_is_an_ordinary_regression(scored: ScoredProject) -> None:
     """From a baseline that could see it; the failure says the range."""
     scored.accept()
-    ended = scored.run(model(drop="0,0.78"))
+    ended = scored.run("-vv", model(drop="0,0.78"))
     assert ended.verdicts["two-gc"] == "regressed"
     assert not ended.cases["two-gc"]["warnings"]
     ended.lines.fnmatch_lines(["  chance * 0.0000   0.8 of a range from 0 (chance) to 1: *"])
@@ -223,14 +223,14 @@ def test_a_judge_that_sees_nothing_is_said_in_the_first_line(project: Project) -
     assert set(project.verdicts().values()) == {"inconclusive"}
     result.stdout.fnmatch_lines([
         "  overall/win_rate: the judge cannot see a drop: 52 of 52 different answers are*",
-        "Undecided: 2 of 2 gating cases; arena/overall win rate: the judge cannot see a*",
+        "Undecided: 1 of 1 gating case; arena/overall win rate: the judge cannot see a*",
     ])  # fmt: skip
-    failing = project.run_here(f"--model={WORSE}", "--cep-gate=noninferiority")
+    failing = project.run_here(f"--model={WORSE}", "--cep-gate=noninferiority", "-vv")
     assert failing.ret == pytest.ExitCode.TESTS_FAILED
     failing.stdout.fnmatch_lines([
         "inconclusive: arena, overall, win rate (the judge cannot see a drop: 52 of 52*",
-        "*Undecided, which fails this run: 2 of 2 gating cases; arena/overall win rate: the *",
-        "2 cases undecided: another judge or set-up for 1 that could see no drop; *",
+        "*Undecided, which fails this run: 1 of 1 gating case; arena/overall win rate: the *",
+        "next: name a judge, or models, that see it*",
     ])  # fmt: skip
 
 

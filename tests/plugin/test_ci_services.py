@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def test_a_failing_run_on_github(accepted: Project, github: Path) -> None:
     assert result.ret == 1
     assert github.read_text() == (accepted.path / ".cepbench/report.md").read_text()
     assert len(_errors(result)) == 3
-    assert _errors(result)[0].startswith("::error file=test_toy.py,title=cepbench%3A toy ")
+    assert _errors(result)[0].startswith("::error file=suite.toml,line=15,title=cepbench%3A toy ")
 
 
 def test_a_run_that_holds_on_github(accepted: Project, github: Path) -> None:
@@ -97,7 +98,26 @@ def test_code_quality_on_gitlab(accepted: Project, monkeypatch: pytest.MonkeyPat
     result.stdout.fnmatch_lines(["report: out/gate.codequality.json"])
     issues = json.loads((accepted.path / "out/gate.codequality.json").read_text())
     assert {issue["check_name"] for issue in issues} == {"cepbench: regressed"}
-    assert {issue["location"]["path"] for issue in issues} == {f"{accepted.path.name}/test_toy.py"}
+    assert {issue["location"]["path"] for issue in issues} == {f"{accepted.path.name}/suite.toml"}
+    assert {issue["location"]["lines"]["begin"] for issue in issues} == {15}
+
+
+def test_an_annotation_on_buildkite(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent is given the Markdown report; where it fails, a line says so."""
+    agent = accepted.write("bin/buildkite-agent", '#!/bin/sh\necho "$@" > args; cat > body\n')
+    agent.chmod(0o755)
+    monkeypatch.setenv("BUILDKITE", "true")
+    monkeypatch.setenv("PATH", f"{agent.parent}:{os.environ['PATH']}")
+    assert accepted.run_here(REGRESSED).ret == 1
+    assert (accepted.path / "args").read_text().split() == [
+        "annotate", "--style", "error", "--context", "cepbench",
+    ]  # fmt: skip
+    body = (accepted.path / "body").read_text()
+    assert body == (accepted.path / ".cepbench/report.md").read_text()
+    agent.write_text("#!/bin/sh\nexit 7\n")
+    result = accepted.run_here()
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["nothing was written for BUILDKITE: its agent did not take *"])
 
 
 @pytest.mark.slow

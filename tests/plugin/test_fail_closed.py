@@ -35,7 +35,7 @@ def test_the_gates_failure_cannot_be_swallowed(accepted: Project, then: str) -> 
         "import pytest\n\ndef test_drift(cep_case, cep_gate):\n"
         f"    try:\n        cep_gate(cep_case)\n    except BaseException:\n        {then}\n",
     )
-    result = accepted.run_here("-k", "crowded", REGRESSED)
+    result = accepted.run_here("-vv", "-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["regressed: toy, crowded, GC@2 *"])

@@ -195,7 +195,7 @@ def test_weights_and_shares_of_their_own(many: ScoredProject, tmp_path: Path) ->
     suite = scored_suite(n=1, categories=THIRTEEN, rest=WEIGHTED)
     project = ScoredProject.make(tmp_path / "weighted", suite)
     project.accept()
-    ended = project.run()
+    ended = project.run("-vv")
     cases = ended.cases
     unit = 0.04 / (12 + 5 + 2)
     assert cases["c00-gc"]["alpha"] == 0.03

@@ -48,7 +48,7 @@ def test_a_worse_generator_is_found_by_every_kind_of_metric(shipped: Project) ->
         "--cep-role=generator",
         "--cep-attribute=0",
     )
-    result = shipped.run(*worse)
+    result = shipped.run("-vv", *worse)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     alone = shipped.numbers()
     verdicts = {f"{c['suite']} {c['part']}-{c['metric']}": c["verdict"] for c in alone}

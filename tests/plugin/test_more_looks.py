@@ -38,7 +38,7 @@ def _fresh(project: ScoredProject, tmp_path: Path) -> tuple[ScoredProject, Path]
 def test_a_clear_drop_ends_at_the_first_look(accepted: ScoredProject, tmp_path: Path) -> None:
     """Twenty-five descriptions in place of two hundred; the report says that more were there."""
     project, calls = _fresh(accepted, tmp_path)
-    ended = project.run(MORE, CLEAR, "--cep-attribute=0", env={"CALLS": str(calls)})
+    ended = project.run("-vv", MORE, CLEAR, "--cep-attribute=0", env={"CALLS": str(calls)})
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     gc = ended.cases["overall-gc"]
     assert (gc["verdict"], gc["looks"], gc["n"], gc["partial"]) == ("regressed", [25], 25, True)

@@ -25,7 +25,7 @@ def _accept(photos: Project, role: str) -> None:
 
 def _gate(photos: Project, role: str, behaviour: str) -> pytest.RunResult:
     model = f"--model=python:user_models:{role}?behaviour={behaviour}"
-    return photos.run(model, f"--cep-role={role}")
+    return photos.run("-vv", model, f"--cep-role={role}")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_a_fixed_role_spoils_is_an_error(
 ) -> None:
     """Where nothing worked and the model under test is not to blame, nothing is said of it."""
     broken = f"python:user_models:{role}?behaviour={behaviour}"
-    result = photos.run(f"--{role}={broken}", "--snapshot-update")
+    result = photos.run("-vv", f"--{role}={broken}", "--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines([f"  all 3 chains failed at the {role} ({broken}): {kind}: *"])

@@ -123,7 +123,7 @@ def test_a_regression_found_in_a_fixture_fails_the_run(
 ) -> None:
     """Before or after the test, and also where the fixture then skips it or hears nothing of it."""
     accepted.write("test_toy.py", IN_A_FIXTURE.format(gated=fixture, body="pass"))
-    result = accepted.run(*arguments, "-k", "crowded", REGRESSED)
+    result = accepted.run("-vv", *arguments, "-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.report()["verdict"] == "failed"
     assert accepted.verdicts() == {"crowded-gc": "regressed"}

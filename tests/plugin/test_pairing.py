@@ -58,7 +58,7 @@ def changed(project: Project, eight: Path) -> Project:
 
 def test_other_samples_are_incomparable_and_the_way_out_is_named(changed: Project) -> None:
     """By default: how many are only here or only there, which, and the option for the rest."""
-    result = changed.run("-k", "gc")
+    result = changed.run("-vv", "-k", "gc")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert changed.verdicts() == {"overall-gc": "incomparable"}
     result.stdout.fnmatch_lines(
@@ -99,7 +99,7 @@ def test_with_nothing_in_common_there_is_no_comparison(changed: Project) -> None
     """Renaming everything is said, and is no pass."""
     for photo in list((changed.path / "photos").iterdir()):
         photo.rename(photo.with_name(f"other-{photo.name}"))
-    result = changed.run(COMMON, "-k", "gc")
+    result = changed.run("-vv", COMMON, "-k", "gc")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert changed.verdicts() == {"overall-gc": "incomparable"}
     result.stdout.fnmatch_lines(["  samples of images: 8 only in the baseline, 8 only now *"])

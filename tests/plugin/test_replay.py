@@ -93,7 +93,7 @@ def test_what_is_missing_counts_as_failed(photos: Project) -> None:
     assert photos.run_here(REPLAY, "--snapshot-update").ret == pytest.ExitCode.OK
     (root / "gen-4" / "green.png").unlink()
     (root / "gen-2" / "blue.png").write_text("no picture")
-    result = photos.run_here(REPLAY)
+    result = photos.run_here("-vv", REPLAY)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     gc, failures = photos.report()["cases"]
     assert gc["failures"] == failures["failures"] == {"missing": 1, "bad-image": 1}
@@ -110,7 +110,7 @@ def test_they_are_not_compared_with_a_model(photos: Project) -> None:
     _write_chains(photos)
     grown = [f"--{role}=python:user_models:{role}" for role in ("describer", "generator")]
     assert photos.run(*grown, "--snapshot-update").ret == pytest.ExitCode.OK
-    result = photos.run_here(REPLAY)
+    result = photos.run_here("-vv", REPLAY)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(photos.verdicts().values()) == {"incomparable"}
     result.stdout.fnmatch_lines(["  under test: baseline describer, now replay"])

@@ -63,7 +63,7 @@ def scored(project: Project) -> Project:
 def test_a_worse_model_fails_by_its_scores(scored: Project) -> None:
     """The accepted one passes; both runs again ask nobody anything."""
     assert scored.run_here("--snapshot-update").ret == pytest.ExitCode.OK
-    result = scored.run_here(f"--model={WORSE}")
+    result = scored.run_here("-vv", f"--model={WORSE}")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [

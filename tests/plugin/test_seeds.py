@@ -54,7 +54,7 @@ def test_the_first_seed_is_the_one_without_the_option(
 @pytest.mark.parametrize("seeds", ["1", "4"])
 def test_other_seeds_are_incomparable(accepted: ScoredProject, seeds: str) -> None:
     """More, fewer, or none: the samples' field names both, and no number is compared."""
-    ended = accepted.run(CHANCY, f"--cep-seeds={seeds}")
+    ended = accepted.run("-vv", CHANCY, f"--cep-seeds={seeds}")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     case = ended.cases[CASE]
     assert (case["verdict"], case["difference"]) == ("incomparable", None)

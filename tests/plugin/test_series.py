@@ -88,7 +88,7 @@ def test_what_a_run_in_a_series_says(project: ScoredProject) -> None:
 @pytest.mark.slow
 def test_a_regression_says_what_its_bound_was_made_at(project: ScoredProject) -> None:
     """The place in the series, and how soon drops are found."""
-    ended = project.run(step(0.05, 2), SERIES)
+    ended = project.run("-vv", step(0.05, 2), SERIES)
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     ended.lines.fnmatch_lines(
         [

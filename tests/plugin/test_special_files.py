@@ -43,7 +43,7 @@ def test_photos_that_are_no_files(project: Project) -> None:
     for make in (a_pipe, a_link_to_an_endless_device, a_pointer, a_sparse_file):
         make(folder / f"{make.__name__}.png")
     (folder / "circle.png").symlink_to("circle.png")
-    result = project.run_here("--snapshot-update")
+    result = project.run_here("-vv", "--snapshot-update")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(project.verdicts().values()) == {"error"}
     result.stdout.fnmatch_lines(
@@ -82,7 +82,7 @@ def test_a_baseline_that_is_none(accepted: Project, make: Make) -> None:
     (path,) = (accepted.baselines / "toy").glob("color-gc-*")
     path.unlink()
     make(path)
-    result = accepted.run_here("-k", "color or count")
+    result = accepted.run_here("-vv", "-k", "color or count")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {"color-gc": "error", "count-gc": "held"}
     line = f"  baseline {path.name} cannot be read: {KINDS[make]}*restore it from version control*"

@@ -100,7 +100,7 @@ def test_a_detector_under_test(tasks: Project) -> None:
     """`--model` may be a detector: it is gated; one that finds nothing makes all pictures wrong."""
     same = ("--cep-role=detector", "--model=shapes:")
     assert tasks.run(*same, "--snapshot-update").ret == pytest.ExitCode.OK
-    result = tasks.run("--model=python:own:detector")
+    result = tasks.run("-vv", "--model=python:own:detector")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["cepbench: model under test, detector: python:own:detector (*"])
     verdicts = tasks.verdicts()
@@ -135,7 +135,7 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
 def test_a_fixed_detector_is_part_of_what_is_compared(tasks: Project) -> None:
     """`--detector` replaces the suite's, and a baseline made with another one is incomparable."""
     assert tasks.run_here("--snapshot-update", "-k", "colors").ret == pytest.ExitCode.OK
-    result = tasks.run_here("-v", "--detector=python:own:detector", "-k", "colors")
+    result = tasks.run_here("-vv", "--detector=python:own:detector", "-k", "colors")
     assert tasks.verdicts() == {"colors-mgg": "incomparable"}
     result.stdout.fnmatch_lines(["cepbench: detector: python:own:detector (*"])
     result.stdout.fnmatch_lines(["  detector: baseline the shapes world's own detector *, now *"])

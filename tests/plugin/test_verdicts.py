@@ -9,7 +9,7 @@ from tests.plugin.project import PHOTOS, REGRESSED, SHAPES, TEST_MODULE, Project
 
 def test_without_a_baseline_the_gate_fails_and_says_how_to_accept(toy: Project) -> None:
     """Nothing compared is never a pass; one command accepts, and then the same model holds."""
-    first = toy.run_here("-v", "-k", "count")
+    first = toy.run_here("-vv", "-rf", "-k", "count")
     assert first.ret == pytest.ExitCode.TESTS_FAILED
     first.stdout.fnmatch_lines(
         [
@@ -35,7 +35,7 @@ def test_without_a_baseline_the_gate_fails_and_says_how_to_accept(toy: Project) 
 
 def test_a_worse_model_is_regressed_with_the_numbers_and_the_samples(accepted: Project) -> None:
     """The failure text has baseline, value, difference, tolerance, the curve and who lost most."""
-    result = accepted.run_here("-v", "-k", "crowded", REGRESSED)
+    result = accepted.run_here("-vv", "-rf", "-k", "crowded", REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     (case,) = accepted.report()["cases"]
     assert case["verdict"] == "regressed"
@@ -107,7 +107,7 @@ def test_a_baseline_of_something_else_is_incomparable(accepted: Project) -> None
         assert SHAPES.count(old) == 1
         accepted.write(f"{name}/suite.toml", SHAPES.replace(old, new))
         accepted.write(f"{name}/test_{name}.py", TEST_MODULE)
-    result = accepted.run("-v", "-k", "color", *DIFFERENCES)
+    result = accepted.run("-vv", "-k", "color", *DIFFERENCES)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     cases = accepted.report()["cases"]
     assert len(cases) == len(DIFFERENCES)
@@ -125,11 +125,11 @@ def test_another_role_or_encoder_is_incomparable(project: Project) -> None:
     project.photos({"red.png": (200, 10, 10), "blue.png": (10, 10, 200)})
     assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     other = "python:user_models:encoder?behaviour=shy"
-    project.run_here("-k", "gc", f"--encoder={other}").stdout.fnmatch_lines(
+    project.run_here("-vv", "-k", "gc", f"--encoder={other}").stdout.fnmatch_lines(
         ["incomparable: photos, overall, GC@2 *", "  encoder: baseline *, now *"]
     )
     project.run(
-        "-k", "gc", "--model=python:user_models:generator", "--cep-role=generator"
+        "-vv", "-k", "gc", "--model=python:user_models:generator", "--cep-role=generator"
     ).stdout.fnmatch_lines(["  under test: baseline describer, now generator"])
 
 
@@ -161,7 +161,7 @@ def test_a_baseline_edited_into_nonsense_is_an_error(accepted: Project) -> None:
         (file,) = (accepted.baselines / "toy").glob(f"{part}-gc-*")
         assert old is None or old in file.read_bytes()
         file.write_bytes(new if old is None else file.read_bytes().replace(old, new, 1))
-    result = accepted.run_here("-v", "-k", "gc")
+    result = accepted.run_here("-vv", "-k", "gc")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {f"{part}-gc": "error" for part in NONSENSE}
     for part, (_, _, explained) in NONSENSE.items():
@@ -177,7 +177,7 @@ def test_a_baseline_of_a_newer_version_is_an_error_and_says_what_to_install(
     text = file.read_text()
     file.write_text(text.replace("format = 2", "format = 3\nsomething_new = 1"))
     assert file.read_text() != text
-    result = accepted.run_here("-k", "color")
+    result = accepted.run_here("-vv", "-k", "color")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {"color-gc": "error"}
     result.stdout.fnmatch_lines(

@@ -26,7 +26,7 @@ def test_an_issue_of_a_regressed_case() -> None:
     """In full, as GitLab documents it."""
     (issue,) = _issues([FULL])
     assert issue == {
-        "description": "toy color GC@2 regressed: difference -0.2500 [-0.3125, -0.1875], "
+        "description": "toy color GC@2 regressed: difference -0.2500, "
         "p 0.00042, tolerance 0.0100, n = 50",
         "check_name": "cepbench: regressed",
         "fingerprint": issue["fingerprint"],

@@ -60,8 +60,18 @@ def test_the_three_worst_cases_are_annotated() -> None:
         f"cepbench: toy part{loss} GC@2 regressed" for loss in (1, 2, 4)
     ]
     assert [properties["file"] for properties, _ in read] == ["gates/test_x.py"] * 3
-    assert read[0][1].startswith("toy part1 GC@2 regressed: difference -0.1000 [-0.3125")
+    assert read[0][1].startswith("toy part1 GC@2 regressed: difference -0.1000, p 0.00042")
     assert read[2][1].endswith("(1 case more in the report)")
+
+
+def test_an_annotation_stands_at_the_metric_of_the_suite(tmp_path: Path) -> None:
+    """In the file that has the suite's name, of several beside the test module."""
+    (tmp_path / "other.toml").write_text('name = "other"\n[metrics.gc]\n')
+    (tmp_path / "suite.toml").write_text('name="toy"\n\n[metrics.s]\n[metrics.gc]\n')
+    (line,) = annotation_lines([FULL], (), tmp_path, tmp_path.parent)
+    assert line.startswith(f"::error file={tmp_path.name}/suite.toml,line=4,title=cepbench%3A toy ")
+    (line,) = annotation_lines([replace(FULL, metric="mcd")], (), tmp_path, tmp_path)
+    assert line.startswith("::error file=suite.toml,line=1,title=")
 
 
 def test_a_run_that_holds_has_no_annotation() -> None:
@@ -136,7 +146,7 @@ def test_a_summary_is_cut_to_the_limit_of_its_step(tmp_path: Path) -> None:
     append_step_summary(path, text)
     written = path.read_text(encoding="utf-8")
     assert STEP_SUMMARY_BYTES - 200 < path.stat().st_size <= STEP_SUMMARY_BYTES
-    assert written.count("<details>") == written.count("</details>") == 1
+    assert written.count("<details>") == written.count("</details>") == 2
     assert written.endswith("\n</details>\n\nThe rest is left out here: see the report.\n")
     rows = set(re.findall(r"^\| HELD .*", written, re.MULTILINE))
     assert [row.count(" |") for row in rows] == [9]

@@ -11,20 +11,23 @@ from hypothesis import strategies as st
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
-from pytest_cepbench.report import CaseResult, HopShown
+from pytest_cepbench.report import CaseResult, ChainShown, HopShown, LinkShown
 from pytest_cepbench.report.case_table import figures_of, range_shown
-from pytest_cepbench.report.number_format import p_value, word_of
-from pytest_cepbench.report.tables import UNICODE, Span, shortage_table, summary_table, text_of
+from pytest_cepbench.report.headline import worst_samples
+from pytest_cepbench.report.number_format import number, p_value, printable, short, word_of
+from pytest_cepbench.report.tables import UNICODE, Span, summary_table, text_of
 from pytest_cepbench.report.text import (
+    brief,
+    cause_lines,
     explain,
-    number,
     one_line,
-    printable,
     promise_lines,
+    sample_words,
+    shortage_lines,
     shortage_warning,
     verbose_lines,
 )
-from tests.report.results import FULL, REGRESSED, RESULTS, replace
+from tests.report.results import ANSWERED, FULL, REGRESSED, RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 
@@ -335,18 +338,20 @@ def test_a_table_of_any_width_has_every_case(
     assert max(map(width_of, table)) <= columns
 
 
-def test_undecided_cases_have_a_table_of_their_own() -> None:
-    """Samples now and needed, and what is seen; only of cases that gate. Then what to do."""
-    case = replace(FULL, verdict="inconclusive", needed=420, looks=[], partial=False)
+def test_undecided_cases_say_what_their_samples_can_tell() -> None:
+    """And how many would tell more; only of cases that gate. Then what to do."""
+    case = replace(
+        FULL, verdict="inconclusive", needed=420, looks=[], partial=False, difference=0.0
+    )
+    beyond = replace(case, part="beyond", difference=-0.1, needed=58)
     others = [FULL, replace(case, primary=False)]
-    assert [text_of(line) for line in shortage_table([case, *others])] == [
-        "verdict       case             n  needed  visible drop  tolerance",
-        "------------  --------------  --  ------  ------------  ---------",
-        "INCONCLUSIVE  toy color GC@2  50     420        0.0625     0.0100",
+    assert shortage_lines([beyond, case, *others]) == [
+        "cannot tell: toy color GC@2: 50 samples see drops from 0.0625; 420 would see 0.01",
+        "cannot tell: toy beyond GC@2: 50 samples see drops from 0.0625; 58 would see 0.1",
     ]
     advice = "1 case undecided: try --cep-inconclusive=more, more samples, or a larger tolerance"
     assert advice in promise_lines([case, *others])
-    assert shortage_table(others) == []
+    assert shortage_lines(others) == []
     looked = replace(case, looks=[25, 50])
     assert "1 case undecided: more samples or seeds, or a larger tolerance" in promise_lines(
         [looked]
@@ -391,7 +396,7 @@ def test_a_verdict_without_a_measurement_has_dashes() -> None:
         FULL, value=None, baseline=None, difference=None, p=None, low=None, high=None, n=0
     )
     line = _table([pooled])[-1]
-    assert line.split()[-6:] == ["-", "-", "-", "-", "0.0100", "-"]
+    assert line.split()[-5:] == ["-", "-", "-", "0.0100", "-"]
 
 
 def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
@@ -414,6 +419,86 @@ def test_informational_cases_are_told_apart() -> None:
         [FULL, informational]
     )
     assert not any("informational" in line for line in promise_lines([FULL]))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.123456, "+0.123"),
+        (-1.0, "-1.00"),
+        (123.4, "+123"),
+        (0.00001234, "+1.2e-05"),
+        (0, "+0.00"),
+    ],
+)
+def test_numbers_of_sentences_have_three_digits(value: float, shown: str) -> None:
+    """Signed where a change is meant."""
+    assert short(value, signed=True) == shown
+    assert short(abs(value)) == shown[1:]
+
+
+def test_a_failure_has_six_lines() -> None:
+    """The case, from and to, what decided, the worst sample, the dearest hop, what to do."""
+    assert brief(FULL).splitlines() == [
+        "regressed: toy color GC@2",
+        "  0.750 -> 0.500, difference -0.250, tolerance 0.01, n = 50",
+        "  p 0.00042 against alpha 0.00313",
+        "  worst sample a.png: 0.750 -> 0.500",
+        "  lost 80 % by the describer at generation 1",
+        f"  next: {PRESENTATIONS[Verdict.REGRESSED].next_step}",
+    ]
+    error = replace(FULL, verdict="error", difference=None, chains=[], hops=[], reasons=["oh\nno"])
+    assert brief(error).splitlines()[:2] == ["error: toy color GC@2", "  oh no"]
+    refused = replace(error, refused="it is what chance gives")
+    assert brief(refused).splitlines()[:2] == [
+        "refused: toy color GC@2",
+        "  it is what chance gives",
+    ]
+
+
+@given(RESULTS)
+def test_no_failure_has_more_than_six_lines(result: CaseResult) -> None:
+    """Whatever it is made of, and nothing of it stays hidden."""
+    lines = brief(result).splitlines()
+    assert len(lines) <= 6
+    assert all(map(hides_nothing, lines))
+
+
+def test_equal_causes_are_one_line() -> None:
+    """With the cases; a reason of informational cases alone, and missing baselines, are elsewhere."""
+    out = "out of memory: {} GiB asked for"
+    failed = [
+        replace(FULL, part=f"p{n}", verdict="error", reasons=[out.format(n)]) for n in range(5)
+    ]
+    informational = replace(failed[0], primary=False)
+    other = replace(informational, reasons=["no package"])
+    new = replace(FULL, verdict="no-baseline")
+    assert cause_lines([*failed, informational, other, new]) == [
+        (
+            "not measured: out of memory: 0 GiB asked for: 6 cases (toy p0 GC@2, toy p1 GC@2, "
+            "toy p2 GC@2 and 3 more)"
+        )
+    ]
+
+
+def test_a_sample_is_told_in_words() -> None:
+    """Its start, where it first differs, and its end; the longer text gets the room."""
+    accepted = [LinkShown(image="0" * 64), LinkShown(text="a black cat on a mat"), LinkShown()]
+    now = [LinkShown(image="0" * 64), LinkShown(text="a dog"), LinkShown(image="1" * 64)]
+    chain = ChainShown("a.png", 0.5, 0.75, now, baseline_links=accepted, first_difference=1)
+    (sample,) = worst_samples([replace(FULL, chains=[chain])])
+    assert list(sample_words(sample, 60)) == [
+        "start: an image: a black cat on a mat",
+        "first difference at step 1: a black cat on a mat -> a dog",
+        "last at step 1: a dog",
+    ]
+    assert list(sample_words(sample, 50))[1].endswith(": a black cat ... -> a dog")
+    (answered,) = worst_samples([ANSWERED], 1)
+    assert list(sample_words(answered, 60)) == [
+        "question: draw a cat | [image]",
+        "new answer: a dog [image]",
+        "accepted answer: a cat [image] | the end",
+    ]
 
 
 def test_one_line_says_what_was_found() -> None:
@@ -479,10 +564,12 @@ def test_the_model_of_the_baseline_has_no_bounds() -> None:
 
 def test_an_end_that_excludes_nothing_is_named() -> None:
     """On either side, in the place of a number."""
-    below = replace(FULL, low=None)
-    above = replace(FULL, high=None)
-    assert "-0.2500 [below any, -0.1875], p" in one_line(below)
-    assert "-0.2500 [-0.3125, above any], p" in one_line(above)
+    below = replace(FULL, low=None, verdict="held")
+    above = replace(FULL, high=None, verdict="held")
+    assert "-0.2500 <= -0.1875, p" in one_line(below)
+    assert "-0.2500 >= -0.3125, p" in one_line(above)
+    assert "-0.2500   [below any, -0.1875]" in explain(below)
+    assert "-0.2500   [-0.3125, above any]" in explain(above)
 
 
 def test_a_regression_by_threshold_is_no_statement_on_noise() -> None:

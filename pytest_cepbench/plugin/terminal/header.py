@@ -180,12 +180,30 @@ def suite_lines(
         if name not in known and loaded_suites:
             hint = did_you_mean(name, known)
             yield f"no suite here has an encoder {name!r} (--encoder {name}=...){hint}"
-    for loaded in loaded_suites:
-        if any(str(case.key) in selected for case in loaded.cases):
+    shown = [
+        loaded
+        for loaded in loaded_suites
+        if any(str(case.key) in selected for case in loaded.cases)
+    ]
+    if verbose or len(shown) == 1:
+        for loaded in shown:
             location = shown_path(settings.baselines / loaded.suite.name)
             roles = _roles(loaded.assignments, verbose=verbose)
             yield f"suite {loaded.suite.name} gates {roles} against {location}"
-            yield from loaded.dataset.notes
+    else:
+        from pytest_cepbench.report.number_format import counted
+
+        gated: dict[str, list[str]] = {}
+        for loaded in shown:
+            gated.setdefault(_gated(loaded.assignments), []).append(loaded.suite.name)
+        for roles, names in gated.items():
+            verb = "gates" if len(names) == 1 else "gate"
+            yield f"{counted(len(names), 'suite')} {verb} {roles}: {', '.join(names)}"
+    yield from dict.fromkeys(note for loaded in shown for note in loaded.dataset.notes)
+
+
+def _gated(assignments: Assignments) -> str:
+    return f"{assignments.under_test} {short_name(str(assignments.subject))}"
 
 
 def _roles(assignments: Assignments, *, verbose: bool) -> str:

@@ -16,9 +16,8 @@ from pytest_cepbench.models.binding import BoundRole, weights_bytes
 from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.plugin.terminal.header import series_line
 from pytest_cepbench.plugin.workers.device_leases import Leases
-from pytest_cepbench.report.number_format import counted, duration
+from pytest_cepbench.report.number_format import counted, duration, number, printable
 from pytest_cepbench.report.tables import Group, Layout, Line, Span, table_lines
-from pytest_cepbench.report.text import number, printable
 from pytest_cepbench.suites.estimate import Forecast, ModelEstimate
 
 _UNKNOWN = "-"

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
 from pytest_cepbench.plugin.controller import Controller
-from pytest_cepbench.report.tables import (
-    Glyphs,
-    Line,
-    Span,
-    glyphs_for,
-    shortage_table,
-    summary_table,
-    wrap,
-)
+from pytest_cepbench.plugin.outcome import RunOutcome
+from pytest_cepbench.plugin.records import GATED
+from pytest_cepbench.report.tables import Glyphs, Line, Span, glyphs_for, summary_table, wrap
+
+MOST_CASES = 10
+"""Rows of the table of cases that do not pass."""
+
+MOST_SAMPLES = 3
+"""Samples that are shown in words."""
+
+_MOST_LINES = 3
+"""Lines of one kind: a cause, a warning, a case that cannot tell."""
+
+_MOST_PROBLEMS = 5
 
 _LONGEST_REASON = 400
 
@@ -29,32 +35,77 @@ Sentence = tuple[str, str]
 """A text and its style."""
 
 
-def write_summary(controller: Controller, reporter: Any, *, updating: bool) -> None:
+# -- pytest's own sections -------------------------------------------------------------------------
+
+
+class QuietSections:
+    """Keeps the cases out of pytest's sections of failures, which the summary stands in for.
+
+    They are counted as ever, and shown with `-v`; failures of other tests are shown as pytest does.
+    """
+
+    def __init__(self) -> None:
+        self._reports: dict[str, list[Any]] = {}
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest's own, which prints sections
+    def pytest_terminal_summary(self, terminalreporter: Any) -> Generator[None]:
+        """Put aside the reports that fail by their verdict, and put them back."""
+        stats = terminalreporter.stats
+        self._reports = {name: stats[name] for name in ("failed", "error") if name in stats}
+        if terminalreporter.verbosity < 1:
+            self._leave_out(terminalreporter)
+        try:
+            return (yield)
+        finally:
+            stats.update(self._reports)
+
+    def end_sections(self, reporter: Any) -> None:
+        """Called before the short summary, which has them only where `-rf` or `-rA` asks for it."""
+        asked = set(reporter.config.option.reportchars)
+        if asked & set("fA") and asked != set("fE"):
+            reporter.stats.update(self._reports)
+        else:
+            self._leave_out(reporter)
+
+    def _leave_out(self, reporter: Any) -> None:
+        for name, reports in self._reports.items():
+            reporter.stats[name] = [r for r in reports if not getattr(r, GATED, False)]
+
+
+# -- the section -----------------------------------------------------------------------------------
+
+
+def write_summary(controller: Controller, reporter: Any) -> None:
     """Write the section, in a run that has to do with cepbench.
 
-    reporter: pytest's terminal reporter. updating: whether baselines were to be accepted.
+    reporter: pytest's terminal reporter.
     """
-    if not (controller.ledger.active or controller.unjudged):
-        return
-    output = Output(reporter)
+    output, outcome = Output(reporter), controller.outcome
     if controller.unjudged:
         output.write_sentences([(unjudged_line(controller), "bold yellow")])
         return
-    style = f"bold {_color(controller)}"
+    if outcome is None:
+        return
+    style = f"bold {_color(outcome)}"
     if reporter.verbosity < -1:
-        output.write([(Span(controller.headline, style),)])
+        output.write([(Span(outcome.headline, style),)])
         return
     reporter.write_sep("=", "cepbench summary")
-    output.write_sentences([(controller.headline, style)])
+    output.write_sentences([(outcome.headline, style)])
     if reporter.verbosity < 0:
-        output.write(_failing_rows(controller, output))
-        output.write_sentences(_reports(controller, brief=True))
+        output.write(_failing_rows(outcome, output))
+        output.write_sentences(_files(outcome, brief=True))
         return
-    output.write(_tables(controller, output))
-    output.write_sentences(_results(controller, verbose=reporter.verbosity > 0))
-    output.write_sentences(_problems(controller))
-    output.write_sentences((line, "") for line in _acceptance(controller, updating=updating))
-    output.write_sentences(_reports(controller, brief=False))
+    verbose = reporter.verbosity > 0
+    output.write(_whole_table(outcome, output) if verbose else _failing_rows(outcome, output))
+    if not verbose:
+        output.write_sentences(_samples(outcome, output))
+    output.write_sentences(_results(outcome, verbose=verbose))
+    output.write_sentences(_problems(outcome, verbose=verbose))
+    output.write_sentences(_acceptance(controller, outcome, verbose=verbose))
+    output.write_sentences(_next_step(outcome))
+    output.write_sentences(_unshown(controller, outcome))
+    output.write_sentences(_files(outcome, brief=False))
 
 
 def unjudged_line(controller: Controller) -> str:
@@ -66,134 +117,205 @@ def unjudged_line(controller: Controller) -> str:
     return f"Nothing was judged: {counted(controller.unjudged, 'case')}, {asked}"
 
 
-def _color(controller: Controller) -> str:
+def write_nothing_found(config: pytest.Config, reporter: Any) -> None:
+    """Say why a run that names a model has no case, and which command mends it.
+
+    reporter: pytest's terminal reporter.
+    """
+    output = Output(reporter)
+    paths = [Path(argument.partition("::")[0]) for argument in config.args]
+    missing = [path for path in paths if not path.exists()]
+    deselected = len(reporter.stats.get("deselected", ()))
+    if missing:
+        beside = missing[0].parent
+        names = [path.name for path in beside.iterdir()] if beside.is_dir() else []
+        hint = did_you_mean(missing[0].name, names)
+        line = f"nothing was gated: there is no {missing[0]}.{hint}"
+    elif deselected:
+        line = f"nothing was gated: -k, -m or --deselect left out all {deselected} tests"
+    else:
+        folders = ", ".join(map(str, map(shown_path, map(Path.absolute, paths))))
+        line = (
+            f"nothing was gated: no test below {folders} takes cep_case. `cepbench init` writes a "
+            "suite of your data, `cepbench suites` copies a published one"
+        )
+    output.write_sentences([(line, "bold red")])
+
+
+def _color(outcome: RunOutcome) -> str:
     """The color of the headline."""
     from pytest_cepbench.report.headline import undecided
 
-    if controller.code != 0:
+    if outcome.code != 0:
         return "red"
-    return "yellow" if undecided(controller.ledger.results) else "green"
+    return "yellow" if undecided(outcome.results) else "green"
 
 
-def _reports(controller: Controller, *, brief: bool) -> Iterator[Sentence]:
-    """Where the reports are. brief: only the page."""
-    for path in controller.written:
-        if not brief or path.suffix == ".html":
-            yield f"report: {shown_path(path)}", ""
-    if not brief:
-        page = next((path for path in controller.written if path.suffix == ".html"), None)
-        if page is not None:
-            yield from ((line, "") for line in _worst_sample(controller, page))
-        yield from ((line, "yellow") for line in _unshown(controller))
-    if controller.unreported is not None:
-        yield f"no report: {controller.unreported}", "red"
-    yield from ((line, "yellow") for line in controller.ci_lines)
-    if controller.unrecorded is not None:
-        yield f"not in the history: {controller.unrecorded}", "yellow"
+def at_most(lines: Sequence[str], most: int, *, verbose: bool = False) -> list[str]:
+    """The first lines, and how many there are besides; all of them with `-v`."""
+    more = len(lines) - most
+    if verbose or more <= 0:
+        return list(lines)
+    if most == 1:
+        return [f"{lines[0].partition('; ')[0]} (+{more} with -v)"]
+    return [*lines[:most], f"and {more} more (all with -v)"]
 
 
-def _worst_sample(controller: Controller, page: Path) -> Iterator[str]:
-    """The address of the pictures of the sample that lost most, which terminals open by a click."""
-    from pytest_cepbench.report.chain_pairs import sample_anchor
-    from pytest_cepbench.report.headline import worst_samples
+def _failing_rows(outcome: RunOutcome, output: Output) -> Iterator[Line]:
+    """The cases that were compared and do not pass, worst first; each row names its suite."""
+    from pytest_cepbench.report.headline import is_pooled, worst_first
 
-    pictured = (sample for sample in worst_samples(controller.ledger.results) if sample.is_whole)
-    worst = next(pictured, None)
-    if worst is not None:
-        anchor = sample_anchor(worst.result, worst.shown.sample)
-        yield f"worst sample: {page.absolute().as_uri()}#{anchor}"
-
-
-def _unshown(controller: Controller) -> Iterator[str]:
-    """Samples of --cep-show that no report shows."""
-    if controller.settings.show:
-        from pytest_cepbench.report.totals import unshown_lines
-
-        yield from unshown_lines(controller.ledger.results, controller.settings.show)
+    failing = [
+        result
+        for result in worst_first(outcome.results)
+        if result.judgement.difference is not None and not is_pooled(result)
+    ]
+    if failing:
+        shown = failing[:MOST_CASES]
+        yield from summary_table(shown, output.table_columns, glyphs=output.glyphs, grouped=False)
+    if len(failing) > MOST_CASES:
+        yield (Span(f"and {len(failing) - MOST_CASES} more (all with -v)"),)
 
 
-def _failing_rows(controller: Controller, output: Output) -> list[Line]:
-    """A line for each failing case, which says all of it to who finds it alone."""
-    failing = [result for result in controller.ledger.results if not result.passes]
-    if not failing:
-        return []
-    return summary_table(failing, output.table_columns, glyphs=output.glyphs, grouped=False)
+def _whole_table(outcome: RunOutcome, output: Output) -> Iterator[Line]:
+    if outcome.results:
+        yield from summary_table(outcome.results, output.table_columns, glyphs=output.glyphs)
 
 
-def _tables(controller: Controller, output: Output) -> Iterator[Line]:
-    results, columns = controller.ledger.results, output.table_columns
-    if results:
-        yield from summary_table(results, columns, glyphs=output.glyphs)
-        yield from shortage_table(results, columns, glyphs=output.glyphs)
+def _samples(outcome: RunOutcome, output: Output) -> Iterator[Sentence]:
+    """The samples that lost most, in words, and where the worst case lost its score."""
+    from pytest_cepbench.report.headline import worst_first, worst_samples
+    from pytest_cepbench.report.number_format import name_of
+    from pytest_cepbench.report.text import sample_words, scores_of_sample, where_lost
+
+    regressed = [r for r in worst_first(outcome.results) if r.verdict == "regressed"]
+    if not regressed:
+        return
+    width = output.columns - 4
+    for sample in worst_samples(regressed, MOST_SAMPLES):
+        yield f"lost most: {scores_of_sample(sample)} ({name_of(sample.result)})", ""
+        yield from ((f"    {line}", "") for line in sample_words(sample, width))
+    lost = next(((r, where) for r in regressed if (where := where_lost(r))), None)
+    if lost is not None:
+        result, where = lost
+        yield f"where: {name_of(result)} {where}", ""
 
 
-def _results(controller: Controller, *, verbose: bool) -> Iterator[Sentence]:
+def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
+    from pytest_cepbench.report.fact_table import fact_lines
+    from pytest_cepbench.report.headline import worst_case
     from pytest_cepbench.report.text import (
-        promise_lines,
+        cause_lines,
+        pooled_line,
         refusal_lines,
+        shortage_lines,
         verbose_lines,
         warning_lines,
     )
-    from pytest_cepbench.report.totals import effort_line
+    from pytest_cepbench.report.totals import (
+        effort_line,
+        error_lines,
+        improvement_lines,
+        judge_lines,
+        verdict_lines,
+    )
 
-    results = controller.ledger.results
-    if results:
-        yield from ((line, "") for line in promise_lines(results))
-        yield from ((f"warning: {line}", "yellow") for line in warning_lines(results))
-        yield from ((f"refused: {line}", "red") for line in refusal_lines(results))
-        yield from ((f"informational: {line}", "yellow") for line in unmeasured_lines(results))
-        yield from ((line, "") for line in (verbose_lines(results) if verbose else ()))
-        efforts = [*(result.effort for result in results), *controller.background_usage]
-        yield effort_line(efforts), ""
+    results = outcome.results
+    if not results:
+        return
+
+    def some(lines: Sequence[str], most: int = 1) -> list[str]:
+        return at_most(lines, most, verbose=verbose)
+
+    yield from ((line, "red") for line in some(cause_lines(results), _MOST_LINES))
+    yield from ((f"refused: {line}", "red") for line in some(refusal_lines(results), _MOST_LINES))
+    most = 1 if worst_case(results) else _MOST_LINES
+    yield from ((line, "yellow") for line in some(shortage_lines(results), most))
+    counts = list(verdict_lines(results))
+    if len(counts) == 2 and not verbose:
+        counts = [f"{counts[0]}; {counts[1].partition(',')[0]}"]
+    counts += filter(None, [pooled_line(results)])
+    counts = counts if verbose else ["; ".join(counts)]
+    yield from ((line, "") for line in counts)
+    yield from ((line, "") for line in some(error_lines(results)))
+    yield from ((line, "") for line in some(judge_lines(results)))
+    yield from ((line, "") for line in some(fact_lines(results)))
+    yield from ((line, "") for line in improvement_lines(results))
+    warnings = some(warning_lines(results), _MOST_LINES)
+    yield from ((f"warning: {line}", "yellow") for line in warnings)
+    informational = some(list(unmeasured_lines(results)), _MOST_LINES)
+    yield from ((f"informational: {line}", "yellow") for line in informational)
+    yield from ((line, "") for line in (verbose_lines(results) if verbose else ()))
+    yield effort_line([*(result.effort for result in results), *outcome.usage]), ""
 
 
-def _problems(controller: Controller) -> Iterator[Sentence]:
-    from pytest_cepbench.report.text import printable
+def _problems(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
+    from pytest_cepbench.report.number_format import printable
 
-    ledger = controller.ledger
-    for note in sorted({note for result in ledger.results for note in result.damage}):
+    def some(lines: Iterable[str], most: int = _MOST_LINES) -> list[str]:
+        return at_most(list(lines), most, verbose=verbose)
+
+    damage = sorted({note for result in outcome.results for note in result.damage})
+    for note in some(damage):
         yield f"store: {printable(note)}: computed again", "yellow"
-    for reason in dict.fromkeys(ledger.skipped.values()):
+    for reason in some(dict.fromkeys(outcome.skipped.values())):
         yield f"skipped: {printable(reason, _LONGEST_REASON)}", "yellow"
-    for line in controller.infrastructure:
+    for line in some(outcome.infrastructure):
         yield f"infrastructure: {line.removeprefix('infrastructure: ')}", "yellow"
-    for remark in ledger.remarks():
+    for remark in some(outcome.remarks):
         yield f"note: {printable(remark, _LONGEST_REASON)}", "yellow"
-    for problem in ledger.problems():
+    for problem in some(outcome.problems, _MOST_PROBLEMS):
         yield f"INCOMPLETE: {problem}", "red"
-    if ledger.nothing_compared:
+    if outcome.nothing_compared:
         yield "no case was judged: nothing is known of the model", "red"
 
 
-def _acceptance(controller: Controller, *, updating: bool) -> Iterator[str]:
-    yield from _changes(controller)
-    verdicts = {result.verdict for result in controller.ledger.results}
-    if controller.changes:
-        count = len(controller.changes)
+def _next_step(outcome: RunOutcome) -> Iterator[Sentence]:
+    """What to do about the worst case; where it has no baseline, that is said already."""
+    from pytest_cepbench.report.case_table import shortage_advice
+    from pytest_cepbench.report.headline import undecided, worst_case
+
+    worst = worst_case(outcome.results)
+    if worst is not None and worst.verdict != "no-baseline":
+        yield f"next: {worst.presentation.next_step}", ""
+    elif worst is None and undecided(outcome.results):
+        yield f"next: {shortage_advice(undecided(outcome.results)).partition(': ')[2]}", ""
+
+
+def _acceptance(
+    controller: Controller, outcome: RunOutcome, *, verbose: bool
+) -> Iterator[Sentence]:
+    from pytest_cepbench.report.headline import is_pooled
+
+    changes = at_most(list(_changes(outcome)), MOST_CASES, verbose=verbose)
+    yield from ((line, "") for line in changes)
+    verdicts = [result.verdict for result in outcome.results if not is_pooled(result)]
+    errors = "error" in verdicts
+    if outcome.acceptance == "written":
+        count = len(outcome.changes)
         files = "baseline" if count == 1 else "baselines"
         place = shown_path(controller.settings.baselines)
-        yield f"{count} {files} written below {place}: commit them"
-    elif controller.unwritten:
-        return  # the problem that was told says what lies there now
-    elif controller.refused:
-        yield "no baseline was changed: only a complete run without failures can be accepted"
-    elif updating:
-        yield "no baseline changed"
-    elif "no-baseline" in verdicts and "error" not in verdicts:
-        count = sum(result.verdict == "no-baseline" for result in controller.ledger.results)
+        yield f"{count} {files} written below {place}: commit them", ""
+    elif outcome.acceptance == "refused":
+        yield "no baseline was changed: only a complete run without failures can be accepted", ""
+    elif outcome.acceptance == "unchanged":
+        yield "no baseline changed", ""
+    elif outcome.acceptance == "not asked" and "no-baseline" in verdicts and not errors:
+        count = sum(verdict == "no-baseline" for verdict in verdicts)
         cases = "1 case has" if count == 1 else f"{count} cases have"
-        yield f"{cases} no baseline: run again with --snapshot-update to accept what was measured"
+        step = "run again with --snapshot-update to accept what was measured"
+        yield f"{cases} no baseline: {step}", ""
 
 
-def _changes(controller: Controller) -> Iterator[str]:
-    """Every baseline that was replaced, before and after; new ones stand in the table alone."""
-    from pytest_cepbench.report.text import number, printable
+def _changes(outcome: RunOutcome) -> Iterator[str]:
+    """Every baseline that was replaced, before and after; of new ones how many there are."""
+    from pytest_cepbench.report.number_format import number, printable
 
-    new = sum(change.before is None for change in controller.changes)
+    new = sum(change.before is None for change in outcome.changes)
     if new:
         yield f"{new} new {'case' if new == 1 else 'cases'}"
     anchors = {"frozen": ", the one before is its anchor", "moved": ", its anchor moves"}
-    for change in controller.changes:
+    for change in outcome.changes:
         before, after = change.before, change.after
         if before is not None:
             other = "" if before.identity == after.identity else ", measured under other conditions"
@@ -207,6 +329,49 @@ def _changes(controller: Controller) -> Iterator[str]:
                 )
             anchor = anchors.get(change.anchor, "")
             yield f"changed {printable(str(change.key))}: {what}{other}{anchor}"
+
+
+def _unshown(controller: Controller, outcome: RunOutcome) -> Iterator[Sentence]:
+    """Samples of --cep-show that no report shows."""
+    if controller.settings.show:
+        from pytest_cepbench.report.totals import unshown_lines
+
+        lines = unshown_lines(outcome.results, controller.settings.show)
+        yield from ((line, "yellow") for line in lines)
+
+
+def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
+    """Where the reports are; last the address of the sample that lost most, for a click.
+
+    brief: only the page.
+    """
+    if outcome.unreported is not None:
+        yield f"no report: {outcome.unreported}", "red"
+    yield from ((line, "yellow") for line in outcome.unsent)
+    if outcome.unrecorded is not None:
+        yield f"not in the history: {outcome.unrecorded}", "yellow"
+    page = outcome.page
+    beside = [path for path in outcome.written if page is None or path.stem == page.stem]
+    for path in [page or path for path in beside[:1]]:
+        others = ", ".join(other.suffix for other in beside if other != path)
+        yield f"report: {shown_path(path)}{f' (and {others})' if others and not brief else ''}", ""
+    for path in outcome.written:
+        if path not in beside and not brief:
+            yield f"report: {shown_path(path)}", ""
+    if page is not None and not brief:
+        yield from _worst_sample(outcome, page)
+
+
+def _worst_sample(outcome: RunOutcome, page: Path) -> Iterator[Sentence]:
+    """The address of the pictures of the sample that lost most, which terminals open by a click."""
+    from pytest_cepbench.report.chain_pairs import sample_anchor
+    from pytest_cepbench.report.headline import worst_samples
+
+    pictured = (sample for sample in worst_samples(outcome.results) if sample.is_whole)
+    worst = next(pictured, None)
+    if worst is not None:
+        anchor = sample_anchor(worst.result, worst.shown.sample)
+        yield f"worst sample: {page.absolute().as_uri()}#{anchor}", ""
 
 
 # -- lines on pytest's terminal --------------------------------------------------------------------
@@ -229,6 +394,11 @@ class Output:
         """
         known = self.reporter.isatty or os.environ.get("COLUMNS")
         return self._writer.fullwidth if known else None
+
+    @property
+    def columns(self) -> int:
+        """Columns of the terminal; of a file what pytest takes it to have."""
+        return int(self._writer.fullwidth)
 
     @property
     def glyphs(self) -> Glyphs:
