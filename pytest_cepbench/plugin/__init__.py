@@ -269,9 +269,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     if controller is not None:
         refuse_modes(config, cases)
-        controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
         with usage_errors():
             _ = evaluator.store  # or every case would say that it cannot be used
+        controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
+        with usage_errors():
             controller.pools = evaluator.plan_pools()
     _show_progress(config, evaluator)
 
