@@ -67,9 +67,10 @@ class Spent:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder where pytest runs."""
+    """A folder where pytest runs. checkout: of the package that is measured."""
 
     root: Path
+    checkout: Path = _REPOSITORY
 
     def suite(
         self, images: Path, metrics: Mapping[str, str], name: str = "figures", gate: str = ""
@@ -92,7 +93,7 @@ class Project:
 
     def run(self, *arguments: str) -> Spent:
         """Run pytest there. Raises RuntimeError with its output unless it exits with 0."""
-        return run_pytest(self.root, *arguments)
+        return run_pytest(self.root, *arguments, checkout=self.checkout)
 
     def report(self) -> dict[str, Any]:
         """The JSON report of the latest run."""
@@ -106,9 +107,20 @@ class Project:
 
 
 def run_pytest(folder: Path, *arguments: str, checkout: Path = _REPOSITORY) -> Spent:
-    """One pytest process without cache and with quiet output; errors as `Project.run`.
+    """One pytest process without cache and with quiet output; as `run_command`."""
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    spent = run_command(folder, command, checkout)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    assert spent.peak > own, f"this process ({own:.0f} MB) hides the peak of the one it started"
+    return spent
 
-    checkout: of the package that is measured.
+
+def run_command(
+    folder: Path, arguments: Sequence[str], checkout: Path = _REPOSITORY, code: int = 0
+) -> Spent:
+    """One process of Python, its output in `output.txt`. checkout: of the package that is measured.
+
+    Raises RuntimeError with the output unless it exits with the code.
     """
     environment = {
         k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))
@@ -117,7 +129,7 @@ def run_pytest(folder: Path, *arguments: str, checkout: Path = _REPOSITORY) -> S
     # As where packages are installed: what is imported was compiled before.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    command = [sys.executable, *arguments]
     output = folder / "output.txt"
     with output.open("w") as stream:
         started = time.perf_counter()
@@ -127,12 +139,10 @@ def run_pytest(folder: Path, *arguments: str, checkout: Path = _REPOSITORY) -> S
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
+    if process.returncode != code:
         raise RuntimeError(
             f"{' '.join(command)} exited with {process.returncode}:\n{output.read_text()[-4000:]}"
         )
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert usage.ru_maxrss > own, f"this process ({own} KB) hides the peak of the one it started"
     return Spent(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
@@ -147,12 +157,12 @@ def seed_images(folder: Path, count: int, categories: int = 1) -> None:
 
 
 def accepted(
-    root: Path, samples: int, metrics: Mapping[str, str], *, categories: int = 1, gate: str = ""
+    root: Path, samples: int, metrics: Mapping[str, str], *, categories: int, checkout: Path
 ) -> Project:
     """A project with baselines of `ACCEPTED_MODEL`; its store has all that `NEXT_MODEL` needs."""
-    project = Project(root)
+    project = Project(root, checkout)
     seed_images(root / "images", samples, categories)
-    project.suite(root / "images", metrics, gate=f"tolerance = 0.1\n{gate}")
+    project.suite(root / "images", metrics, gate="tolerance = 0.1")
     project.run("--snapshot-update")
     project.run(GATED)
     project.run(GATED)
@@ -171,19 +181,9 @@ def in_turns(sides: Mapping[str, Callable[[], Spent]], repeats: int) -> dict[str
     return spent
 
 
-def median_wall(runs: Sequence[Spent]) -> float:
-    """Seconds."""
-    return statistics.median(run.wall for run in runs)
-
-
 def median_cpu(runs: Sequence[Spent]) -> float:
     """Seconds."""
     return statistics.median(run.cpu for run in runs)
-
-
-def median_peak(runs: Sequence[Spent]) -> float:
-    """MB."""
-    return statistics.median(run.peak for run in runs)
 
 
 def machine() -> str:
