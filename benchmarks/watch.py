@@ -71,6 +71,10 @@ Figures = Iterator[tuple[str, Callable[[Side], float]]]
 def again() -> Figures:
     """Second runs, of which all results are stored; CPU seconds."""
     yield "suites/shapes again", lambda side: side.suite("shapes", "shapes").cpu
+
+
+def images() -> Figures:
+    """The same of folders of images, read by models that cost nothing; CPU seconds."""
     for samples in (1284, 10_000):
         name = f"{samples:,} images x {_PATTERNS} patterns, SIM, failures, FID again"
         yield name, partial(_patterns, samples)
@@ -126,7 +130,7 @@ def chains() -> Figures:
     yield "chains against a bare loop (tiny)", throughput
 
 
-GROUPS = {"again": again, "empty": empty, "start": start, "chains": chains}
+GROUPS = {"again": again, "images": images, "empty": empty, "start": start, "chains": chains}
 
 
 def main() -> None:

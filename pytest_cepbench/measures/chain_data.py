@@ -68,6 +68,7 @@ class ChainData(SampleData):
         self._models = models
         self._groups: dict[Modality, dict[str, ChainGroup]] = {}
         self._starts: dict[Modality, dict[str, str]] = {}
+        self._twin: ChainData | None = None
 
     @property
     def store(self) -> Store:
@@ -101,18 +102,32 @@ class ChainData(SampleData):
         return look_ahead(self.plans[start], samples, self._models, self.replay, starts)
 
     def looked_up(self, start: Modality, samples: Sequence[Sample]) -> dict[str, PendingChain]:
-        """`look_ahead` of each sample by id, as it was when it was first asked for.
+        """`look_ahead` of each sample by id; what lacked nothing is not looked at again.
 
-        Of all samples at once: others are asked for next, and each look takes many queries.
+        At first of all samples at once: others are asked for next, and each look takes many
+        queries.
         """
         known = self._known.setdefault((start, "looked up"), {})
-        every = {sample.id: sample for sample in (*self.dataset.samples, *samples)}
-        missing = [sample for name, sample in every.items() if name not in known]
+        if self._twin is not None and not all(sample.id in known for sample in samples):
+            known.update(self._twin.whole_so_far(start))
+        if all(sample.id in known for sample in samples):
+            self._look_up(start, [sample for sample in samples if known[sample.id].missing])
+        else:
+            every = {sample.id: sample for sample in (*self.dataset.samples, *samples)}
+            self._look_up(start, [sample for name, sample in every.items() if name not in known])
+        return {sample.id: known[sample.id] for sample in samples}
+
+    def whole_so_far(self, start: Modality) -> dict[str, PendingChain]:
+        """The chains that were looked up and lack nothing, by sample id."""
+        known = self._known.get((start, "looked up"), {})
+        return {name: own for name, own in known.items() if not own.missing}
+
+    def _look_up(self, start: Modality, missing: Sequence[Sample]) -> None:
+        known = self._known[start, "looked up"]
         for low in range(0, len(missing), _LOOK):
             pending = self.look_ahead(start, missing[low : low + _LOOK])
             known.update((own.chain.sample.id, own) for own in pending)
             self.store.image_cache.clear()
-        return {sample.id: known[sample.id] for sample in samples}
 
     def whole_chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain] | None:
         """The chains of the samples to their ends, by id, as they were grown or stores have them.
@@ -173,10 +188,7 @@ class ChainData(SampleData):
         chains: whether the chains that stores have of these are the same too.
         """
         self._starts = other._starts
-        for start in self.plans if chains else ():
-            known = other._known.get((start, "looked up"), {})
-            whole = {name: own for name, own in known.items() if not own.missing}
-            self._known.setdefault((start, "looked up"), {}).update(whole)
+        self._twin = other if chains else None
 
     def start_vectors(self, start: Modality, role: str) -> tuple[list[str], list[Vector]]:
         """Digest and features of each start of the population; those that have features.

@@ -15,8 +15,8 @@ from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, Role
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
-from pytest_cepbench.measures.base import by_category, everyone, plans_of
-from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.base import plans_of
+from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Model
@@ -70,11 +70,14 @@ class StoredChains:
         ids = list(sample_ids)
         missing = set(ids) - scored.keys()
         samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
-        at = score_key(case, measure, self._data, self._roles, None) if samples else None
+        whole = _of_all_samples(case, measure, self._data)
+        at = score_key(whole, measure, self._data, self._roles, None) if samples else None
         stored = None if at is None else load_scores(at, self._data)
         if stored is not None and missing <= stored.excerpts.keys():
             scored.update(stored.excerpts)
         elif samples:
+            if at is not None:  # the other cases of the metric need them next
+                samples = list(self._data.dataset.samples)
             data = self._data.recast(samples, _plans_read(measure, case), {})
             try:
                 measure.read(case, samples, data)
@@ -82,9 +85,8 @@ class StoredChains:
             except NotInStoreError:
                 return {}
             scored.update((name, shown) for name, shown in excerpts.items() if shown is not None)
-            every = everyone(by_category(case, self._data))
-            if at is not None and stored is None and all(s.id in scored for s in every):
-                store_scores(at, Measured({}, every, ()), self._data, scored.get)
+            if at is not None and stored is None and all(s.id in scored for s in samples):
+                store_scores(at, Measured({}, samples, ()), self._data, scored.get)
         return {name: scored[name] for name in ids if name in scored}
 
     def excerpt(self, case: Case, sample_id: str, start: Modality) -> ChainExcerpt | None:
@@ -156,6 +158,13 @@ def _open(run: ChainRun, step: str) -> StoredChains:
     same = all(remember(own.bound) == remember(run.runner(own.bound.role).bound) for own in growers)
     data.take_over(run.chain_data, chains=same)
     return StoredChains(run.measures, data, run.assignments.roles)
+
+
+def _of_all_samples(case: Case, measure: Measure, data: ChainData) -> Case:
+    """The case whose samples are all of the data, the same for cases that read the same of them."""
+    part = case.key.part if case.key.part in measure.own_parts else OVERALL
+    key = replace(case.key, part=part)
+    return Case(key, "", data.dataset.categories)
 
 
 def _reaches(chain: Chain, plan: ChainPlan) -> bool:

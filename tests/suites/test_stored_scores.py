@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +60,11 @@ parts = "overall"
 [metrics.retrieval]
 parts = "overall"
 """
+
+MOST_MODULES = 150
+
+MOST_QUERIES = 45
+"""A generation of both starts, a case and a metric of the baseline's chains take one each."""
 
 
 def gate(folder: Path, **options: Any) -> GateResult:
@@ -165,7 +172,24 @@ def test_a_warm_run_asks_the_store_a_few_times(
     result = gate(stored)
 
     queries = [statement for statement in statements if statement.startswith("SELECT")]
-    assert len(queries) <= 40 + 2 * len(result.cases), "\n".join(s[:90] for s in queries)
+    assert len(result.cases) > 15
+    assert len(queries) <= MOST_QUERIES, "\n".join(s[:90] for s in queries)
+
+
+def test_a_warm_run_imports_what_it_runs(stored: Path) -> None:
+    """No library of models, and no more of the package than today."""
+    code = (
+        "import sys; from pathlib import Path; from pytest_cepbench import gate_checkpoint; "
+        "assert gate_checkpoint('suite.toml', root=Path()).passed; print(*sys.modules)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=stored, capture_output=True, text=True, check=True
+    )
+
+    modules = ended.stdout.split()
+    assert not {"torch", "transformers", "diffusers"} & set(modules)
+    own = [name for name in modules if name.startswith("pytest_cepbench")]
+    assert len(own) <= MOST_MODULES, sorted(own)
 
 
 @pytest.mark.parametrize(
@@ -274,3 +298,11 @@ def test_records_are_json_with_their_key(full: Path) -> None:
     assert records(full)
     for key, payload in records(full).items():
         assert json.loads(payload)["key"] == key
+
+
+def test_the_first_run_shows_the_chains_of_a_baseline_of_the_same_model(stored: Path) -> None:
+    """They come into the store case by case, and are looked up after each."""
+    before = plain(gate(stored))
+    shutil.rmtree(stored / ".cepbench")
+
+    assert plain(gate(stored)) == before
