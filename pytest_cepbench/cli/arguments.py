@@ -218,20 +218,46 @@ def _beside(path: Path, *, folders: bool = False) -> list[str]:
     return names_beside(path, folders=folders)
 
 
+def people_names(text: str) -> tuple[str, ...]:
+    """The type of people: names with commas between them, or a number for a1, a2, ..."""
+    if text.isascii() and text.isdecimal():
+        return tuple(f"a{number + 1}" for number in range(int(text)))
+    return tuple(name.strip() for name in text.split(","))
+
+
+_TYPES: Mapping[str, Callable[[str], object]] = {
+    **dict.fromkeys(("DIR", "FILE", "FOLDER", "PATH"), Path),
+    **dict.fromkeys(("N", "K"), COUNT),
+    "SEED": SEED,
+    "PORT": PORT,
+    "X": real_number,
+    "NAME,...": comma_names,
+    "N|NAME,...": people_names,
+    "NAME=PATH": name_and_path,
+    "IMAGES": image_folder,
+    "REPORT": report_file,
+    "VERDICTS": verdict_file,
+    "RATINGS": ratings_folder,
+    "SUITE": suite_file,
+}
+"""What stands for a value in help -> its type, where an option has none of its own."""
+
+
 def option(*flags: str, **settings: Any) -> Option:
-    """An option of these flags."""
-    return flags, settings
+    """An option of these flags. metavar: says of which type its values are."""
+    kind = _TYPES.get(settings.get("metavar", ""))
+    return flags, settings if kind is None else {"type": kind, **settings}
 
 
 def shared(name: str, **settings: Any) -> list[Option]:
     """An option that pytest has as `--cep-NAME`, a spelling that works here too."""
-    hidden = {**settings, "dest": name, "help": argparse.SUPPRESS}
-    return [((f"--{name}",), settings), ((f"--cep-{name}",), hidden)]
+    shown = option(f"--{name}", **settings)
+    return [shown, ((f"--cep-{name}",), {**shown[1], "dest": name, "help": argparse.SUPPRESS})]
 
 
 def several(*flags: str, **settings: Any) -> Option:
     """An option that may be given several times."""
-    return flags, {"action": "append", "default": [], **settings}
+    return option(*flags, action="append", default=[], **settings)
 
 
 def flag(name: str, about: str) -> Option:
@@ -368,12 +394,12 @@ OWN_STORE = shared(
 )
 """Of the commands that look at a store alone; a default that is text is checked too."""
 
-STORE = shared("store", metavar="DIR", type=Path, default=Path(".cepbench/store"), help=DEFAULT)
+STORE = shared("store", metavar="DIR", default=".cepbench/store", help=DEFAULT)
 
 PAGES = OptionGroup(
     "the server",
     [
-        option("--port", metavar="N", default="8766", help=f"{DEFAULT}, 0: any free"),
+        option("--port", metavar="PORT", default="8766", help=f"{DEFAULT}, 0: any free"),
         option(
             "--host",
             metavar="ADDRESS",
@@ -401,29 +427,16 @@ REFUSED = EXIT_CODES.format("the results were refused or a file could not be cha
 
 DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")
 
-RESULTS = option(
-    "results", metavar="REPORT", type=report_file, help="what pytest --cep-report wrote"
-)
+RESULTS = option("results", metavar="REPORT", help="what pytest --cep-report wrote")
 
 DATA = shared(
-    "data",
-    metavar="NAME=PATH",
-    type=name_and_path,
-    action="append",
-    default=[],
-    help="where a data set lies",
+    "data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"
 )
 
-SUITE = option(
-    "suite", metavar="SUITE", type=suite_file, help="folder with a suite.toml, or such a file"
-)
+SUITE = option("suite", metavar="SUITE", help="folder with a suite.toml, or such a file")
 
 BASELINES = shared(
-    "baselines",
-    metavar="DIR",
-    type=Path,
-    default=Path("baselines"),
-    help=f"folder of accepted baselines; {DEFAULT}",
+    "baselines", metavar="DIR", default="baselines", help=f"folder of accepted baselines; {DEFAULT}"
 )
 
 CASES = several(
@@ -457,5 +470,5 @@ MODELS = {
 ROLE_AND_DATA = [
     *shared("role", choices=(*ROLES, "unified"), help="what the models under test play"),
     *DATA,
-    *shared("samples", metavar="N", type=COUNT, help="most samples of each category"),
+    *shared("samples", metavar="N", help="most samples of each category"),
 ]

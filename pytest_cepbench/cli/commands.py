@@ -5,12 +5,9 @@ Standard library only: help is shown at once.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pytest_cepbench.cli.arguments import (
     BASELINES,
     CASES,
-    COUNT,
     DAMAGED,
     DATA,
     DEFAULT,
@@ -34,10 +31,8 @@ from pytest_cepbench.cli.arguments import (
     image_folder,
     number_from,
     option,
-    real_number,
     several,
     shared,
-    suite_file,
 )
 from pytest_cepbench.cli.model_commands import AGREE, ARENA, STUDY
 from pytest_cepbench.cli.people_commands import DATASET, RATE
@@ -88,7 +83,6 @@ _STORE_ACTIONS = (
                     several(
                         "--baselines",
                         metavar="DIR",
-                        type=Path,
                         help="keep all that the models of these baselines made (several allowed)",
                     ),
                     flag(
@@ -124,7 +118,6 @@ _STORE_ACTIONS = (
             option(
                 "--answers",
                 metavar="SUITE",
-                type=suite_file,
                 required=True,
                 dest="suite",
                 help="folder with a suite.toml, or such a file",
@@ -132,7 +125,6 @@ _STORE_ACTIONS = (
             option(
                 "--out",
                 metavar="FILE",
-                type=Path,
                 help="the file; default: answers.zip beside the suite's baselines. Of the layout "
                 "opening a folder; default: .cepbench/answers",
             ),
@@ -158,10 +150,7 @@ _STORE_ACTIONS = (
         "import",
         "take over answers that were exported",
         DAMAGED,
-        [
-            option("bundles", metavar="FILE", type=Path, nargs="+", help="what export wrote"),
-            *STORE,
-        ],
+        [option("bundles", metavar="FILE", nargs="+", help="what export wrote"), *STORE],
         run="store:move_answers",
     ),
 )
@@ -179,7 +168,7 @@ _PROBLEM = (
     "asked"
 )
 
-_OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=DEFAULT)
+_OUT = option("--out", metavar="DIR", default=".cepbench/studies", help=DEFAULT)
 
 
 def _trial_options(model: Option, seeds: int, suite: Option = SUITE) -> list[Option]:
@@ -191,16 +180,9 @@ def _trial_options(model: Option, seeds: int, suite: Option = SUITE) -> list[Opt
         model,
         *MODELS.values(),
         *ROLE_AND_DATA,
-        option("--seeds", metavar="N", type=COUNT, default=seeds, help=about),
-        *shared(
-            "tolerance",
-            metavar="X",
-            type=real_number,
-            help=f"tolerated drop of every case, {instead}",
-        ),
-        *shared(
-            "alpha", metavar="X", type=real_number, help=f"error that the cases share, {instead}"
-        ),
+        option("--seeds", metavar="N", default=seeds, help=about),
+        *shared("tolerance", metavar="X", help=f"tolerated drop of every case, {instead}"),
+        *shared("alpha", metavar="X", help=f"error that the cases share, {instead}"),
         *STORE,
         *BASELINES,
     ]
@@ -213,7 +195,6 @@ _CALIBRATED = option(
 _SUITE_OR_NONE = option(
     "suite",
     metavar="SUITE",
-    type=suite_file,
     nargs="?",
     help="folder with a suite.toml, or such a file; none with --report",
 )
@@ -228,14 +209,11 @@ _REPORTED = option(
 )
 
 _EXAMINED = option(
-    "--model",
-    metavar="SPEC",
-    help="the model that would be gated; default: the suite's describer",
+    "--model", metavar="SPEC", help="the model that would be gated; default: the suite's describer"
 )
 
 _SEVERAL_SEEDS = number_from(
-    2,
-    "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out",
+    2, "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out"
 )
 
 _REMEASURE = OptionGroup(
@@ -244,7 +222,6 @@ _REMEASURE = OptionGroup(
         option(
             "--remeasure",
             metavar="SUITE",
-            type=suite_file,
             help="measure it again, on held-out samples or under a fresh seed, and accept that",
         ),
         option(
@@ -269,8 +246,7 @@ _ACCEPT = [
     CASES,
     *BASELINES,
     flag(
-        "--move-anchor",
-        "make what is accepted the anchor too: the steps until here are forgotten",
+        "--move-anchor", "make what is accepted the anchor too: the steps until here are forgotten"
     ),
     option(
         "--accept-insensitive",
@@ -312,11 +288,10 @@ _INIT = [
     option(
         "--samples",
         metavar="N",
-        type=COUNT,
         default=8,
         help=f"most images of each category that the noise is measured on; {DEFAULT}",
     ),
-    option("--seeds", metavar="N", type=COUNT, default=3, help=f"under how many seeds; {DEFAULT}"),
+    option("--seeds", metavar="N", default=3, help=f"under how many seeds; {DEFAULT}"),
     flag("--no-measure", "ask no model, and write the default tolerance"),
     flag("--accept", "measure the model on the whole suite, and accept its numbers as baselines"),
     *STORE,

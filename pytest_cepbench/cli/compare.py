@@ -5,9 +5,11 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
 from pytest_cepbench.cli.results import RunReport, key_of, read_report
+from pytest_cepbench.cli.session import fixed_roles, read_data
 from pytest_cepbench.errors import (
     HistoryError,
     SpecError,
@@ -18,7 +20,7 @@ from pytest_cepbench.evaluation.run_result import shown_path
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha
-from pytest_cepbench.option_values import LEAST_ALPHA, split_name
+from pytest_cepbench.option_values import LEAST_ALPHA, is_url, split_name
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.chain_pairs import battle_scores
 from pytest_cepbench.report.comparison_page import case_leaderboard_page, comparison_page, headline
@@ -34,6 +36,10 @@ from pytest_cepbench.studies.comparison import (
     compare_runs,
     rank_common_cases,
 )
+from pytest_cepbench.suites import RoleChoices
+
+if TYPE_CHECKING:
+    from pytest_cepbench.evaluation.compared_chains import ChainOptions
 
 _MOST_SAMPLES = 3
 
@@ -217,13 +223,31 @@ def _html(
     arguments: Namespace,
 ) -> str:
     """The page, with chains as far as stores have them. Raises kinds of CepError."""
-    from pytest_cepbench.cli.compare_chains import chains_of, read_only_store, read_options
+    from pytest_cepbench.evaluation.compared_chains import chains_of, read_only_store
 
     folder = arguments.html.absolute().parent
-    options = read_options(arguments)
+    options = _chain_options(arguments)
+    results = {name: report.cases for name, report in reports.items()}
     with read_only_store(options.stores) as store:
-        chains = [chains_of(comparison, reports, options, store) for comparison in comparisons]
+        chains = [chains_of(comparison, results, options, store) for comparison in comparisons]
         return comparison_page(comparisons, boards, folder, chains, store.get_image)
+
+
+def _chain_options(arguments: Namespace) -> ChainOptions:
+    """The options. Raises SpecError and SuiteError naming the one that is wrong."""
+    from pytest_cepbench.evaluation.compared_chains import ChainOptions
+
+    default = Path(".cepbench/store")
+    for text in arguments.store:
+        if not is_url(text) and not Path(text).is_dir():
+            raise SpecError(f"--store {text!r}: the folder or URL of a store is expected")
+    roles, encoders = fixed_roles(arguments)
+    return ChainOptions(
+        stores=arguments.store or [str(default)] * default.is_dir(),
+        files=arguments.suite_file,
+        choices=RoleChoices(roles=roles, encoders=encoders),
+        data=read_data(arguments.data),
+    )
 
 
 def _section(comparison: Comparison) -> Section:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, show, tell
-from pytest_cepbench.cli.session import read_annotators, read_count, read_seed
 from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.arena_set import QUESTIONS, ArenaQuestion, write_questions
@@ -29,8 +28,7 @@ from pytest_cepbench.construction.verification import (
     write_verification,
 )
 from pytest_cepbench.datasets.opening.questions import TASKS
-from pytest_cepbench.errors import SpecError, did_you_mean
-from pytest_cepbench.files import names_beside
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import STUDY, open_session, read_ratings
 
@@ -64,22 +62,14 @@ def _arena_page(questions: Sequence[ArenaQuestion]) -> Section:
 def run_verify(arguments: Namespace) -> int:
     """Write the study where it is new, and serve it; exit codes as in `main`."""
     folder = open_construction(arguments.folder)
-    images = read_images(arguments.images)
-    seed = None if arguments.seed is None else read_seed(arguments.seed)
+    images = arguments.images
+    seed = arguments.seed
     path = write_study(folder, images, arguments.annotators, arguments.overlap, seed)
     if not arguments.only_write:
         from pytest_cepbench.cli.rate import serve_ratings
 
         serve_ratings(path, arguments, None)
     return 0
-
-
-def read_images(path: Path | None) -> Path | None:
-    """The value of `--images`. Raises SpecError."""
-    if path is not None and not path.is_dir():
-        near = did_you_mean(path.name, names_beside(path, folders=True))
-        raise SpecError(f"--images {str(path)!r}: a folder of images is expected.{near}")
-    return path
 
 
 def has_study(folder: Path) -> bool:
@@ -90,8 +80,8 @@ def has_study(folder: Path) -> bool:
 def write_study(
     folder: ConstructionFolder,
     images: Path | None,
-    annotators: str | None,
-    overlap: str | None,
+    annotators: tuple[str, ...] | None,
+    overlap: int | None,
     seed: int | None,
 ) -> Path:
     """The folder of the study, written where there is none.
@@ -107,8 +97,8 @@ def write_study(
         raise SpecError(
             "say who checks: --annotators NAME,NAME (they vote with the model on each label)"
         )
-    people = () if annotators is None else read_annotators(annotators)
-    settings = VerificationSettings(people, read_count("--overlap", overlap), seed=seed)
+    people = annotators or ()
+    settings = VerificationSettings(people, overlap, seed=seed)
     if folder.has(arena_set.QUESTIONS):
         arena_set.write_approval_study(folder, settings, images)
     else:
@@ -132,7 +122,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def run_freeze(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
     target: Path = arguments.to or arguments.folder / files.FROZEN
-    images = read_images(arguments.images)
+    images = arguments.images
     name = _name_of_set(arguments)
     folder = open_construction(arguments.folder)
     freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns

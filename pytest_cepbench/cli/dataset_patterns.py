@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.cli.dataset_files import has_study, write_study
 from pytest_cepbench.cli.output import Section, Table, show, tell
-from pytest_cepbench.cli.session import measuring, read_count, read_seed, spent_line
+from pytest_cepbench.cli.session import measuring, spent_line
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
 from pytest_cepbench.construction.pattern_stages import (
@@ -65,7 +65,7 @@ def run(arguments: Namespace) -> int:
             arguments.annotators,
             arguments.overlap,
             # Of a study that is there, it is the seed of draws and models alone.
-            None if has_study(arguments.out) else read_seed(arguments.seed),
+            None if has_study(arguments.out) else arguments.seed,
         )
     if outcome.chosen is not None:
         folder = shlex.quote(str(arguments.out))
@@ -79,20 +79,16 @@ def run(arguments: Namespace) -> int:
 
 def _read(arguments: Namespace) -> _Request:
     """Raises SpecError naming the option that is wrong."""
-    images: Path = arguments.images
-    if not images.is_dir():
-        near = did_you_mean(images.name, names_beside(images, folders=True))
-        raise SpecError(f"{str(images)!r}: a folder of images is expected.{near}")
     number, file = _patterns(arguments.patterns)
     settings = ConstructionSettings(
-        images=images,
+        images=arguments.images,
         out=arguments.out,
         style=arguments.prompts,
         patterns=file,
         most=number,
-        per_pattern=read_count("--per-pattern", arguments.per_pattern) or 1,
+        per_pattern=arguments.per_pattern,
         sampling=arguments.sampling,
-        seed=read_seed(arguments.seed),
+        seed=arguments.seed,
         until=STAGES[-1] if arguments.until in (None, VERIFY) else arguments.until,
     )
     if arguments.until == VERIFY and arguments.annotators is None and not has_study(arguments.out):

@@ -11,12 +11,10 @@ from pathlib import Path
 from msgspec.structs import replace as changed
 
 from pytest_cepbench.artifacts import digest_json, digest_text
-from pytest_cepbench.cli.arguments import ANSWER_ROLES, suite_file
+from pytest_cepbench.cli.arguments import ANSWER_ROLES
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
 from pytest_cepbench.cli.session import (
     measuring,
-    read_annotators,
-    read_count,
     read_data,
 )
 from pytest_cepbench.datasets.sources.hub import DataPlace
@@ -147,7 +145,7 @@ def draw(arguments: Namespace) -> int:
 
 
 def _read(arguments: Namespace) -> _Question:
-    annotators = read_annotators(arguments.annotators) if arguments.annotators else ()
+    annotators = arguments.annotators or ()
     if (arguments.ratings is None) != (not annotators):
         raise SpecError(
             "--ratings DIR and --annotators NAME,... belong together: who rates what is written"
@@ -155,15 +153,15 @@ def _read(arguments: Namespace) -> _Question:
     specs = {role: getattr(arguments, role) for role in ANSWER_ROLES}
     roles = {role: spec for role, spec in specs.items() if spec is not None}
     return _Question(
-        suite_file(arguments.suite),
+        arguments.suite,
         RoleChoices(model=arguments.model, role=arguments.role, roles=roles),  # type: ignore[arg-type] # they are role names
         read_data(arguments.data),
-        read_count("--samples", arguments.samples),
-        read_count("--battles", arguments.battles) or 0,
+        arguments.samples,
+        arguments.battles,
         arguments.baselines,
         arguments.ratings,
         annotators,
-        read_count("--overlap", arguments.overlap) or 1,
+        arguments.overlap,
     )
 
 

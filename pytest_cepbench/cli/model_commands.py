@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import (
     BASELINES,
-    COUNT,
     DATA,
     DEFAULT,
     DRY_RUN,
@@ -14,7 +13,6 @@ from pytest_cepbench.cli.arguments import (
     MODELS,
     REFUSED,
     ROLE_AND_DATA,
-    SEED,
     STORE,
     SUITE,
     UNMEASURED,
@@ -24,10 +22,8 @@ from pytest_cepbench.cli.arguments import (
     OptionGroup,
     comma_names,
     flag,
-    name_and_path,
     number_from,
     option,
-    ratings_folder,
     several,
     shared,
     verdict_file,
@@ -45,7 +41,6 @@ _SHOWN_ANSWERS = [
     *shared(
         "data",
         metavar="NAME=PATH",
-        type=name_and_path,
         action="append",
         default=[],
         help="where the questions lie: opening=FOLDER",
@@ -54,9 +49,7 @@ _SHOWN_ANSWERS = [
 ]
 """Where what a judge is shown lies, for battles of which the verdicts alone are in a file."""
 
-_ARENA_OUT = option(
-    "--out", metavar="DIR", type=Path, default=Path(".cepbench/arena"), help=DEFAULT
-)
+_ARENA_OUT = option("--out", metavar="DIR", default=".cepbench/arena", help=DEFAULT)
 
 _PAIR_MODEL = option(
     "--pair-model",
@@ -94,17 +87,11 @@ _ARENA_ACTIONS = (
                 "--suite",
                 metavar="SUITE",
                 type=Path,
-                default=Path("pytest_cepbench.suites.opening"),
+                default="pytest_cepbench.suites.opening",
                 help=f"whose questions, judge and order they are; {DEFAULT}",
             ),
             option("--judge", metavar="SPEC", help="the judge; default: the suite's own"),
-            option(
-                "--rounds",
-                metavar="K",
-                type=COUNT,
-                default=2,
-                help=f"of each question; {DEFAULT}",
-            ),
+            option("--rounds", metavar="K", default=2, help=f"of each question; {DEFAULT}"),
             option(
                 "--order",
                 choices=("both", "balanced"),
@@ -120,17 +107,15 @@ _ARENA_ACTIONS = (
                 metavar="NAME",
                 help="let the reference answers battle too, as a model of this name",
             ),
-            option("--samples", metavar="N", type=COUNT, help="the first N battles of all"),
-            option(
-                "--seed", metavar="N", type=SEED, default=0, help=f"of draw and judge; {DEFAULT}"
-            ),
+            option("--samples", metavar="N", help="the first N battles of all"),
+            option("--seed", metavar="SEED", default=0, help=f"of draw and judge; {DEFAULT}"),
             option("--name", metavar="NAME", help="of the leaderboard; default: the suite's"),
             flag("--plan", "say what it would take, and ask nothing"),
             *DATA,
             _PAIR_MODEL,
             _FORFEITS,
             _BY,
-            option("--out", metavar="DIR", type=Path, default=Path(".cepbench/play"), help=DEFAULT),
+            option("--out", metavar="DIR", default=".cepbench/play", help=DEFAULT),
             *STORE,
         ],
         run="arena_play",
@@ -154,20 +139,9 @@ _ARENA_ACTIONS = (
         "rank the models of each file of verdicts, by win rates and by a model of pairs",
         UNWRITTEN,
         [
-            option(
-                "verdicts",
-                metavar="FILE",
-                type=verdict_file,
-                nargs="+",
-                help="verdicts of one judge each",
-            ),
+            option("verdicts", metavar="VERDICTS", nargs="+", help="verdicts of one judge each"),
             _PAIR_MODEL,
-            option(
-                "--battles",
-                metavar="FILE",
-                type=verdict_file,
-                help="the battles that were to be judged",
-            ),
+            option("--battles", metavar="VERDICTS", help="the battles that were to be judged"),
             flag(
                 "--merge-equal-ids",
                 "count verdicts of one question and the same two model ids once, as OpenING's "
@@ -206,9 +180,7 @@ _ARENA_ACTIONS = (
                 help="chats for trl and LLaMA-Factory, each battle in both orders; or a table that "
                 f"suites/judge reads; {DEFAULT}",
             ),
-            option(
-                "--out", metavar="DIR", type=Path, required=True, help="a new folder for the files"
-            ),
+            option("--out", metavar="DIR", required=True, help="a new folder for the files"),
             several(
                 "--unseen",
                 metavar="NAME",
@@ -224,10 +196,9 @@ _ARENA_ACTIONS = (
             option(
                 "--samples",
                 metavar="N",
-                type=COUNT,
                 help="so many battles of each panel, chosen by --seed; fewer are among more",
             ),
-            option("--seed", metavar="N", type=SEED, default=0, help=f"of that choice; {DEFAULT}"),
+            option("--seed", metavar="SEED", default=0, help=f"of that choice; {DEFAULT}"),
             *_SHOWN_ANSWERS,
             *STORE,
         ],
@@ -253,10 +224,9 @@ _ASKED = OptionGroup(
         option(
             "--samples",
             metavar="N",
-            type=COUNT,
             help="ask about so many battles, chosen by --seed; fewer are among more",
         ),
-        option("--seed", metavar="N", type=SEED, help="of the judge and of the choice; default: 0"),
+        option("--seed", metavar="SEED", help="of the judge and of the choice; default: 0"),
         *_SHOWN_ANSWERS,
         flag("--dry-run", "keep no card beside the baselines"),
         *BASELINES,
@@ -265,22 +235,17 @@ _ASKED = OptionGroup(
 )
 
 _DRAWS = option(
-    "--draws",
-    metavar="N",
-    type=COUNT,
-    default=1000,
-    help=f"of the bootstrap behind each interval; {DEFAULT}",
+    "--draws", metavar="N", default=1000, help=f"of the bootstrap behind each interval; {DEFAULT}"
 )
 
-_RATINGS = option("ratings", metavar="RATINGS", type=ratings_folder, help="a ratings folder")
+_RATINGS = option("ratings", metavar="RATINGS", help="a ratings folder")
 
-_OUT = option("--out", metavar="DIR", type=Path, default=Path(".cepbench/agreement"), help=DEFAULT)
+_OUT = option("--out", metavar="DIR", default=".cepbench/agreement", help=DEFAULT)
 
 _JUDGES: list[Option | OptionGroup] = [
     option(
         "verdicts",
-        metavar="FILE",
-        type=verdict_file,
+        metavar="VERDICTS",
         nargs="*",
         help="verdicts of the judge, with --people; or of two judges, the first of which is right",
     ),
@@ -404,28 +369,17 @@ _STUDY = [
         help="which of the suite's encoders is exchanged; default: the one without a name",
     ),
     *ROLE_AND_DATA,
-    option(
-        "--metrics",
-        metavar="NAME,...",
-        type=comma_names,
-        help="of the suite's metrics; default: all",
-    ),
+    option("--metrics", metavar="NAME,...", help="of the suite's metrics; default: all"),
     option(
         "--parts",
         metavar="NAME,...",
-        type=comma_names,
         default=(),
         help="categories, groups or mappings, beside the whole",
     ),
     *STORE,
-    option("--out", metavar="DIR", type=Path, default=Path(".cepbench/studies"), help=DEFAULT),
+    option("--out", metavar="DIR", default=".cepbench/studies", help=DEFAULT),
 ]
 
 STUDY = Command(
-    "study",
-    _STUDIED,
-    UNMEASURED,
-    _STUDY,
-    description=f"Measure {_STUDIED}.",
-    run="study",
+    "study", _STUDIED, UNMEASURED, _STUDY, description=f"Measure {_STUDIED}.", run="study"
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from pytest_cepbench.cli.arguments import (
     ANSWER_ROLES,
     BASELINES,
+    DATA,
     DEFAULT,
     PAGES,
     REFUSED,
@@ -18,15 +19,18 @@ from pytest_cepbench.cli.arguments import (
     Option,
     OptionGroup,
     flag,
+    number_from,
     option,
     shared,
 )
 
-_RATINGS = option("ratings", metavar="RATINGS", type=Path, help="a ratings folder")
+_RATINGS = option("ratings", metavar="RATINGS", help="a ratings folder")
 
 _ONE_ANNOTATOR = option(
     "--annotator", metavar="NAME", help="of this annotator alone; default: of all"
 )
+
+_PRACTICE = number_from(0, "a number of items is expected, 0 for none")
 
 _RATE: list[Option | OptionGroup] = [
     option(
@@ -41,7 +45,7 @@ _RATE: list[Option | OptionGroup] = [
         help="what people do: say which of two answers or captions is better, grade and rank "
         "outputs, describe images, check names",
     ),
-    option("--out", metavar="DIR", type=Path, help="the ratings folder to write"),
+    option("--out", metavar="DIR", help="the ratings folder to write"),
     option(
         "--report",
         dest="reports",
@@ -53,7 +57,7 @@ _RATE: list[Option | OptionGroup] = [
     option(
         "--samples", metavar="N", help="ask about so many items, chosen by --seed; default: all"
     ),
-    option("--seed", metavar="N", help="of the choice, and of all orders; default: 0"),
+    option("--seed", metavar="SEED", help="of the choice, and of all orders; default: 0"),
     option(
         "--annotators",
         metavar="N|NAME,...",
@@ -70,6 +74,7 @@ _RATE: list[Option | OptionGroup] = [
     option(
         "--practice",
         metavar="N",
+        type=_PRACTICE,
         help="items at the start, with feedback; default: 5",
     ),
     option(
@@ -86,13 +91,7 @@ _RATE: list[Option | OptionGroup] = [
     OptionGroup(
         "where a suite's outputs are",
         [
-            *shared(
-                "data",
-                metavar="NAME=PATH",
-                action="append",
-                default=[],
-                help="where a data set lies",
-            ),
+            *DATA,
             *shared(
                 "store",
                 metavar="DIR|URL",
@@ -133,7 +132,6 @@ RATE = Command(
                 option(
                     "--out",
                     metavar="DIR",
-                    type=Path,
                     help="default: below .cepbench/ratings, by name and format",
                 ),
                 _ONE_ANNOTATOR,
@@ -165,18 +163,11 @@ RATE = Command(
                     for role in ANSWER_ROLES
                 ),
                 option("--role", metavar="ROLE", help="what the model under test plays"),
-                option(
-                    "--data",
-                    metavar="NAME=PATH",
-                    action="append",
-                    default=[],
-                    help="where a data set lies",
-                ),
+                *DATA,
                 option("--samples", metavar="N", help="most samples of each category"),
                 option(
                     "--ratings",
                     metavar="DIR",
-                    type=Path,
                     help="write the battles into a new folder, which `cepbench rate ask` serves",
                 ),
                 option("--annotators", metavar="N|NAME,...", help="the people who rate them"),
@@ -196,7 +187,7 @@ RATE = Command(
             "write what people said of drawn battles into the label files",
             REFUSED,
             [
-                option("ratings", metavar="RATINGS", type=Path, help="a ratings folder of pairs"),
+                option("ratings", metavar="RATINGS", help="a ratings folder of pairs"),
                 option(
                     "--score",
                     choices=("mean", "majority"),
@@ -215,20 +206,20 @@ RATE = Command(
 )
 
 
-_FOLDER = option("folder", metavar="FOLDER", type=Path, help="of dataset patterns or dataset arena")
+_FOLDER = option("folder", metavar="FOLDER", help="of dataset patterns or dataset arena")
 
 _CHECKING = [
     option(
         "--annotators",
-        metavar="NAME,...|N",
+        metavar="N|NAME,...",
         help="who checks labels, or how many people; not needed where the study is there already",
     ),
     option("--overlap", metavar="N", help="people who see each item; default: all of them"),
 ]
 
 _PATTERNS = [
-    option("images", metavar="IMAGES", type=Path, help="folder of images, also below it"),
-    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
+    option("images", metavar="IMAGES", help="folder of images, also below it"),
+    option("--out", metavar="FOLDER", required=True, help="folder of the data set"),
     option("--describer", metavar="SPEC", required=True, help="the model that names patterns"),
     option("--writer", metavar="SPEC", help="the model that summarizes names; not with a file"),
     option(
@@ -250,7 +241,7 @@ _PATTERNS = [
         help="so many of each pattern, or each image of a pattern of M with the probability N / M, "
         f"as the paper drew; {DEFAULT}",
     ),
-    option("--seed", metavar="N", default="0", help=f"of draws and of models; {DEFAULT}"),
+    option("--seed", metavar="SEED", default="0", help=f"of draws and of models; {DEFAULT}"),
     option(
         "--prompts",
         choices=("neutral", "paper"),
@@ -268,29 +259,24 @@ _PATTERNS = [
 ]
 
 _FREEZE = [
-    option(
-        "folder",
-        metavar="FOLDER",
-        type=Path,
-        help="of dataset patterns or dataset arena",
-    ),
+    option("folder", metavar="FOLDER", help="of dataset patterns or dataset arena"),
     option("--name", metavar="NAME", help="of the data set; default: that of the folder"),
-    option("--to", metavar="DIR", type=Path, help="folder to write; default: FOLDER/frozen"),
+    option("--to", metavar="DIR", help="folder to write; default: FOLDER/frozen"),
     flag("--copy", "copy the images into the table; without it paths and digests are written"),
     flag("--unverified", "take the model's labels where nobody looked at an image"),
-    option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
+    option("--images", metavar="IMAGES", help="where the images lie, if they have moved"),
 ]
 
 _VERIFY = [
     _FOLDER,
     *_CHECKING,
-    option("--seed", metavar="N", help="of the order of items; default: 0"),
-    option("--images", metavar="DIR", type=Path, help="where the images lie, if they have moved"),
+    option("--seed", metavar="SEED", help="of the order of items; default: 0"),
+    option("--images", metavar="IMAGES", help="where the images lie, if they have moved"),
 ]
 
 _ARENA = [
-    option("templates", metavar="TEMPLATES.toml", type=Path, help="tasks and what fills them"),
-    option("--out", metavar="FOLDER", type=Path, required=True, help="folder of the data set"),
+    option("templates", metavar="FILE", help="tasks and what fills them"),
+    option("--out", metavar="FOLDER", required=True, help="folder of the data set"),
 ]
 
 _DATASET_ACTIONS = (

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from pytest_cepbench.cli.arguments import people_names
 from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show, tell
-from pytest_cepbench.cli.session import read_annotators, read_count, read_data
+from pytest_cepbench.cli.session import read_data
 from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
 from pytest_cepbench.errors import MissingDependencyError, SpecError
 from pytest_cepbench.files import keep_out_of_git
@@ -49,7 +50,7 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
     ratings = read_ratings(path, suite)
     write_texts(path, ratings.study.kind)
     host: str = arguments.host
-    with LiveStudy(ratings) as live, bind(int(arguments.port), host) as listener:
+    with LiveStudy(ratings) as live, bind(arguments.port, host) as listener:
         short = attention_remark(ratings.study, ratings.items.values())
         for remark in filter(None, [*live.remarks.lines, short]):
             tell(remark)
@@ -71,8 +72,6 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
 
 def _check(arguments: Namespace) -> None:
     """Raises SpecError for addresses and names that no browser could call."""
-    if not arguments.port.isdecimal():
-        raise SpecError(f"--port {arguments.port!r}: a number is expected, 0 for any free port")
     for name in arguments.name:
         if not _NAME.fullmatch(name):
             raise SpecError(
@@ -173,7 +172,7 @@ def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
 
 def _other_draw(arguments: Namespace, written: Study) -> list[str]:
     """The option --samples, where a study has another number of items."""
-    wanted = read_count("--samples", arguments.samples)
+    wanted: int | None = arguments.samples
     if wanted is None:
         return []
     every = written.population if isinstance(written.population, int) else 0
@@ -230,7 +229,7 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
         from pytest_cepbench.cli.rated_runs import RatedSource, rated_items
         from pytest_cepbench.studies.rated_items import Draw
 
-        draw = Draw(read_count("--samples", arguments.samples), study.seed)
+        draw = Draw(arguments.samples, study.seed)
         source = RatedSource(
             arguments.reports, arguments.store or [".cepbench/store"], arguments.baselines,
             read_data(arguments.data), draw=draw,
@@ -275,37 +274,21 @@ def _tell_of_drawings(target: Path) -> None:
 
 
 def _study(arguments: Namespace, task: Task, suite: str) -> Study:
-    annotators = read_annotators(arguments.annotators or "3")
-    overlap = read_count("--overlap", arguments.overlap) or min(_MOST_PEOPLE, len(annotators))
-    seed = arguments.seed or "0"
-    if not seed.isdecimal():
-        raise SpecError(f"--seed {seed!r}: a number from 0 on is expected")
+    annotators = arguments.annotators or people_names("3")
+    overlap = arguments.overlap or min(_MOST_PEOPLE, len(annotators))
     study = Study(
         kind=task,
         suite=suite,
-        seed=int(seed),
+        seed=arguments.seed or 0,
         annotators=annotators,
         overlap=overlap,
-        share=_share("--share", arguments.share or "0.2"),
-        practice=_practice(arguments.practice or "5"),
-        attention=_share("--attention", arguments.attention or "0.05"),
-        repeats=_share("--repeats", arguments.repeats or "0.05"),
+        share=0.2 if arguments.share is None else arguments.share,
+        practice=5 if arguments.practice is None else arguments.practice,
+        attention=0.05 if arguments.attention is None else arguments.attention,
+        repeats=0.05 if arguments.repeats is None else arguments.repeats,
     )
     check_study(study)
     return study
-
-
-def _practice(text: str) -> int:
-    if not text.isdecimal():
-        raise SpecError(f"--practice {text!r}: a number of items is expected, 0 for none")
-    return int(text)
-
-
-def _share(option: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise SpecError(f"{option} {text!r}: a share is expected, such as 0.2") from None
 
 
 def export(arguments: Namespace) -> int:

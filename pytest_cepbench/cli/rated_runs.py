@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from pytest_cepbench.cli.arguments import suite_file
-from pytest_cepbench.cli.compare_chains import read_only_store
 from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.evaluation.compared_chains import read_only_store
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_baseline

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pytest_cepbench.cli.arguments import (
     BASELINES,
     CASES,
-    COUNT,
     DATA,
     DEFAULT,
     MODELS,
@@ -17,7 +14,6 @@ from pytest_cepbench.cli.arguments import (
     Command,
     number_from,
     option,
-    real_number,
     run_of,
     several,
     shared,
@@ -25,11 +21,7 @@ from pytest_cepbench.cli.arguments import (
 )
 
 _HISTORY_FOLDER = shared(
-    "history",
-    metavar="DIR",
-    type=Path,
-    default=Path(".cepbench/history"),
-    help=f"folder of the history; {DEFAULT}",
+    "history", metavar="DIR", default=".cepbench/history", help=f"folder of the history; {DEFAULT}"
 )
 
 _CASES = [
@@ -38,14 +30,14 @@ _CASES = [
 ]
 
 _HISTORY = [
-    option("--html", metavar="FILE", type=Path, help="draw the cases on a page, in this file"),
+    option("--html", metavar="FILE", help="draw the cases on a page, in this file"),
     *_CASES,
     several(
         "--model",
         metavar="PATTERN",
         help="runs of models whose spec is like this, such as 'runs/a/*' (several allowed)",
     ),
-    option("--last", metavar="N", type=COUNT, help="the latest N runs only"),
+    option("--last", metavar="N", help="the latest N runs only"),
     option(
         "--series",
         metavar="NAME",
@@ -69,7 +61,6 @@ _VIEW = [
     *shared(
         "history",
         metavar="DIR",
-        type=Path,
         help="folder of the history; default: .cepbench/history of the project",
     ),
 ]
@@ -83,15 +74,12 @@ _COMPARE = [
         help="two or more runs, the first one being compared with: a JSON report (--cep-report), "
         "or the spec of a model, whose latest report the history knows",
     ),
-    option("--html", metavar="FILE", type=Path, help="write a page with plots and chains as well"),
-    option(
-        "--out", metavar="DIR", type=Path, help="write the ranks there, as JSON, Markdown and SVG"
-    ),
+    option("--html", metavar="FILE", help="write a page with plots and chains as well"),
+    option("--out", metavar="DIR", help="write the ranks there, as JSON, Markdown and SVG"),
     *_CASES,
     *shared(
         "alpha",
-        metavar="ERROR",
-        type=real_number,
+        metavar="X",
         default=0.05,
         help=f"error of all bounds together, in each direction; {DEFAULT}",
     ),
@@ -134,10 +122,7 @@ _EXPORT = [
         help=f"what a row of csv and parquet is; {DEFAULT}",
     ),
     option(
-        "--out",
-        metavar="PATH",
-        type=Path,
-        help="file or folder to write; default: below .cepbench/exports",
+        "--out", metavar="PATH", help="file or folder to write; default: below .cepbench/exports"
     ),
     option("--name", metavar="NAME", help="of the run; default: the report's file name"),
     option("--step", metavar="N", type=_STEP, default=0, help=f"of the training; {DEFAULT}"),

@@ -168,20 +168,6 @@ def read_count(option: str, text: str | None) -> int | None:
         return None if text is None else at_least_one(text, option)
 
 
-def read_seed(text: str) -> int:
-    """The value of `--seed`. Raises SpecError."""
-    if not (text.isascii() and text.isdecimal()):
-        raise SpecError(f"--seed {text!r}: a whole number from 0 on is expected")
-    return int(text)
-
-
-def read_annotators(text: str) -> tuple[str, ...]:
-    """The value of `--annotators`: names with commas between them, or a number: a1, a2, ..."""
-    if text.isascii() and text.isdecimal():
-        return tuple(f"a{number + 1}" for number in range(int(text)))
-    return tuple(name.strip() for name in text.split(","))
-
-
 def _checked(option: str, value: float | None, check: Callable[[float, str], None]) -> float | None:
     """A number that passes a check, which raises ValueError; None where the option is not given."""
     if value is not None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
+from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.evaluation.shown_chains import (
     failure_shown,
     first_difference_shown,
@@ -28,8 +31,9 @@ from pytest_cepbench.gate.pairing import SAMPLE_FIELDS
 from pytest_cepbench.models.protocols import ROLE_NAMES
 from pytest_cepbench.option_values import is_url
 from pytest_cepbench.report import CaseResult, ChainShown
+from pytest_cepbench.report.comparison_page import change_in_tolerances
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.comparison import ComparedCase
+from pytest_cepbench.studies.comparison import ComparedCase, Comparison
 from pytest_cepbench.studies.remeasurement import seeds_of
 from pytest_cepbench.suites import (
     Case,
@@ -44,7 +48,25 @@ from pytest_cepbench.suites.stored_chains import StoredChains, stored_chains
 MOST_SAMPLES = 3
 """Samples whose chains are shown of a case."""
 
+_MOST_CASES = 3
+
 _IN_NAME = "shapes:"  # comes with the package and plays every role
+
+
+@dataclass(frozen=True)
+class ChainOptions:
+    """What was typed on where chains are.
+
+    stores: folders and URLs.
+    files: of suites.
+    choices: models that are held fixed, where they are not those of the suite.
+    data: data set name -> path or URL.
+    """
+
+    stores: Sequence[str]
+    files: Sequence[Path]
+    choices: RoleChoices
+    data: Mapping[str, DataPlace]
 
 
 class SuiteChains:
@@ -242,4 +264,75 @@ def suite_file_of(result: CaseResult, files: Sequence[Path]) -> Path:
     raise SpecError(
         f"the file of suite {result.suite!r} is not beside {result.nodeid.partition('::')[0]!r}: "
         "run the command where pytest ran, or name it with --suite-file"
+    )
+
+
+@contextmanager
+def read_only_store(locations: Sequence[str]) -> Iterator[Store]:
+    """A store that has what those at some places have, and writes to none of them.
+
+    Raises StoreError.
+    """
+    shared = [text if is_url(text) else Path(text).absolute() for text in locations]
+    with (
+        TemporaryDirectory(prefix="cepbench-compare-") as folder,
+        Store(Path(folder), shared, writing=False) as store,
+    ):
+        yield store
+
+
+def chains_of(
+    comparison: Comparison,
+    results: Mapping[str, Sequence[CaseResult]],
+    options: ChainOptions,
+    store: Store,
+) -> list[CaseResult]:
+    """The cases of a comparison that differ most, with chains of both runs.
+
+    results: of each run, by its name.
+    Where chains cannot be shown the case says why.
+    """
+    runs = comparison.first.name, comparison.second.name
+    by_key = [
+        {str(CaseKey(case.suite, case.part, case.metric)): case for case in results[name]}
+        for name in runs
+    ]
+    return [
+        _case(compared, (by_key[0][case], by_key[1][case]), runs, options, store)
+        for compared in _chosen(comparison)
+        if (case := compared.first.case)
+    ]
+
+
+def _chosen(comparison: Comparison) -> Iterator[ComparedCase]:
+    """The cases whose chains are shown: of each metric of a suite the one that lost most."""
+    able = [case for case in comparison.cases if largest_differences(case)]
+    able.sort(key=lambda case: (case.verdict != Verdict.REGRESSED, change_in_tolerances(case)))
+    taken: set[tuple[str, str]] = set()
+    for case in able:
+        key = CaseKey.parse(case.first.case)
+        if (key.suite, key.metric) not in taken and len(taken) < _MOST_CASES:
+            taken.add((key.suite, key.metric))
+            yield case
+
+
+def _case(
+    compared: ComparedCase,
+    results: tuple[CaseResult, CaseResult],
+    names: tuple[str, str],
+    options: ChainOptions,
+    store: Store,
+) -> CaseResult:
+    first, second = names[0], results[1]
+    record = compared.second.record
+    assert record is not None  # or it were not compared
+    try:
+        path = suite_file_of(second, options.files)
+        with importable([path]):
+            suite = SuiteChains(path, record, store, options.choices, options.data)
+            chains = suite.show(compared, largest_differences(compared))
+    except CepError as error:
+        return beside(second, compared, first, [], f"Chains cannot be shown: {error}")
+    return beside(
+        second, compared, first, chains, how_to_get(chains, names, results, options.stores)
     )
