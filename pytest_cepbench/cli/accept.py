@@ -18,30 +18,30 @@ from pytest_cepbench.cli.output import (
     show,
 )
 from pytest_cepbench.cli.remeasure import Remeasured, refuse_unused_options, remeasure
-from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
-from pytest_cepbench.evaluation.run_result import run_verdict
+from pytest_cepbench.evaluation.run_report import (
+    RunReport,
+    contradictions,
+    few_keys,
+    key_of,
+    read_report,
+    refusals,
+)
 from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.acceptance import Change, apply, propose
 from pytest_cepbench.gate.baseline import (
     anchor_path,
     as_accepted,
     baseline_path,
-    contradiction,
     read_baseline,
     usable_baseline,
 )
-from pytest_cepbench.gate.measurement import FORMAT
-from pytest_cepbench.gate.sensitivity import remarks_on_accepting, why_not_accepted
-from pytest_cepbench.measures.measure_registry import higher_is_better
+from pytest_cepbench.gate.sensitivity import remarks_on_accepting
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.number_format import counted, number
-from pytest_cepbench.report.totals import two_identities
 from pytest_cepbench.store.answers import keys_of_answers
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.readonly import ReadonlyStore
-
-_NAMED = 5
 
 
 def run(arguments: Namespace) -> int:
@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
     report = read_report(arguments.results)
     reason = _checked_reason(arguments.reason)
     cases = _chosen(report, arguments.case)
-    edited = list(_contradictions(report))
+    edited = list(contradictions(report))
     if _refuse(report, cases, edited, insensitive=arguments.accept_insensitive):
         return NOT_DONE
     root: Path = arguments.baselines
@@ -138,105 +138,10 @@ def _refuse(
 
     edited: in what the report contradicts itself, which counts where nothing else does.
     """
-    refusals = list(_refusals(report, cases, insensitive=insensitive))
-    for refusal in refusals or edited:
+    found = list(refusals(report, cases, insensitive=insensitive))
+    for refusal in found or edited:
         complain(f"nothing is accepted: {refusal}", NOT_DONE)
-    return bool(refusals or edited)
-
-
-def _contradictions(report: RunReport) -> Iterator[str]:
-    """In what a report contradicts itself, a sentence each: no run writes such a one.
-
-    Hand-made scores that fit all of the rest are not told from measured ones.
-    """
-    words = run_verdict([*report.cases, *report.suite_verdicts], report.problems)
-    if words != report.verdict:
-        yield (
-            f"the report says that the run is {report.verdict}, and its cases that it is {words}: "
-            "it was edited, run again"
-        )
-    specs: dict[tuple[str, str], dict[str, list[str]]] = {}
-    for case in report.cases:
-        tested = case.model.get("role", ""), case.model.get("spec", "")
-        for seat, spec in [tested, *((model.seat, model.spec) for model in case.shown.models)]:
-            specs.setdefault((case.suite, seat), {}).setdefault(spec, []).append(case.nodeid)
-    for (suite, seat), tests in specs.items():
-        if len(tests) > 1:
-            places = (f"{spec} in {_listed(list(of))}" for spec, of in tests.items())
-            yield f"the {seat} of suite {suite} is {' and '.join(places)}: a run has one, run again"
-    for case in report.cases:
-        yield from (f"{key_of(case)}: {told}: it was edited, run again" for told in _edited(case))
-
-
-def _edited(case: CaseResult) -> Iterator[str]:
-    """What a measurement says that cannot be."""
-    measured = case.measurement
-    if measured is None:
-        return
-    metric = measured.identity.get("metric", "")
-    if measured.higher_is_better != higher_is_better(metric):
-        better = "higher" if measured.higher_is_better else "lower"
-        yield f"it says that {better} is better, which it is not of {metric}"
-
-
-def _refusals(
-    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
-) -> Iterator[str]:
-    """Reasons why a run can update no baseline, a sentence each; none where it can.
-
-    insensitive: whether what lies at its floor by chance may.
-    """
-    if report.incomplete is not None:
-        yield f"the run is incomplete: {report.incomplete}; run it again"
-        return
-    if report.deaths:
-        yield (
-            f"{counted(report.deaths, 'worker')} died in the run, and baselines are accepted only "
-            "from one in which none did; run it again, what was computed is in the store"
-        )
-        return
-    yield from two_identities(report.cases, lambda tests: _listed(list(tests)))
-    if not cases:
-        yield "the run judged no case"
-    for key, results in cases.items():
-        problem = _problem(key, results)
-        if problem is None and not insensitive:
-            problem = _insensitive(results)
-        if problem is not None:
-            yield f"{key}: {problem}"
-
-
-def _insensitive(results: Sequence[CaseResult]) -> str | None:
-    """Reason against a measurement at its floor by chance, of a case that can fail a run."""
-    measured = results[0].measurement
-    assert measured is not None  # or the case was refused before
-    why = why_not_accepted(measured) if any(result.primary for result in results) else None
-    return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
-
-
-def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
-    """Problem with the results that a run has of a case; None where there is none."""
-    first = results[0].measurement
-    for result in results:
-        if result.measurement is None or result.verdict in ("error", "incomplete"):
-            why = f": {result.reasons[0]}" if result.reasons else ""
-            return f"it was not measured{why}"
-        if result.partial:
-            return (
-                "it was decided before all samples were looked at: run again without "
-                "--cep-inconclusive=more"
-            )
-        if (version := result.measurement.format) != FORMAT:
-            return (
-                f"it has format {version}, this version writes {FORMAT}: accept it "
-                "with the pytest-cepbench that made the results"
-            )
-        wrong = contradiction(result.measurement, key)
-        if wrong is not None:
-            return f"the measurement {wrong}: run again"
-        if result.measurement != first:
-            return "the run has several tests of it, which measured different things"
-    return None
+    return bool(found or edited)
 
 
 def _changes(
@@ -329,7 +234,7 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
             differ = sorted(n for n in names if before.identity.get(n) != after.identity.get(n))
             others.setdefault(", ".join(differ), []).append(change.key)
     for fields, keys in others.items():
-        yield f"not comparable with what was accepted before ({fields}): {_listed(keys)}"
+        yield f"not comparable with what was accepted before ({fields}): {few_keys(keys)}"
     steps = {change.anchor for change in changes}
     if "frozen" in steps:
         yield (
@@ -348,7 +253,7 @@ def _sensitivity_warnings(changes: Sequence[Change]) -> Iterator[str]:
         for remark in remarks_on_accepting(change.after):
             cases_of.setdefault(remark, []).append(change.key)
     for remark, keys in cases_of.items():
-        yield f"warning: {_listed(keys)}: {remark}"
+        yield f"warning: {few_keys(keys)}: {remark}"
 
 
 def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
@@ -397,8 +302,3 @@ def _answers_place(suite: str, digests: set[str], arguments: Namespace) -> str:
         f"the {counted(here, 'accepted answer')} of {suite} lie in the store {folder} alone: "
         f"cepbench store export --answers SUITE --store {folder} keeps them beside the baselines"
     )
-
-
-def _listed(keys: Sequence[CaseKey | str]) -> str:
-    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-    return ", ".join(map(str, keys[:_NAMED])) + more

@@ -10,8 +10,8 @@ from statistics import median
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import Section, Table, short, write_and_show
-from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.metrics.correlation import Correlation

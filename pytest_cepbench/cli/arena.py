@@ -24,7 +24,6 @@ from pytest_cepbench.cli.output import (
     tell,
     write_and_show,
 )
-from pytest_cepbench.cli.project_files import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.cli.session import open_store, run_servers
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -37,6 +36,7 @@ from pytest_cepbench.datasets.opening.verdict_files import (
 )
 from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import SpecError
+from pytest_cepbench.evaluation.project_baselines import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import dump_baseline

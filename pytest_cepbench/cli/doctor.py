@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell, write_and_show
-from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.cli.session import measuring, read_trial, spent_line
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.escapes import mask_secrets
+from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.studies.calibration import prepare_calibration
 from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine

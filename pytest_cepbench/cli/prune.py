@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import INTERRUPTED, NOT_DONE, Section, complain, show
-from pytest_cepbench.cli.project_files import case_of_file, kind_of
-from pytest_cepbench.cli.results import RunReport, key_of, read_report
 from pytest_cepbench.errors import SpecError, WriteError, unknown_name
+from pytest_cepbench.evaluation.project_baselines import BaselineListing, is_folder, list_baselines
+from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.gate.baseline import ANCHORS, anchor_path, baseline_path
-from pytest_cepbench.gate.series import SERIES
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.suites.definition import NAME
-from pytest_cepbench.suites.judge_cards import JUDGE_CARDS
-
-
-@dataclass(frozen=True)
-class BaselineListing:
-    """Contents of a folder of baselines.
-
-    unused: baselines and anchors of cases that are no more, with their cases.
-    left: what is not touched, with the reason.
-    elsewhere: folders of suites that nothing is known of.
-    """
-
-    unused: tuple[tuple[Path, CaseKey], ...]
-    left: tuple[str, ...]
-    elsewhere: tuple[str, ...]
 
 
 def run(arguments: Namespace) -> int:
@@ -47,7 +29,7 @@ def run(arguments: Namespace) -> int:
     for case in report.cases:
         keys.setdefault(case.suite, set()).add(key_of(case))
     try:
-        listing = _list_baselines(root, keys)
+        listing = list_baselines(root, keys)
     except OSError as error:
         return complain(f"{str(root)!r} cannot be read: {error.strerror}", NOT_DONE)
     if not arguments.delete or not listing.unused:
@@ -69,8 +51,8 @@ def _removed_suites(names: Sequence[str], report: RunReport, root: Path) -> tupl
                 f"--suite {name!r}: the results have cases of it, so it is not gone; its unused "
                 "baselines are found without this option"
             )
-        if not (NAME.fullmatch(name) and _is_folder(root / name)):
-            known = [path.name for path in root.iterdir() if _is_folder(path)]
+        if not (NAME.fullmatch(name) and is_folder(root / name)):
+            known = [path.name for path in root.iterdir() if is_folder(path)]
             raise SpecError(f"--suite: {unknown_name('suite', name, known)}")
     return tuple(dict.fromkeys(names))
 
@@ -91,46 +73,6 @@ def _refusals(report: RunReport) -> Iterator[str]:
                 f"suite {suite} has {whole} cases and the run judged {judged}: run all of it, "
                 "without -k, -m, named tests or markers that choose cases"
             )
-
-
-def _list_baselines(root: Path, keys: Mapping[str, set[CaseKey]]) -> BaselineListing:
-    """Sort out what lies below the folder. Raises OSError where it cannot be listed."""
-    unused: list[tuple[Path, CaseKey]] = []
-    left: list[str] = []
-    elsewhere = []
-    for folder in sorted(root.iterdir()):
-        if folder.name not in keys:
-            if folder.name in (JUDGE_CARDS, SERIES):  # of no suite
-                continue
-            if _is_folder(folder) and any(folder.iterdir()):
-                elsewhere.append(folder.name)
-        elif not _is_folder(folder):
-            left.append(f"{folder}: {kind_of(folder)}, not a folder")
-        else:
-            baselines = {baseline_path(root, key) for key in keys[folder.name]}
-            anchors = {anchor_path(root, key) for key in keys[folder.name]}
-            for path in _entries(folder):
-                if path in baselines | anchors:
-                    continue
-                key = case_of_file(path, folder.name)
-                if isinstance(key, str):
-                    left.append(f"{path}: {key}")
-                else:
-                    unused.append((path, key))
-    return BaselineListing(tuple(unused), tuple(left), tuple(elsewhere))
-
-
-def _entries(folder: Path) -> Iterator[Path]:
-    """Entries of a suite's folder and of that of its anchors; nothing behind a symbolic link."""
-    for path in sorted(folder.iterdir()):
-        if path.name == ANCHORS and _is_folder(path):
-            yield from sorted(path.iterdir())
-        else:
-            yield path
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
 
 
 def _page(listing: BaselineListing, root: Path) -> Section:

@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 from pytest_cepbench.cli.arguments import suite_file
-from pytest_cepbench.cli.results import read_report
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.evaluation.compared_chains import read_only_store
 from pytest_cepbench.evaluation.python_api import importable
+from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_baseline
 from pytest_cepbench.option_values import is_url, split_name
@@ -159,7 +159,7 @@ def _size(record: Measurement) -> int:
     return sum(map(len, record.scores.values()))
 
 
-def _accepted(baselines: Path, key: CaseKey) -> Measurement:
+def _accepted(baselines: Path, key: CaseKey) -> Baseline:
     baseline = read_baseline(baseline_path(baselines, key), key)
     if baseline is None or not baseline.answers:
         raise SpecError(

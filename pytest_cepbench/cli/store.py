@@ -22,7 +22,6 @@ from pytest_cepbench.cli.output import (
     show_document,
     tell,
 )
-from pytest_cepbench.cli.project_files import battle_baselines, project_baselines
 from pytest_cepbench.cli.session import open_store, read_data
 from pytest_cepbench.cli.store_pages import (
     gc_lines,
@@ -39,6 +38,7 @@ from pytest_cepbench.cli.store_pages import (
 from pytest_cepbench.datasets.opening.answers import write_answers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError, StoreError
+from pytest_cepbench.evaluation.project_baselines import battle_baselines, project_baselines
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.baseline import SUFFIX
 from pytest_cepbench.models.binding import SHORT_FINGERPRINT

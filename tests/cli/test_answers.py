@@ -308,7 +308,7 @@ def test_other_questions_have_no_place_in_openings_layout(accepted: Home) -> Non
 
 
 def _judges(folder: Path) -> set[str]:
-    from pytest_cepbench.cli.project_files import battle_baselines
+    from pytest_cepbench.evaluation.project_baselines import battle_baselines
 
     return {baseline.identity["judge"] for _, baseline in battle_baselines(folder)}
 

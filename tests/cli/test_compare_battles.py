@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.cli.results import read_report
+from pytest_cepbench.evaluation.run_report import read_report
 from tests.cli.conftest import Home
 from tests.cli.reports import edit_report
 from tests.documents import flat_report

@@ -1,0 +1,231 @@
+"""The report that `pytest --cep-report` wrote, checked before anything in it is believed.
+
+And what speaks against accepting baselines from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.evaluation.run_result import run_verdict
+from pytest_cepbench.files import read_regular
+from pytest_cepbench.gate import CaseKey
+from pytest_cepbench.gate.baseline import contradiction
+from pytest_cepbench.gate.measurement import FORMAT
+from pytest_cepbench.gate.sensitivity import why_not_accepted
+from pytest_cepbench.measures.cases import POOLED
+from pytest_cepbench.measures.measure_registry import higher_is_better
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.report.totals import two_identities
+from pytest_cepbench.report.writers import SCHEMA
+from pytest_cepbench.suites.definition import NAME
+
+MOST_BYTES = 2**30
+"""Of a report: its scores take some dozens of bytes for each sample of each case."""
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """Report of a run.
+
+    digest: the first 16 digits of the file's SHA-256.
+    verdict, problems, deaths (of workers): of the whole run.
+    cases: its cases, in order, without the verdicts of whole suites, which measure nothing.
+    suite_verdicts: those verdicts.
+    """
+
+    path: Path
+    digest: str
+    verdict: str
+    problems: tuple[str, ...]
+    deaths: int
+    cases: tuple[CaseResult, ...]
+    suite_verdicts: tuple[CaseResult, ...] = ()
+
+    @property
+    def incomplete(self) -> str | None:
+        """Reason why the run is incomplete; None for a complete one."""
+        if self.verdict != "incomplete" and not self.problems:
+            return None
+        # As a gate a run of informational cases is incomplete; its numbers are whole.
+        if self.cases and not self.problems and not any(case.primary for case in self.cases):
+            return None
+        return "; ".join(self.problems) or "no case was judged"
+
+
+class _Head(msgspec.Struct):
+    schema: int
+
+
+class _Document(msgspec.Struct):
+    verdict: str
+    problems: list[str]
+    cases: list[CaseResult]
+    deaths: int = 0
+
+
+def read_report(path: Path) -> RunReport:
+    """The report in a file. Raises SpecError for a file that is none, or of another schema."""
+    try:
+        data = read_regular(path, MOST_BYTES)
+    except OSError as error:
+        raise SpecError(f"results {str(path)!r} cannot be read: {error.strerror}") from error
+    try:
+        _check_schema(msgspec.json.decode(data, type=_Head).schema, path)
+        document = msgspec.json.decode(data, type=_Document)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise SpecError(
+            f"results {str(path)!r} are not the JSON report of a run (--cep-report FILE): {error}"
+        ) from error
+    for case in document.cases:
+        if not (NAME.fullmatch(case.suite) and NAME.fullmatch(case.metric)):
+            raise SpecError(
+                f"results {str(path)!r}: {case.suite!r} with metric {case.metric!r} are no names "
+                "of a suite and its metric"
+            )
+    return RunReport(
+        path=path,
+        digest=sha256(data).hexdigest()[:16],
+        verdict=document.verdict,
+        problems=tuple(document.problems),
+        deaths=document.deaths,
+        cases=tuple(case for case in document.cases if _is_measured(case)),
+        suite_verdicts=tuple(case for case in document.cases if not _is_measured(case)),
+    )
+
+
+def _is_measured(case: CaseResult) -> bool:
+    """True for a case with a measurement of its own, False for a verdict on others."""
+    return (case.part, case.metric) != POOLED
+
+
+def key_of(case: CaseResult) -> CaseKey:
+    """Which case it is."""
+    return CaseKey(case.suite, case.part, case.metric)
+
+
+def _check_schema(schema: int, path: Path) -> None:
+    if schema == SCHEMA:
+        return
+    remedy = (
+        "it was written by a newer pytest-cepbench, install that one"
+        if schema > SCHEMA
+        else "it was written by an earlier pytest-cepbench, run again with this one"
+    )
+    raise SpecError(
+        f"results {str(path)!r} have schema {schema}, this version reads {SCHEMA}: {remedy}"
+    )
+
+
+# -- whether baselines may be accepted from it -----------------------------------------------------
+
+
+_MOST_NAMED = 5
+
+
+def contradictions(report: RunReport) -> Iterator[str]:
+    """In what a report contradicts itself, a sentence each: no run writes such a one.
+
+    Hand-made scores that fit all of the rest are not told from measured ones.
+    """
+    words = run_verdict([*report.cases, *report.suite_verdicts], report.problems)
+    if words != report.verdict:
+        yield (
+            f"the report says that the run is {report.verdict}, and its cases that it is {words}: "
+            "it was edited, run again"
+        )
+    specs: dict[tuple[str, str], dict[str, list[str]]] = {}
+    for case in report.cases:
+        tested = case.model.get("role", ""), case.model.get("spec", "")
+        for seat, spec in [tested, *((model.seat, model.spec) for model in case.shown.models)]:
+            specs.setdefault((case.suite, seat), {}).setdefault(spec, []).append(case.nodeid)
+    for (suite, seat), tests in specs.items():
+        if len(tests) > 1:
+            places = (f"{spec} in {few_keys(list(of))}" for spec, of in tests.items())
+            yield f"the {seat} of suite {suite} is {' and '.join(places)}: a run has one, run again"
+    for case in report.cases:
+        yield from (f"{key_of(case)}: {told}: it was edited, run again" for told in _edited(case))
+
+
+def _edited(case: CaseResult) -> Iterator[str]:
+    """What a measurement says that cannot be."""
+    measured = case.measurement
+    if measured is None:
+        return
+    metric = measured.identity.get("metric", "")
+    if measured.higher_is_better != higher_is_better(metric):
+        better = "higher" if measured.higher_is_better else "lower"
+        yield f"it says that {better} is better, which it is not of {metric}"
+
+
+def refusals(
+    report: RunReport, cases: Mapping[CaseKey, Sequence[CaseResult]], *, insensitive: bool
+) -> Iterator[str]:
+    """Reasons why a run can update no baseline, a sentence each; none where it can.
+
+    insensitive: whether what lies at its floor by chance may.
+    """
+    if report.incomplete is not None:
+        yield f"the run is incomplete: {report.incomplete}; run it again"
+        return
+    if report.deaths:
+        yield (
+            f"{counted(report.deaths, 'worker')} died in the run, and baselines are accepted only "
+            "from one in which none did; run it again, what was computed is in the store"
+        )
+        return
+    yield from two_identities(report.cases, lambda tests: few_keys(list(tests)))
+    if not cases:
+        yield "the run judged no case"
+    for key, results in cases.items():
+        problem = _problem(key, results)
+        if problem is None and not insensitive:
+            problem = _insensitive(results)
+        if problem is not None:
+            yield f"{key}: {problem}"
+
+
+def _insensitive(results: Sequence[CaseResult]) -> str | None:
+    """Reason against a measurement at its floor by chance, of a case that can fail a run."""
+    measured = results[0].measurement
+    assert measured is not None  # or the case was refused before
+    why = why_not_accepted(measured) if any(result.primary for result in results) else None
+    return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
+
+
+def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:
+    """Problem with the results that a run has of a case; None where there is none."""
+    first = results[0].measurement
+    for result in results:
+        if result.measurement is None or result.verdict in ("error", "incomplete"):
+            why = f": {result.reasons[0]}" if result.reasons else ""
+            return f"it was not measured{why}"
+        if result.partial:
+            return (
+                "it was decided before all samples were looked at: run again without "
+                "--cep-inconclusive=more"
+            )
+        if (version := result.measurement.format) != FORMAT:
+            return (
+                f"it has format {version}, this version writes {FORMAT}: accept it "
+                "with the pytest-cepbench that made the results"
+            )
+        wrong = contradiction(result.measurement, key)
+        if wrong is not None:
+            return f"the measurement {wrong}: run again"
+        if result.measurement != first:
+            return "the run has several tests of it, which measured different things"
+    return None
+
+
+def few_keys(keys: Sequence[CaseKey | str]) -> str:
+    """The first five of some cases or tests, for a message, and how many more there are."""
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    return ", ".join(map(str, keys[:_MOST_NAMED])) + more
