@@ -159,7 +159,7 @@ def _size(record: Measurement) -> int:
     return sum(map(len, record.scores.values()))
 
 
-def _accepted(baselines: Path, key: CaseKey) -> Baseline:
+def _accepted(baselines: Path, key: CaseKey) -> Measurement:
     baseline = read_baseline(baseline_path(baselines, key), key)
     if baseline is None or not baseline.answers:
         raise SpecError(
