@@ -15,7 +15,7 @@ from pytest_cepbench.cli.agree import (
     percent,
 )
 from pytest_cepbench.cli.arguments import suite_file
-from pytest_cepbench.cli.judges import DATA, file_titles, read_answer_folders, read_questions
+from pytest_cepbench.cli.judges import file_titles, verdict_panel
 from pytest_cepbench.cli.output import (
     Section,
     Table,
@@ -59,8 +59,6 @@ from pytest_cepbench.studies.arena import (
 from pytest_cepbench.studies.panels import (
     SHAPES_PANEL,
     BattlePanel,
-    choose_battles,
-    opening_panel,
     shapes_panel,
 )
 from pytest_cepbench.studies.training_files import (
@@ -392,18 +390,7 @@ def _holds_verdicts(path: Path) -> bool:
 def _people_panel(
     path: Path, arguments: Namespace, pool: ModelPool, limit: int | None
 ) -> BattlePanel:
-    names = ModelNames()
-    people = choose_battles(read_verdicts(path, names), None, 0)
-    questions = read_questions(arguments.data)
-    if questions is None:
-        raise SpecError(
-            f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
-            f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
-        )
-    answers = read_answer_folders(arguments.answers, names, people)
-    panel = opening_panel(
-        path.stem, people, questions, answers, pool.store, partial=arguments.partial
-    )
+    panel = verdict_panel(path, arguments, pool.store, ModelNames())
     for reason, count in panel.left_out.items():
         tell(f"{path}: {count:,} battles left out, {reason}")
     return panel.limited(limit, arguments.seed)

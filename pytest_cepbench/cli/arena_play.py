@@ -14,7 +14,7 @@ from pytest_cepbench.cli.arena import board_page
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.output import HOME, Section, show, tell, write_and_show
 from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
-from pytest_cepbench.cli.session import measuring, read_data
+from pytest_cepbench.cli.session import measuring, read_data, verdicts_line
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -30,7 +30,6 @@ from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.metrics.battles import coverage_time
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.comparison_page import arena_leaderboard_page
-from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
@@ -206,9 +205,7 @@ def _measure(
     for line in lines:
         tell(line)
     given = play(battles, judge, prepared.order, tell, seed=seed)
-    tally = judge.tally
-    usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
-    tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")
+    tell(verdicts_line(judge))
     board = make_leaderboard(
         arguments.name or prepared.settings["suite"],
         given.verdicts,

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
-from pytest_cepbench.cli.session import measuring, read_trial, spent_line
+from pytest_cepbench.cli.session import measuring, pool_line, read_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Measurement, Verdict, dump_baseline
@@ -28,7 +27,6 @@ from pytest_cepbench.studies.calibration import (
     prepare_calibration,
     repeated_verdicts,
 )
-from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool
 
 _COLUMNS = (
@@ -147,12 +145,10 @@ def _opening(prepared: PreparedCalibration, pool: ModelPool, model: str) -> Iter
     seeds = prepared.seeds
     table = prepared.own.suite.table
     assignments = prepared.own.assignments
-    spent = total(runner.tally for runner in pool.runners.values())
-    usage = StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds)
     samples = len(prepared.own.dataset.samples)
     yield f"suite {prepared.own.suite.name}, version {table.version}, {samples} samples"
     yield f"{assignments.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
-    yield spent_line(usage)
+    yield pool_line(pool)
     yield from (f"store: {note}: computed again" for note in pool.store.damage)
 
 

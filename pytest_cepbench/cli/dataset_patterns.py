@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.chains import RoleRunner, total
+from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.dataset_files import has_study, write_study
 from pytest_cepbench.cli.output import Section, Table, show, tell
-from pytest_cepbench.cli.session import measuring, spent_line
+from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
 from pytest_cepbench.construction.pattern_stages import (
@@ -25,7 +25,6 @@ from pytest_cepbench.construction.patterns import MOST_PATTERNS
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models import RoleName
-from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.model_options import assigned_role
 
@@ -140,8 +139,7 @@ def _prepare(request: _Request, pool: ModelPool) -> _Prepared:
 
 def _measure(prepared: _Prepared, pool: ModelPool) -> Constructed:
     constructed = construct_patterns(prepared.request.settings, prepared.models, tell)
-    spent = total(runner.tally for runner in pool.runners.values())
-    tell(spent_line(StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds, spent.usage)))
+    tell(pool_line(pool))
     return constructed
 
 

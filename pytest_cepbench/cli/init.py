@@ -14,7 +14,6 @@ from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.chains import total
 from pytest_cepbench.cli.output import (
     NOT_DONE,
     Section,
@@ -24,7 +23,7 @@ from pytest_cepbench.cli.output import (
     show_document,
     tell,
 )
-from pytest_cepbench.cli.session import measuring, spent_line
+from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError, WriteError
@@ -39,7 +38,6 @@ from pytest_cepbench.studies.calibration import (
     prepare_calibration,
     propose,
 )
-from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import RoleChoices, load_suite
 from pytest_cepbench.suites.definition import FILE_NAME, FOLDER, NAME
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -364,8 +362,7 @@ def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Prop
             prepared = prepare_calibration(trial, pool)
             begin()
             calibrated = calibrate(prepared, pool, tell)
-            spent = total(runner.tally for runner in pool.runners.values())
-            tell(spent_line(StudyUsage(spent.loads, spent.inputs, spent.hits, spent.seconds)))
+            tell(pool_line(pool))
     return propose(calibrated, _counts(dataset), METRIC)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.agree import agreement_table, confusion_table, number, share
 from pytest_cepbench.cli.output import EndedError, Section, Table, show, tell, write_and_show
-from pytest_cepbench.cli.session import measuring, read_count, read_data
+from pytest_cepbench.cli.session import measuring, read_count, read_data, verdicts_line
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -19,14 +19,12 @@ from pytest_cepbench.datasets.opening.verdict_files import (
     read_verdicts,
     write_verdicts,
 )
-from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import CepError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.judge_card import JudgeCard, OrderEffect
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.votes import named_battles
-from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.arena import JudgeComparison, compare_judges
@@ -79,18 +77,30 @@ def votes_with_remarks(ratings: Ratings) -> Votes:
     return votes
 
 
-def read_questions(texts: Sequence[str]) -> Dataset | None:
-    """OpenING's questions that are whole, of `opening=FOLDER`; None where no folder is given.
+def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNames) -> BattlePanel:
+    """The battles of a file of verdicts, with the questions and answers that options name.
 
-    Raises SpecError for another name, DatasetError for a folder that cannot be read.
+    Raises SpecError for options, DatasetError for a file or a folder that cannot be read.
     """
-    folders = read_data(texts)
+    people = read_verdicts(path, names)
+    answers = read_answer_folders(arguments.answers, names, people)
+    folders = read_data(arguments.data)
     if unknown := sorted(folders.keys() - {DATA}):
         raise SpecError(f"--data: {unknown_name('data set', unknown[0], [DATA])}")
     folder = folders.get(DATA)
     if isinstance(folder, str):
         raise SpecError(f"--data {DATA}={folder}: a folder is expected here")
-    return None if folder is None else load_opening(folder, partial=True)
+    if folder is None:
+        raise SpecError(
+            f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
+            f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
+        )
+    questions = load_opening(folder, partial=True)
+    # What cannot be shown is counted over all battles, whichever are chosen.
+    return opening_panel(
+        path.stem, choose_battles(people, None, 0), questions, answers, store,
+        partial=arguments.partial,
+    )  # fmt: skip
 
 
 def read_answer_folders(
@@ -267,9 +277,7 @@ def _ask(
     given = collect_verdicts(
         panel.people, panel.pair, judge, order, tell, seed=seed, repeats=repeats
     )
-    tally = judge.tally
-    usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
-    tell(f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}")
+    tell(verdicts_line(judge))
     return given
 
 
@@ -281,19 +289,7 @@ def _people_panel(arguments: Namespace, store: Store, names: ModelNames) -> Batt
         for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
             names(model)  # so that --seen may spell it otherwise
         return panel.limited(arguments.samples, arguments.seed or 0)
-    people = read_verdicts(path, names)
-    answers = read_answer_folders(arguments.answers, names, people)
-    questions = read_questions(arguments.data)
-    if questions is None:
-        raise SpecError(
-            f"the questions of {str(path)!r} are needed: say where OpenING's lie with --data "
-            f"{DATA}=FOLDER, and give the answers of each model with --answers FOLDER"
-        )
-    # What cannot be shown is counted over all battles, whichever are chosen.
-    whole = opening_panel(
-        path.stem, choose_battles(people, None, 0), questions, answers, store,
-        partial=arguments.partial,
-    )  # fmt: skip
+    whole = verdict_panel(path, arguments, store, names)
     return whole.limited(arguments.samples, arguments.seed or 0)
 
 

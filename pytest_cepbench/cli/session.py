@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.cli.output import HOME, INTERRUPTED, EndedError
 from pytest_cepbench.datasets.sources.hub import DataPlace, data_place
 from pytest_cepbench.errors import CepError, SpecError
@@ -72,6 +73,18 @@ def open_store(folder: Path) -> Store:
     store = Store(folder.absolute())
     keep_out_of_git(HOME, folder)
     return store
+
+
+def pool_line(pool: ModelPool) -> str:
+    """What the models of a command took, in one line."""
+    return spent_line(StudyUsage.of(total(runner.tally for runner in pool.runners.values())))
+
+
+def verdicts_line(judge: RoleRunner) -> str:
+    """What the verdicts of a judge took, in one line."""
+    tally = judge.tally
+    usage = f"; {usage_line(tally.usage)}" if tally.usage.requests else ""
+    return f"{tally.inputs} verdicts by the judge, {tally.hits} from the store{usage}"
 
 
 def spent_line(spent: StudyUsage) -> str:
