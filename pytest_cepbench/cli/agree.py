@@ -134,11 +134,7 @@ def _of(counted: tuple[int, int]) -> str:
     return f"{right}/{total}" if total else "-"
 
 
-_READINGS = {
-    "fdt": "ties forced",
-    "three_way": "ties one verdict",
-    "decided": "both decided",
-}
+_READINGS = {"fdt": "ties forced", "three_way": "ties one verdict", "decided": "both decided"}
 
 
 def agreement_table(agreements: Iterable[Agreement]) -> Table:
@@ -300,13 +296,7 @@ def _over_samples(metrics: Sequence[MetricAlignment]) -> Table:
 def _by_model(metrics: Sequence[MetricAlignment]) -> Table:
     head = ("case", "outputs", "model", "Spearman", "95 % interval", "samples")
     rows = (
-        (
-            metric.case,
-            metric.section,
-            short(model),
-            *_both(estimate),
-            str(estimate.items),
-        )
+        (metric.case, metric.section, short(model), *_both(estimate), str(estimate.items))
         for metric in metrics
         for model, estimate in metric.by_model.items()
     )

@@ -17,11 +17,7 @@ from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
 from pytest_cepbench.cli.session import measuring, read_data, verdicts_line
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import TASKS
-from pytest_cepbench.datasets.opening.verdict_files import (
-    ModelNames,
-    write_battles,
-    write_verdicts,
-)
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, write_battles, write_verdicts
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.files import keep_out_of_git, parse_json, read_text

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
 from pytest_cepbench.cli.session import fixed_roles, read_data
-from pytest_cepbench.errors import (
-    HistoryError,
-    SpecError,
-    did_you_mean,
-    few_of,
-)
+from pytest_cepbench.errors import HistoryError, SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.evaluation.run_result import shown_path
 from pytest_cepbench.gate import CaseKey, Verdict

@@ -132,11 +132,7 @@ def run_freeze(arguments: Namespace) -> int:
 
 
 def _freeze_patterns(
-    arguments: Namespace,
-    folder: ConstructionFolder,
-    images: Path | None,
-    name: str,
-    target: Path,
+    arguments: Namespace, folder: ConstructionFolder, images: Path | None, name: str, target: Path
 ) -> tuple[Section, list[Path]]:
     labelled = read_labelled(folder, images)
     people = read_people(folder, labelled.names)
@@ -146,11 +142,7 @@ def _freeze_patterns(
 
 
 def _freeze_arena(
-    arguments: Namespace,
-    folder: ConstructionFolder,
-    images: Path | None,
-    name: str,
-    target: Path,
+    arguments: Namespace, folder: ConstructionFolder, images: Path | None, name: str, target: Path
 ) -> tuple[Section, list[Path]]:
     if not arguments.copy:
         raise SpecError(

@@ -131,8 +131,7 @@ def _prepare(request: _Request, pool: ModelPool) -> _Prepared:
 
     given = request.choices.roles
     models = ConstructionModels(
-        describer=runner("describer"),
-        writer=runner("writer") if "writer" in given else None,
+        describer=runner("describer"), writer=runner("writer") if "writer" in given else None
     )
     return _Prepared(request, models)
 

@@ -6,11 +6,7 @@ from argparse import Namespace
 from importlib.util import find_spec
 
 from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show
-from pytest_cepbench.errors import (
-    MissingDependencyError,
-    SpecError,
-    WriteError,
-)
+from pytest_cepbench.errors import MissingDependencyError, SpecError, WriteError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.report.exports import EXPORTERS, ExportedRun, Exporter

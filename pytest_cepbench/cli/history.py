@@ -6,14 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pytest_cepbench.cli.output import (
-    MISTAKE,
-    Section,
-    Table,
-    complain,
-    show,
-    tell,
-)
+from pytest_cepbench.cli.output import MISTAKE, Section, Table, complain, show, tell
 from pytest_cepbench.errors import unknown_name
 from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series import (

@@ -14,15 +14,7 @@ from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.cli.output import (
-    NOT_DONE,
-    Section,
-    Table,
-    complain,
-    show,
-    show_document,
-    tell,
-)
+from pytest_cepbench.cli.output import NOT_DONE, Section, Table, complain, show, show_document, tell
 from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset

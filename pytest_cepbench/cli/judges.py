@@ -14,11 +14,7 @@ from pytest_cepbench.cli.output import EndedError, Section, Table, show, tell, w
 from pytest_cepbench.cli.session import measuring, read_count, read_data, verdicts_line
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.datasets.opening.verdict_files import (
-    ModelNames,
-    read_verdicts,
-    write_verdicts,
-)
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_verdicts
 from pytest_cepbench.errors import CepError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle

@@ -13,10 +13,7 @@ from msgspec.structs import replace as changed
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.cli.arguments import ANSWER_ROLES
 from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
-from pytest_cepbench.cli.session import (
-    measuring,
-    read_data,
-)
+from pytest_cepbench.cli.session import measuring, read_data
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, LabelError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.label_file import (

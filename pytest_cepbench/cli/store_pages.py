@@ -78,10 +78,7 @@ def verify_page(folder: Path, report: VerifyReport) -> Section:
 
 
 def gc_page(
-    folder: Path,
-    collection: Collection,
-    criteria: GcCriteria,
-    lost: Mapping[str, int],
+    folder: Path, collection: Collection, criteria: GcCriteria, lost: Mapping[str, int]
 ) -> Section:
     """Page of the results that go, by kind and by the model that made them, and of those that stay.
 

@@ -321,9 +321,7 @@ def _count_words(run: ChainRun, study_run: StudyRun) -> LengthStatistics:
     chains = run.chain_data.chains(start, run.dataset.samples).values()
     texts = [c.links[generation].text or "" for c in chains if c.has(generation)]
     return LengthStatistics(
-        study_run.model.name,
-        study_run.variant.name,
-        word_statistics(texts, study_run.variant.band),
+        study_run.model.name, study_run.variant.name, word_statistics(texts, study_run.variant.band)
     )
 
 

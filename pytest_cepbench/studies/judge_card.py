@@ -14,12 +14,7 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.battles import AnswerPair, judge_in_order
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
-from pytest_cepbench.metrics.judge_card import (
-    TRUE_WIN_RATE,
-    JudgeCard,
-    judge_card,
-    match_battles,
-)
+from pytest_cepbench.metrics.judge_card import TRUE_WIN_RATE, JudgeCard, judge_card, match_battles
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.panels import EQUAL, BattlePanel
 from pytest_cepbench.suites.judge_cards import JudgeIdentity
@@ -123,10 +118,7 @@ def shown_in_order(
     for battle, pair in pairs:
         models = (battle.first, battle.second)
         turned = AnswerPair(pair.sample, pair.question, pair.opponent, pair.candidate)
-        showings = [
-            (battle.question, models, pair),
-            (battle.question, models[::-1], turned),
-        ]
+        showings = [(battle.question, models, pair), (battle.question, models[::-1], turned)]
         if order == "arranged":
             showings = showings[:1]
         elif order == "balanced":

@@ -9,11 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.chains.answers.answer_plan import (
-    PieceRefs,
-    refer_to_answer,
-    refer_to_question,
-)
+from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer, refer_to_question
 from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError
 from pytest_cepbench.gate import Measurement
