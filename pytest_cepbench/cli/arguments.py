@@ -76,6 +76,7 @@ RENAMED: Mapping[str, str] = {
     "answers export": "`cepbench store export --answers`",
     "answers import": "`cepbench store import`",
     "series": "`cepbench history --series`",
+    "view bundle": "`cepbench view --out`",
     "rate ...": "`cepbench rate ask`",
     "ratings": "`cepbench rate export` and `cepbench rate import`",
     "ratings export": "`cepbench rate export`",

@@ -8,7 +8,6 @@ from pytest_cepbench.cli.arguments import (
     DATA,
     DEFAULT,
     MODELS,
-    PORT,
     RESULTS,
     UNWRITTEN,
     Command,
@@ -48,16 +47,9 @@ _HISTORY = [
 ]
 
 _VIEW = [
-    option(
-        "words",
-        metavar="DIR | bundle DIR",
-        nargs="*",
-        help="the project to serve, by default the folder where you are; with bundle, a new folder "
-        "into which the pages are written",
-    ),
-    option(
-        "--port", metavar="N", type=PORT, default=8765, help=f"of 127.0.0.1; {DEFAULT}, 0: any free"
-    ),
+    option("project", metavar="DIR", nargs="?", default=".", help=f"the project; {DEFAULT}"),
+    option("--port", metavar="PORT", default=8765, help=f"of 127.0.0.1; {DEFAULT}, 0: any free"),
+    option("--out", metavar="DIR", help="write the pages into this new folder, and serve none"),
     *shared(
         "history",
         metavar="DIR",
