@@ -418,5 +418,5 @@ def test_votes_of_fewer_people_do_not_replace_those_of_more(drawn: Drawn) -> Non
 def test_what_is_no_ratings_folder_is_refused(drawn: Drawn, folder: str) -> None:
     """One line."""
     ended = drawn.home.command("rate", "labels", folder)
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
     assert "is no ratings folder" in ended.err
