@@ -294,7 +294,8 @@ class _Parser(argparse.ArgumentParser):
             hint = did_you_mean(match[1], self._flags())
         elif match := re.match(r"argument ([^:/]+)\S*: (.*: .*)", message, re.DOTALL):
             # Of a type below: a value in quotes, or a sentence of its own.
-            return f"{match[1]} {match[2]}" if match[2][0] in "'\"" else match[2]
+            valued = match[1].startswith("-") and match[2][0] in "'\""
+            return f"{match[1]} {match[2]}" if valued else match[2]
         return f"{message}.{hint}" if hint else message
 
     def _flags(self) -> Iterator[str]:

@@ -61,7 +61,7 @@ REMOVED_IMPORT = "was removed in 0.1.0: use cepbench rate ask, whose pages keep 
             f"rate import {REMOVED_IMPORT}",
         ),
         (
-            "rate export ratings/may --format=label-studio",
+            "rate export --format=label-studio ratings/may",
             f"rate export label-studio {REMOVED_IMPORT}",
         ),
         ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
