@@ -158,6 +158,7 @@ def _run_case(case: CaseResult) -> RunCase:
         record=None if case.measurement is None else as_accepted(case.measurement),
         opponents=case.shown.opponents,
         won=battle_scores(case) if case.shown.opponents else {},
+        gate=case.gate,
     )
 
 

@@ -7,7 +7,7 @@ values stand beside each other, without a difference.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import sqrt
 
@@ -248,6 +248,7 @@ class RunCase:
     record: the measurement; None where there is none.
     opponents: digest of the answers that its own battled; empty where none did.
     won: score of each question in these battles, one half being a draw; empty where none was.
+    gate: by which the run judged it.
     """
 
     case: str
@@ -258,6 +259,7 @@ class RunCase:
     record: Measurement | None
     opponents: str = ""
     won: Mapping[str, float] = field(default_factory=dict)
+    gate: str = "regression"
 
 
 @dataclass(frozen=True)
@@ -366,6 +368,9 @@ def _compare(
     measurement = records[1].fresh
     policy = Policy(tolerance=now.tolerance, alpha=alpha)
     judgement = judge(measurement, records[0], policy)
+    if now.gate == "threshold":  # which decides by the mean; the bounds stand beside its verdict
+        plain = judge(measurement, records[0], replace(policy, gate="threshold"))
+        judgement = replace(judgement, verdict=plain.verdict, needed=None, reasons=plain.reasons)
     compared = judgement.verdict is not Verdict.INCOMPARABLE and not measurement.sizes
     losers = losers_of(measurement.scores, records[0]) if compared else ()
     return ComparedCase(before, now, judgement, losers=losers)

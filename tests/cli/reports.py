@@ -58,6 +58,7 @@ def result_of(measurement: FreshMeasurement, **changes: Any) -> CaseResult:
         "label": measurement.label,
         "verdict": "no-baseline",
         "tolerance": 0.01,
+        "gate": "regression",
         "of": CASES,
         "measured": measurement.record,
     }

@@ -61,6 +61,20 @@ def test_two_runs(reports: Home, measured: Measured) -> None:
     assert "low against best: regressed in" in ended.out
 
 
+def test_a_case_holds_where_its_gate_says_so(home: Home, measured: Measured) -> None:
+    """By threshold alone the mean decides, as in the run; the bounds stand beside the verdict."""
+    rows = {}
+    for gate in ("regression", "threshold"):
+        for name in ("best", "mid"):
+            results = [result_of(m, gate=gate, tolerance=0.15) for m in measured(MODELS[name])]
+            write_report(home.path / f"{name}.json", results, "passed")
+        ended = home.command("compare", "best.json", "mid.json", "--case=toy/overall/gc")
+        (rows[gate],) = (r for r in ended.out.splitlines() if r.startswith("toy/overall/gc "))
+    alike, held = (rows[gate].split() for gate in ("regression", "threshold"))
+    assert (alike[1], held[1]) == ("inconclusive", "held")
+    assert alike[2:] == held[2:]
+
+
 def test_the_samples_of_a_regressed_case(reports: Home) -> None:
     """Those that lost most are named, with what they lost."""
     options = ("--case=toy/overall/gc", "--alpha=0.5")
