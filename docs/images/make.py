@@ -114,7 +114,7 @@ def make_texts(folder: Path) -> dict[str, str]:
     ranked = [f"runs/{name}.json" for name in RANKED]
     cepbench(folder, "compare", *ranked[::-1], "--html=compare.html")
     cepbench(folder, "compare", *ranked[::-1], "--case=overall/gc", "--out=board")
-    cepbench(folder, "history", "--html=history.html", "--case=*/overall/*")
+    cepbench(folder, "history", "--html=history.html", "--case=*/overall/gc")
     return {
         "failing-run.svg": terminal,
         "report.png": report,
@@ -264,7 +264,7 @@ _WORST = "details[open] .sample"
 
 PICTURES: Mapping[str, Draw] = {
     "failing-run.svg": draw_terminal,
-    "report.png": photograph(View(1440, 900)),
+    "report.png": photograph(View(1300, 790)),
     "report-dark.png": photograph(View(1280, 800, dark=True)),
     "paired-chains.png": photograph(View(1300, parts=(_WORST, f"{_WORST} + .pairs"))),
     "plots.png": photograph(View(1300, parts=("#suite-1", "#suite-1 ~ .scroll"))),

@@ -207,7 +207,8 @@ def record_run(
         return
     from pytest_cepbench._version import __version__
     from pytest_cepbench.report.history.file import (
-        RunOrigin,
+        FORMAT,
+        HistoryRun,
         append_run,
         host_name,
         report_digest,
@@ -219,7 +220,9 @@ def record_run(
     page, page_data = _written_file(
         written, lambda path: path.parent == context.settings.report_dir and path.name == PAGE
     )
-    origin = RunOrigin(
+    run = HistoryRun(
+        format=FORMAT,
+        cases=[],
         run=context.run_id,
         started=context.started,
         seconds=time.time() - context.started,
@@ -233,7 +236,7 @@ def record_run(
         page_bytes=len(page_data),
         page_digest="" if page is None else report_digest(page_data),
     )
-    append_run(folder, *run_record(origin, results))
+    append_run(folder, *run_record(run, results))
     with suppress(OSError):
         keep_out_of_git(context.settings.home, folder)
 

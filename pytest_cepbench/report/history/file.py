@@ -135,29 +135,12 @@ class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
         return ", ".join(dict.fromkeys(model.spec for model in self.models if model.spec))
 
 
-@dataclass(frozen=True)
-class RunOrigin:
-    """Facts of a run beside its cases. Fields as in `HistoryRun`."""
-
-    run: str
-    started: float
-    seconds: float
-    verdict: str
-    report: str
-    report_bytes: int
-    digest: str
-    host: str
-    cepbench: str
-    page: str = ""
-    page_bytes: int = 0
-    page_digest: str = ""
-
-
 def run_record(
-    origin: RunOrigin, results: Sequence[CaseResult]
+    run: HistoryRun, results: Sequence[CaseResult]
 ) -> tuple[HistoryRun, dict[str, dict[str, str]]]:
     """A run as its line, and the identities of its cases by digest.
 
+    run: without its cases, models and series, which the results tell.
     results: the judged cases; the verdicts of whole suites, which measure nothing, are left out.
     """
     from pytest_cepbench.measures.cases import POOLED
@@ -178,26 +161,19 @@ def run_record(
         )
         cases.append(_case_record(result, digest, models.setdefault(model, len(models))))
     series = next((result.series for result in results if result.series is not None), None)
-    run = HistoryRun(
-        format=FORMAT,
-        run=origin.run,
-        started=round(origin.started, 3),
-        seconds=round(origin.seconds, 1),
-        verdict=origin.verdict,
+    line = msgspec.structs.replace(
+        run,
+        started=round(run.started, 3),
+        seconds=round(run.seconds, 1),
         models=list(models),
         cases=cases,
-        report=encodable(origin.report),
-        report_bytes=origin.report_bytes,
-        digest=origin.digest,
-        host=encodable(origin.host),
-        cepbench=origin.cepbench,
-        page=encodable(origin.page),
-        page_bytes=origin.page_bytes,
-        page_digest=origin.page_digest,
+        report=encodable(run.report),
+        host=encodable(run.host),
+        page=encodable(run.page),
         series="" if series is None else encodable(series.name),
         look=0 if series is None else series.look,
     )
-    return run, identities
+    return line, identities
 
 
 def _case_record(result: CaseResult, identity: str, model: int) -> HistoryCase:

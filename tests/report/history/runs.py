@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.history.file import HistoryRun, RunOrigin, run_record
+from pytest_cepbench.report.history.file import FORMAT, HistoryRun, run_record
 from tests.report.results import FULL, replace
 
 DAY = 86_400.0
 
 
-def origin(number: int, **changes: Any) -> RunOrigin:
+def origin(number: int, **changes: Any) -> HistoryRun:
     """The facts of a run, the number of its day."""
     fields: dict[str, Any] = {
+        "format": FORMAT,
+        "cases": [],
         "run": f"{number:032x}",
         "started": 1_790_000_000 + DAY * number,
         "seconds": 60.0,
@@ -24,7 +26,7 @@ def origin(number: int, **changes: Any) -> RunOrigin:
         "host": "host",
         "cepbench": "0.1.0",
     }
-    return RunOrigin(**(fields | changes))
+    return HistoryRun(**(fields | changes))
 
 
 def judged(value: float | None, **changes: Any) -> CaseResult:
