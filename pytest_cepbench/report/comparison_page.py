@@ -17,25 +17,26 @@ from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.report.chain_pairs import PairedChain, paired_steps
 from pytest_cepbench.report.headline import in_tolerances
 from pytest_cepbench.report.number_format import (
-    bounds_of,
     change_of,
     counted,
-    is_same,
     number,
-    p_value,
 )
 from pytest_cepbench.report.page_images import ImageSource, PageImages
 from pytest_cepbench.report.pages import SCRIPT, render, script_of
 from pytest_cepbench.report.plots import (
-    Change,
     Scale,
     axis_plot,
-    change_plot,
     interval_plot,
     reach_of,
 )
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.view import ForestRow, HeatCell, HeatMap
+from pytest_cepbench.report.view import (
+    ForestRow,
+    HeatCell,
+    HeatMap,
+    change_of_judgement,
+    interval_of,
+)
 from pytest_cepbench.studies.arena import Leaderboard
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
@@ -143,16 +144,19 @@ def comparison_page(
 
 
 def _shown(comparison: Comparison, place: int, results: Sequence[CaseResult]) -> ComparisonShown:
-    changes = {case.first.case: _change(case) for case in comparison.cases}
-    reach = reach_of(change for change in changes.values() if change is not None)
+    changes = [
+        change_of_judgement(_judged(case), case.second.tolerance, _COLORS.get(case.verdict, ""))
+        for case in comparison.cases
+    ]
+    reach = reach_of(change for change in changes if change is not None)
     cases = [
         CaseShown(
             case,
-            f"case-{place + 1}-{number}",
+            f"case-{place + 1}-{at}",
             f"{case.verdict}{'' if case.second.primary else ' informational'}",
-            _interval(case, changes[case.first.case], reach),
+            interval_of(_judged(case), change, reach),
         )
-        for number, case in enumerate(comparison.cases, 1)
+        for at, (case, change) in enumerate(zip(comparison.cases, changes, strict=True), 1)
     ]
     gating = [shown for shown in cases if shown.case.second.primary and shown.interval]
     gating.sort(key=lambda shown: (_order(shown.case), change_in_tolerances(shown.case)))
@@ -188,24 +192,6 @@ _COLORS = {"held": "green", "improved": "green improved", "regressed": "red regr
 
 def _judged(case: ComparedCase) -> Judgement:
     return case.judgement or Judgement(Verdict.INCOMPARABLE)
-
-
-def _change(case: ComparedCase) -> Change | None:
-    """The difference of a case; None where there is none."""
-    judged = _judged(case)
-    if judged.difference is None:
-        return None
-    kind = _COLORS.get(case.verdict, "")
-    return Change(judged.difference, judged.low, judged.high, case.second.tolerance, kind)
-
-
-def _interval(case: ComparedCase, change: Change | None, reach: float) -> Markup | str:
-    judged = _judged(case)
-    if change is None or is_same(judged):
-        return "" if change is None else judged.method
-    p = "" if judged.p is None else f", p {p_value(judged.p)}"
-    title = f"{case.second.case}: {case.verdict}, change {number(change.value, signed=True)}"
-    return change_plot(change, reach, f"{title}, bounds {bounds_of(judged)}{p}")
 
 
 def _address(run: MeasuredRun, folder: Path) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.escapes import escape_json
-from pytest_cepbench.report.chain_pairs import SampleValue, sample_values
+from pytest_cepbench.report.chain_pairs import sample_values
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import write_reports
 
@@ -69,22 +69,6 @@ class ExportedRun:
         return cases
 
 
-def table_row(
-    run: ExportedRun, case: CaseResult, columns: Iterable[str], own: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A row about a case: facts of the run, what is the row's own, and else fields of the case."""
-    known = {
-        "run": run.name,
-        "run_verdict": run.verdict,
-        "step": run.step,
-        "model": run.model,
-        "verdict": str(case.verdict),
-        **case.numbers,
-        **own,
-    }
-    return {name: known[name] if name in known else getattr(case, name) for name in columns}
-
-
 def tracked_values(run: ExportedRun) -> dict[str, float | str]:
     """What trackers are given of a run, by the names that gates in a training log.
 
@@ -135,16 +119,6 @@ COLUMNS: dict[str, type] = {
 """Column -> its type; docs/report.md says what each is. None stands for what is not known."""
 
 
-def case_rows(run: ExportedRun) -> list[dict[str, Any]]:
-    """A row for each case, with every column."""
-    return [_case_row(run, case) for case in run.cases]
-
-
-def _case_row(run: ExportedRun, case: CaseResult) -> dict[str, Any]:
-    own = {"method": case.judgement.method, "reasons": "; ".join(case.reasons)}
-    return table_row(run, case, COLUMNS, own)
-
-
 SAMPLE_COLUMNS: dict[str, type] = {
     "run": str, "run_verdict": str, "step": int, "model": str,
     "suite": str, "part": str, "metric": str, "label": str, "higher_is_better": bool,
@@ -152,32 +126,6 @@ SAMPLE_COLUMNS: dict[str, type] = {
     "value": float, "baseline": float, "difference": float, "reference": str,
 }  # fmt: skip
 """Column -> its type; docs/report.md says what each is. None stands for what is not known."""
-
-
-def sample_rows(run: ExportedRun) -> list[dict[str, Any]]:
-    """A row for each sample of each case, with every column; those that lost most come first.
-
-    Raises SpecError where the report has no score of a sample.
-    """
-    rows = [_sample_row(run, case, values) for case in run.cases for values in sample_values(case)]
-    if not rows:
-        raise SpecError(
-            f"{run.source} has no scores of samples: no case was measured, or all have one score "
-            "of a whole set. --rows=cases exports its cases"
-        )
-    return rows
-
-
-def _sample_row(run: ExportedRun, case: CaseResult, values: SampleValue) -> dict[str, Any]:
-    own = {
-        "sample": values.sample,
-        "categories": "; ".join(values.categories),
-        "value": values.value,
-        "baseline": values.baseline,
-        "difference": values.difference,
-        "reference": None if values.difference is None else case.judgement.reference,
-    }
-    return table_row(run, case, SAMPLE_COLUMNS, own)
 
 
 @dataclass(frozen=True)
@@ -192,16 +140,53 @@ class Table:
     rows: list[dict[str, Any]]
 
 
-_KINDS: Mapping[str, tuple[Mapping[str, type], Callable[[ExportedRun], list[dict[str, Any]]]]] = {
-    "cases": (COLUMNS, case_rows),
-    "samples": (SAMPLE_COLUMNS, sample_rows),
-}
-
-
 def table_of(run: ExportedRun) -> Table:
-    """The table of the rows that the user asked for. Raises SpecError where there are none."""
-    columns, rows = _KINDS[run.rows]
-    return Table(columns, rows(run))
+    """The table of the rows that the user asked for: one for each case, or for each of its samples,
+    those that lost most first.
+
+    Raises SpecError where the report has no score of a sample.
+    """
+    if run.rows == "cases":
+        return Table(COLUMNS, [_row(run, case, COLUMNS) for case in run.cases])
+    rows = [
+        _row(
+            run,
+            case,
+            SAMPLE_COLUMNS,
+            sample=values.sample,
+            categories="; ".join(values.categories),
+            value=values.value,
+            baseline=values.baseline,
+            difference=values.difference,
+            reference=None if values.difference is None else case.judgement.reference,
+        )
+        for case in run.cases
+        for values in sample_values(case)
+    ]
+    if not rows:
+        raise SpecError(
+            f"{run.source} has no scores of samples: no case was measured, or all have one score "
+            "of a whole set. --rows=cases exports its cases"
+        )
+    return Table(SAMPLE_COLUMNS, rows)
+
+
+def _row(
+    run: ExportedRun, case: CaseResult, columns: Iterable[str], **own: object
+) -> dict[str, Any]:
+    """A row about a case: facts of the run, what is the row's own, and else fields of the case."""
+    known = {
+        "run": run.name,
+        "run_verdict": run.verdict,
+        "step": run.step,
+        "model": run.model,
+        "verdict": str(case.verdict),
+        "method": case.judgement.method,
+        "reasons": "; ".join(case.reasons),
+        **case.numbers,
+        **own,
+    }
+    return {name: known[name] if name in known else getattr(case, name) for name in columns}
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

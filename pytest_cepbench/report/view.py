@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log1p
+from typing import NamedTuple
 
 from markupsafe import Markup
 
-from pytest_cepbench.gate import Verdict
+from pytest_cepbench.gate import Judgement, Verdict
 from pytest_cepbench.report.case_table import (
     TableLine,
     failures_of,
@@ -112,29 +113,31 @@ class HopView:
     observed: str
 
 
-@dataclass(frozen=True)
-class FactTable:
-    """A table about facts. label: what it is about. note: below it. title: above it."""
+class Table(NamedTuple):
+    """Cells in rows below heads. title: what it is about."""
 
+    title: str
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
-    label: str
-    note: str = ""
-    title: str = ""
 
 
 @dataclass(frozen=True)
 class FactsView:
     """What became of the facts of a case.
 
-    tables: by kind and by step.
+    kinds, steps: by kind, and by step of a role; the latter without rows where nothing changes.
+    loses_most, invented: a sentence on all kinds each; empty where it cannot be said.
     squares: read right and drawn right, by pair of a text and a picture: drawing and caption.
-    by_kind: the same kind by kind, folded away.
+    by_kind: the same kind by kind.
     """
 
-    tables: Sequence[FactTable]
+    shown: FactsShown
+    kinds: Table
+    steps: Table
+    loses_most: str
+    invented: str
     squares: Sequence[tuple[Markup, str]]
-    by_kind: Sequence[FactTable]
+    by_kind: Sequence[Table]
 
 
 @dataclass(frozen=True)
@@ -204,30 +207,26 @@ class CaseView:
 
 def change_of_case(result: CaseResult) -> Change | None:
     """The change of a case; None where nothing was compared."""
-    if result.judgement.difference is None:
-        return None
     kind = f"{result.presentation.color} {result.verdict}"
-    return Change(
-        result.judgement.difference,
-        result.judgement.low,
-        result.judgement.high,
-        result.tolerance,
-        kind,
-    )
+    return change_of_judgement(result.judgement, result.tolerance, kind)
 
 
-def interval_of(result: CaseResult, reach: float) -> Markup | str:
-    """The plot of a case's change; words where model or answers are the accepted ones."""
-    change = change_of_case(result)
-    if change is None or is_same(result.judgement):
-        return result.judgement.method if change is not None else ""
-    p = "" if result.judgement.p is None else f"p {p_value(result.judgement.p)}, "
-    return change_plot(
-        change,
-        reach,
-        f"difference {number(change.value, signed=True)}, bounds {bounds_of(result.judgement)}, {p}"
-        f"tolerance {number(change.tolerance)}",
-    )
+def change_of_judgement(judged: Judgement, tolerance: float, kind: str) -> Change | None:
+    """A difference with its bounds; None where nothing was compared. kind: its classes."""
+    if judged.difference is None:
+        return None
+    return Change(judged.difference, judged.low, judged.high, tolerance, kind)
+
+
+def interval_of(judged: Judgement, change: Change | None, reach: float) -> Markup | str:
+    """The plot of a change; words where model or answers are the accepted ones; else nothing."""
+    if change is None:
+        return ""
+    if is_same(judged):
+        return judged.method
+    p = "" if judged.p is None else f"p {p_value(judged.p)}, "
+    title = f"difference {number(change.value, signed=True)}, bounds {bounds_of(judged)}, {p}"
+    return change_plot(change, reach, f"{title}tolerance {number(change.tolerance)}")
 
 
 def replaces_answers(result: CaseResult) -> bool:
@@ -266,7 +265,7 @@ def case_view(
         anchor=anchor,
         badge=badge_of(result),
         word=word_of(result),
-        interval=interval_of(result, reach),
+        interval=interval_of(result.judgement, change_of_case(result), reach),
         course=""
         if len(result.shown.curve) < 2
         else course_plot(result.shown.curve, higher_is_better=result.higher_is_better),
@@ -278,7 +277,7 @@ def case_view(
         settings=list(settings_of(result)),
         looks=looks_of(result),
         hops=_hops(result),
-        facts=None if result.shown.facts is None else _facts(result, result.shown.facts),
+        facts=None if result.shown.facts is None else _facts(result.shown.facts),
         strip=_strip(result, drawn),
         missing_chains=result.shown.reference_chains
         if any(chain.steps for chain in chains)
@@ -346,52 +345,18 @@ def _strip(result: CaseResult, drawn: Sequence[str]) -> StripView | None:
     return StripView(counts, plot, rows, bool(drawn))
 
 
-def _facts(result: CaseResult, facts: FactsShown) -> FactsView:
-    whose = f"{result.suite} {result.part}, {result.label}"
-    most, invented = loses_most(facts), mostly_invented(facts)
-    asked = (
-        ""
-        if facts.precision
-        else (
-            " The checkers answer questions only: what is claimed beyond the facts does not count."
-        )
-    )
-    missing = facts.unanswered
-    tables = [
-        FactTable(
-            kind_heads(facts),
-            list(kind_rows(facts)),
-            f"facts by kind, {whose}",
-            "Half-life: generations until half of the facts of a kind are gone. Lost: of the facts "
-            "that are right before a step, the share that is wrong after it."
-            + (f" All kinds: {most}." if most else "")
-            + asked
-            + (f" Answers that checkers did not give: {missing}." if missing else ""),
-        )
-    ]
-    if steps := list(step_rows(facts)):
-        note = "Regained: of those that are wrong before it, the share that is right after it."
-        if facts.precision:
-            note = (
-                "Changed: of the facts that are right before a step, the share that another claim "
-                f"of the kind stands for after it. {note} Not true: of all that the texts or the "
-                "pictures claim, the share that the start does not have. New: the part of it that "
-                "the step before did not claim." + (f" All kinds: {invented}." if invented else "")
-            )
-        tables.append(
-            FactTable(step_heads(facts), steps, f"facts that change and appear, {whose}", note)
-        )
-    by_kind = [
-        FactTable(
-            PAIR_HEADS,
-            list(pair_rows(kind)),
-            f"read right and drawn right, {kind.kind}, {whose}",
-            title=kind.kind,
-        )
-        for kind in facts.kinds
-    ]
+def _facts(facts: FactsShown) -> FactsView:
     pairs = facts.every.tables
-    return FactsView(tables, [_square(pair) for pair in pairs], by_kind if pairs else [])
+    kinds = [Table(kind.kind, PAIR_HEADS, list(pair_rows(kind))) for kind in facts.kinds]
+    return FactsView(
+        shown=facts,
+        kinds=Table("facts by kind", kind_heads(facts), list(kind_rows(facts))),
+        steps=Table("facts that change and appear", step_heads(facts), list(step_rows(facts))),
+        loses_most=loses_most(facts),
+        invented=mostly_invented(facts),
+        squares=[_square(pair) for pair in pairs],
+        by_kind=kinds if pairs else [],
+    )
 
 
 def _square(pair: FactTableShown) -> tuple[Markup, str]:
@@ -511,7 +476,7 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
             f"{case.suite} {case.part} {case.label}" if several else f"{case.part} {case.label}",
             f"details-{case_anchor(case)}",
             badge_of(case),
-            interval_of(case, reach),
+            interval_of(case.judgement, change_of_case(case), reach),
             word_of(case)
             if case.judgement.difference is None
             else number(case.judgement.difference, signed=True),
