@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 
-_STEP, _FARTHEST = 0.2, 18.0  # of the trapezoid rule: its first step, and its last place
+_STEP, _LAST_PLACE = 0.2, 18.0  # of the trapezoid rule: its first step, and its last place
 _NEGLIGIBLE = -30.0  # exp of it, against the largest term
 _MOST_HALVINGS = 12
 _SETTLED = 1e-9  # relative change by a halving; the error left is far smaller
 _EDGE, _LEAST = 1e-15, 1e-30  # nearer to the end, or to 0, no quantile is told from it
-_GRID = 12  # decimals that values are grouped by: 0.3 - 0.1 and 0.2 are one value
+_GROUPED_DECIMALS = 12  # decimals that values are grouped by: 0.3 - 0.1 and 0.2 are one value
 
 
 def gaffke_lower(values: Array, worst: float, alpha: float) -> float:
@@ -53,7 +53,7 @@ def gaffke_lower(values: Array, worst: float, alpha: float) -> float:
     if span == 0:
         return worst
     points, counts = np.unique(
-        np.append(np.round((numbers - worst) / span, _GRID), 0.0), return_counts=True
+        np.append(np.round((numbers - worst) / span, _GROUPED_DECIMALS), 0.0), return_counts=True
     )
     if len(points) == 2 and counts[0] == 1:
         return worst + span * float(alpha ** (1 / len(numbers)))
@@ -100,7 +100,7 @@ def _log_probability(away: Array, counts: Array) -> float:
         turns = np.arctan(np.multiply.outer(width * np.sinh(u), ratios)) @ shapes
         return float(np.exp(sizes(u)) @ np.cos(turns))
 
-    grid = np.arange(_STEP, _FARTHEST, _STEP)
+    grid = np.arange(_STEP, _LAST_PLACE, _STEP)
     reach = float(grid[sizes(grid) > _NEGLIGIBLE].max(initial=_STEP)) + _STEP / 2
     step, total = _STEP, summed(grid[grid < reach]) + 0.5  # the term at u = 0
     for _ in range(_MOST_HALVINGS):
