@@ -5,9 +5,8 @@ from __future__ import annotations
 from math import log, pi, sqrt
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
+from pytest_cepbench.gate.statistics.differences import Array
 
 _STEP, _LAST_PLACE = 0.2, 18.0  # of the trapezoid rule: its first step, and its last place
 _NEGLIGIBLE = -30.0  # exp of it, against the largest term
