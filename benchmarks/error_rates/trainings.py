@@ -24,8 +24,7 @@ from pytest_cepbench.gate.statistics import (
     mean_bounds,
     reference_share,
 )
-from pytest_cepbench.gate.statistics.bounds import hall_steps
-from pytest_cepbench.gate.statistics.sign_flips import flip_p_value
+from pytest_cepbench.gate.statistics.bounds import flip_p_value, hall_steps
 
 RULES = ("single gates", "series", "e-values", "products")
 """Gates at the whole alpha each, as without a series; the gate's series; sums of weighted e-values;

@@ -26,8 +26,7 @@ from pytest_cepbench.gate.statistics import (
     mean_bounds,
     sequential_levels,
 )
-from pytest_cepbench.gate.statistics.bounds import find_lump, hall_steps, shows_spread
-from pytest_cepbench.gate.statistics.sign_flips import flip_p_value
+from pytest_cepbench.gate.statistics.bounds import find_lump, flip_p_value, hall_steps, shows_spread
 
 Hits = npt.NDArray[np.bool_]
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains
-from pytest_cepbench.evaluation.shown_samples import shown_facts
+from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains, shown_facts
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import answers_digest

@@ -12,7 +12,7 @@ from pytest_cepbench.artifacts.outcome import EVEN, Winner
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
-from pytest_cepbench.evaluation.shown_samples import (
+from pytest_cepbench.evaluation.shown_chains import (
     MOST_SAMPLES,
     SHOWN_WHOLE,
     ScoredSample,

@@ -11,8 +11,8 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.gate.statistics.bounds import gaffke_lower
 from pytest_cepbench.gate.statistics.differences import Differences
-from pytest_cepbench.gate.statistics.gaffke import gaffke_lower
 from pytest_cepbench.measures.base import (
     ChainExcerpt,
     Measure,

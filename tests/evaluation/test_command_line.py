@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_cepbench.evaluation.command_line import redacted_command
+from pytest_cepbench.evaluation.run_provenance import redacted_command
 
 KEY = "a1b2c3d4e5f6a7b8"
 

@@ -34,7 +34,7 @@ from benchmarks.error_rates.worlds import (
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
-from pytest_cepbench.gate.statistics.sign_flips import flip_p_value
+from pytest_cepbench.gate.statistics.bounds import flip_p_value
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.escapes import width_of
-from pytest_cepbench.evaluation.shown_samples import shown_facts
+from pytest_cepbench.evaluation.shown_chains import shown_facts
 from pytest_cepbench.metrics.fact_losses import Role, summarize_facts
 from pytest_cepbench.metrics.facts import FactAnswers
 from pytest_cepbench.report import CaseResult, FactsShown

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.statistics.gaffke import gaffke_lower
+from pytest_cepbench.gate.statistics.bounds import gaffke_lower
 from tests.gate.statistics.build import Array
 
 ALPHAS = [1e-9, 1e-5, 0.05 / 40, 0.05, 0.3, 0.5]
