@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace as replace_fields
+from dataclasses import replace
 
-from msgspec.structs import replace
+from msgspec.structs import replace as replace_fields
 
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.evaluator import Evaluator
@@ -56,10 +56,10 @@ def measured_case(
         )
     remarks = remarks_on_accepting(measurement) if accepted else ()
     notes = [*_calibration_notes(evaluated), *_partial_notes(evaluated)]
-    return replace(
+    return replace_fields(
         unmeasured,
         measurement=measurement.record,
-        judgement=replace_fields(
+        judgement=replace(
             judgement,
             statements=(*judgement.statements, *notes),
             warnings=(*judgement.warnings, *remarks),
