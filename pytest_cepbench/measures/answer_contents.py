@@ -22,6 +22,7 @@ from pytest_cepbench.datasets.shapes.arena import (
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.measures.answer_data import AnswerData, LoadedStep, Opponents
 from pytest_cepbench.measures.base import (
+    AnswerContext,
     CaseScores,
     MeasureBase,
     Measured,
@@ -31,9 +32,6 @@ from pytest_cepbench.measures.base import (
     everyone,
 )
 from pytest_cepbench.measures.cases import Case
-
-Against = Literal["accepted", "gold"]
-"""What answers battle: the accepted ones, or the reference answers."""
 
 
 @dataclass(frozen=True)
@@ -240,3 +238,30 @@ def count_gap(own: SampleAnswer) -> float:
             f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
         )
     return abs(len(own.answer.steps) - gold) / gold
+
+
+def make_count(kind: str, name: str, table: MetricTable, context: AnswerContext) -> CountMeasure:
+    """The measure of a table of `no_image`, `no_text`, `failures` or `step_gap`."""
+    shared = table.shared(name, parts="overall")
+    if isinstance(table, LackTable):
+        lacks = "images" if kind == "no_image" else "texts"
+        steps = "a step" if table.of == "any" else "every step"
+        return CountMeasure(
+            **shared,
+            title=f"answers without {lacks} in {steps}",
+            version=f"{kind}/1 of {table.of}",
+            count=count_lacks(kind, table.of),
+        )
+    if isinstance(table, StepGapTable):
+        title, version = "gap in steps", "step_gap/1"
+        return CountMeasure(
+            **shared, title=title, version=version, count=count_gap, shares=False, span=None
+        )
+    return CountMeasure(
+        **shared, title="failure rate", version="answer-failures/1", count=count_lost
+    )
+
+
+def make_truth(kind: str, name: str, table: TruthTable, context: AnswerContext) -> TruthMeasure:
+    """The measure of a table; there is one kind."""
+    return TruthMeasure(**table.shared(name, parts="overall"), criterion=table.criterion)

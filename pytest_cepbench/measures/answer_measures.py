@@ -1,15 +1,14 @@
-"""The metrics of suites that ask for interleaved answers, and the measures made of them."""
+"""Metrics of a judge: its scores of answers by criteria, and its agreement with stored verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import (
     CRITERIA,
-    EVEN,
     HIGHEST_SCORE,
     OVERALL,
     WINNERS,
@@ -21,26 +20,17 @@ from pytest_cepbench.artifacts.outcome import (
 from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome
 from pytest_cepbench.datasets.judged_battles import VERDICT
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError, SuiteError, unknown_name
+from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures.answer_contents import (
-    Against,
-    AnswerFailuresTable,
     AnswerMeasure,
     CaseOpponents,
-    CountMeasure,
-    LackTable,
-    StepGapTable,
-    TruthMeasure,
-    TruthTable,
-    count_gap,
-    count_lacks,
-    count_lost,
     outcome_of_answer,
 )
 from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.base import (
     JUDGE,
+    AnswerContext,
     CaseScores,
     Measured,
     MetricTable,
@@ -48,14 +38,7 @@ from pytest_cepbench.measures.base import (
     by_part,
     everyone,
 )
-from pytest_cepbench.measures.battle_measures import (
-    JudgeFailuresMeasure,
-    JudgeFailuresTable,
-    WinRateMeasure,
-    WinRateTable,
-)
 from pytest_cepbench.measures.cases import Case
-from pytest_cepbench.measures.measure_registry import ANSWER_KINDS
 from pytest_cepbench.metrics.battles import mean_of_rounded_means
 from pytest_cepbench.metrics.constancy import FEWEST_ANSWERS
 
@@ -262,109 +245,15 @@ def _order_note(verdicts: Sequence[OrderedVerdict]) -> str:
     return f"{len(given)} verdicts, {share:.0%} of them for the answer that was shown first"
 
 
-def make_answer_measures(
-    tables: Mapping[str, MetricTable], suite: str, against: Against
-) -> dict[str, AnswerMeasure]:
-    """The measures of a suite of answers by name, in the order of its file. Raises SuiteError."""
-    win_rates = [name for name, table in tables.items() if isinstance(table, WinRateTable)]
-    counting = [name for name, table in tables.items() if isinstance(table, JudgeFailuresTable)]
-    scored = any(isinstance(table, CriteriaTable) for table in tables.values())
-    if against == "accepted" and counting and not win_rates and not scored:
-        raise SuiteError(
-            f"suite {suite!r}: {counting[0]} counts the verdicts of a win_rate and the scores of "
-            "criteria: add [metrics.win_rate] or [metrics.criteria]"
-        )
-    _check_agreement(tables, suite, against)
-    win_rate = win_rates[0] if against == "accepted" and win_rates else ""
-    # Reference answers were battled for judge_failures alone before there were scores.
-    judged = bool(win_rates) or (against == "gold" and not scored)
-    asked = _JudgeUse(win_rate, judged=judged, scored=scored)
-    return {name: _make(name, table, suite, against, asked) for name, table in tables.items()}
+def make_criteria(
+    kind: str, name: str, table: CriteriaTable, context: AnswerContext
+) -> CriteriaMeasure:
+    """The measure of a table; there is one kind."""
+    return CriteriaMeasure(**table.shared(name, parts="overall"), criterion=table.criterion)
 
 
-def tests_judges(tables: Mapping[str, MetricTable]) -> bool:
-    """Whether a suite of these metrics has judges under test, on answers that are there."""
-    return any(isinstance(table, AgreementTable) for table in tables.values())
-
-
-def _check_agreement(tables: Mapping[str, MetricTable], suite: str, against: Against) -> None:
-    """Raise SuiteError where judges are under test together with what makes answers."""
-    if not tests_judges(tables):
-        return
-    allowed = AgreementTable | JudgeFailuresTable
-    wrong = [name for name, table in tables.items() if not isinstance(table, allowed)]
-    if wrong:
-        raise SuiteError(
-            f"suite {suite!r}: with agreement the judge is under test, and {wrong[0]} is of models "
-            "that answer: leave one of them out"
-        )
-    if against != "gold":
-        raise SuiteError(f'suite {suite!r}: agreement needs against = "gold" under [arena]')
-
-
-@dataclass(frozen=True)
-class _JudgeUse:
-    """What a suite asks its judge.
-
-    win_rate: the metric whose accepted answers are battled; empty where none are.
-    judged: whether there are battles. scored: whether answers are scored by criteria.
-    """
-
-    win_rate: str
-    judged: bool
-    scored: bool
-
-
-def _make(
-    name: str, table: MetricTable, suite: str, against: Against, asked: _JudgeUse
-) -> AnswerMeasure:
-    each = isinstance(table, WinRateTable | AgreementTable)
-    common = table.shared(name, parts="all" if each else "overall")
-    if isinstance(table, WinRateTable):
-        # Accepted answers score one half against themselves, so no more can be lost.
-        accepted = against == "accepted"
-        span, win_rate = (EVEN, name) if accepted else (1.0, "")
-        return WinRateMeasure(**common, against=against, span=span, win_rate=win_rate)
-    if isinstance(table, AgreementTable):
-        return AgreementMeasure(**common, ties=table.ties)
-    if isinstance(table, TruthTable | CriteriaTable):
-        by_criterion = TruthMeasure if isinstance(table, TruthTable) else CriteriaMeasure
-        return by_criterion(**common, criterion=table.criterion)
-    if isinstance(table, JudgeFailuresTable):
-        return JudgeFailuresMeasure(
-            **common,
-            against=against,
-            win_rate=asked.win_rate,
-            judged=asked.judged,
-            scored=asked.scored,
-        )
-    if isinstance(table, LackTable | AnswerFailuresTable | StepGapTable):
-        return _make_count(table, common)
-    raise SuiteError(f"suite {suite!r}: {unknown_name('metric', name, ANSWER_KINDS)}")
-
-
-def _make_count(
-    table: LackTable | AnswerFailuresTable | StepGapTable, common: Mapping[str, Any]
-) -> CountMeasure:
-    if isinstance(table, LackTable):
-        kind = table.kind or common["name"]
-        lacks = "images" if kind == "no_image" else "texts"
-        steps = "a step" if table.of == "any" else "every step"
-        return CountMeasure(
-            **common,
-            title=f"answers without {lacks} in {steps}",
-            version=f"{kind}/1 of {table.of}",
-            count=count_lacks(kind, table.of),
-        )
-    if isinstance(table, AnswerFailuresTable):
-        return CountMeasure(
-            **common, title="failure rate", version="answer-failures/1", count=count_lost
-        )
-    return CountMeasure(
-        **common,
-        title="gap in steps",
-        version="step_gap/1",
-        count=count_gap,
-        shares=False,
-        span=None,
-    )
+def make_agreement(
+    kind: str, name: str, table: AgreementTable, context: AnswerContext
+) -> AgreementMeasure:
+    """The measure of a table; there is one kind."""
+    return AgreementMeasure(**table.shared(name), ties=table.ties)

@@ -255,6 +255,24 @@ def readers_of(required: Iterable[RequiredFeatures]) -> tuple[str, ...]:
     )
 
 
+Against = Literal["accepted", "gold"]
+"""What answers battle: the accepted ones, or the reference answers."""
+
+
+@dataclass(frozen=True)
+class AnswerContext:
+    """What a suite of interleaved answers asks its judge, for its measures.
+
+    win_rate: the metric whose accepted answers are battled; empty where none are.
+    judged: whether there are battles. scored: whether answers are scored by criteria.
+    """
+
+    against: Against
+    win_rate: str
+    judged: bool
+    scored: bool
+
+
 @dataclass(frozen=True)
 class SuiteContext:
     """The chains and models of a suite, for its measures.

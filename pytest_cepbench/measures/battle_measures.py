@@ -16,7 +16,6 @@ from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
 from pytest_cepbench.gate.sensitivity import MOST_TIES
 from pytest_cepbench.measures.answer_contents import (
-    Against,
     AnswerMeasure,
     CaseOpponents,
     outcome_of_answer,
@@ -24,6 +23,8 @@ from pytest_cepbench.measures.answer_contents import (
 from pytest_cepbench.measures.answer_data import AnswerData, Opponents
 from pytest_cepbench.measures.base import (
     JUDGE,
+    Against,
+    AnswerContext,
     CaseScores,
     Measured,
     MetricTable,
@@ -203,6 +204,24 @@ class JudgeFailuresMeasure(AnswerMeasure):
         if self.against == "gold":
             return data.battles(samples, None), ()
         return _fight(samples, data, opponents.accepted, "baseline")
+
+
+def make_win_rate(
+    kind: str, name: str, table: WinRateTable, context: AnswerContext
+) -> WinRateMeasure:
+    """The measure of a table; there is one kind."""
+    # Accepted answers score one half against themselves, so no more can be lost.
+    span, win_rate = (EVEN, name) if context.against == "accepted" else (1.0, "")
+    return WinRateMeasure(
+        **table.shared(name), against=context.against, span=span, win_rate=win_rate
+    )
+
+
+def make_judge_failures(
+    kind: str, name: str, table: JudgeFailuresTable, context: AnswerContext
+) -> JudgeFailuresMeasure:
+    """The measure of a table; there is one kind."""
+    return JudgeFailuresMeasure(**table.shared(name, parts="overall"), **vars(context))
 
 
 def _failed_share(outcome: PairOutcome | None, scores: CriteriaScores | None) -> float:

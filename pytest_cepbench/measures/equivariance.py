@@ -164,7 +164,7 @@ def _notes(paired: Mapping[str, EditPairs], scored: Mapping[str, PairScores]) ->
 
 
 def make_equivariance(
-    _: str, name: str, table: EquivarianceTable, context: SuiteContext
+    kind: str, name: str, table: EquivarianceTable, context: SuiteContext
 ) -> EquivarianceMeasure:
     """The measure of a table; there is one kind.
 

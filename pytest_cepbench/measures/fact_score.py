@@ -337,7 +337,7 @@ def _count_kinds(added: Sequence[frozenset[Fact]]) -> dict[str, npt.NDArray[np.f
     }
 
 
-def make_facts(_: str, name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
+def make_facts(kind: str, name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
     """The measure of a table; there is one kind.
 
     Raises SuiteError for an unknown source, checker or kind of fact, for those that do not go

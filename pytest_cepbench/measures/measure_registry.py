@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from types import ModuleType, NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -15,6 +15,8 @@ from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.errors import SuiteError, did_you_mean, removed, unknown_name
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.measures.base import (
+    Against,
+    AnswerContext,
     Measure,
     MeasureBase,
     MetricTable,
@@ -24,6 +26,9 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import OVERALL, Case, list_parts
 
+if TYPE_CHECKING:
+    from pytest_cepbench.measures.answer_contents import AnswerMeasure
+
 
 class MetricKinds(Mapping[str, type[MetricTable]]):
     """Kind of metric -> its settings; the module of a kind is imported when it is first used.
@@ -32,13 +37,11 @@ class MetricKinds(Mapping[str, type[MetricTable]]):
     """
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        """places: kind -> "module settings maker", names in this folder; the settings of answers'
-        metrics have one maker for all, and name none.
-        """
+        """places: kind -> "module settings maker", names in this folder."""
         self._places = places
 
     def __getitem__(self, kind: str) -> type[MetricTable]:
-        module, table, *_ = self._places[kind].split()
+        module, table, _ = self._places[kind].split()
         settings: type[MetricTable] = getattr(_import(module), table)
         return settings
 
@@ -48,10 +51,10 @@ class MetricKinds(Mapping[str, type[MetricTable]]):
     def __len__(self) -> int:
         return len(self._places)
 
-    def maker(self, kind: str) -> Callable[[str, str, Any, SuiteContext], Measure]:
+    def maker(self, kind: str) -> Callable[..., Any]:
         """What makes the measure of a kind, of kind, name, settings and context."""
         module, _, name = self._places[kind].split()
-        make: Callable[[str, str, Any, SuiteContext], Measure] = getattr(_import(module), name)
+        make: Callable[..., Any] = getattr(_import(module), name)
         return make
 
 
@@ -89,15 +92,15 @@ KINDS = MetricKinds(
 
 ANSWER_KINDS = MetricKinds(
     {
-        "win_rate": "battle_measures WinRateTable",
-        "no_image": "answer_contents LackTable",
-        "no_text": "answer_contents LackTable",
-        "failures": "answer_contents AnswerFailuresTable",
-        "step_gap": "answer_contents StepGapTable",
-        "truth": "answer_contents TruthTable",
-        "judge_failures": "battle_measures JudgeFailuresTable",
-        "criteria": "answer_measures CriteriaTable",
-        "agreement": "answer_measures AgreementTable",
+        "win_rate": "battle_measures WinRateTable make_win_rate",
+        "no_image": "answer_contents LackTable make_count",
+        "no_text": "answer_contents LackTable make_count",
+        "failures": "answer_contents AnswerFailuresTable make_count",
+        "step_gap": "answer_contents StepGapTable make_count",
+        "truth": "answer_contents TruthTable make_truth",
+        "judge_failures": "battle_measures JudgeFailuresTable make_judge_failures",
+        "criteria": "answer_measures CriteriaTable make_criteria",
+        "agreement": "answer_measures AgreementTable make_agreement",
     }
 )
 """The metrics of suites that ask for interleaved answers."""
@@ -164,6 +167,42 @@ def make_measures(tables: Mapping[str, MetricTable], context: SuiteContext) -> d
                 f"suite {context.suite!r}, metric {name!r}: there are no chains for it"
             )
     return {name: made[name] for name in tables}
+
+
+def make_answer_measures(
+    tables: Mapping[str, MetricTable], suite: str, against: Against
+) -> dict[str, AnswerMeasure]:
+    """The measures of a suite of answers by name, in the order of its file. Raises SuiteError."""
+    kinds = {name: table.kind or name for name, table in tables.items()}
+    of_kind = {kind: [name for name in kinds if kinds[name] == kind] for kind in kinds.values()}
+    win_rates, scored = of_kind.get("win_rate", []), "criteria" in of_kind
+    if against == "accepted" and "judge_failures" in of_kind and not win_rates and not scored:
+        raise SuiteError(
+            f"suite {suite!r}: {of_kind['judge_failures'][0]} counts the verdicts of a win_rate "
+            "and the scores of criteria: add [metrics.win_rate] or [metrics.criteria]"
+        )
+    if "agreement" in of_kind:  # judges are under test, on answers that are there
+        wrong = [name for name in kinds if kinds[name] not in ("agreement", "judge_failures")]
+        if wrong:
+            raise SuiteError(
+                f"suite {suite!r}: with agreement the judge is under test, and {wrong[0]} is of "
+                "models that answer: leave one of them out"
+            )
+        if against != "gold":
+            raise SuiteError(f'suite {suite!r}: agreement needs against = "gold" under [arena]')
+    win_rate = win_rates[0] if against == "accepted" and win_rates else ""
+    # Reference answers were battled for judge_failures alone before there were scores.
+    judged = bool(win_rates) or (against == "gold" and not scored)
+    context = AnswerContext(against, win_rate, judged=judged, scored=scored)
+    return {
+        name: ANSWER_KINDS.maker(kinds[name])(kinds[name], name, table, context)
+        for name, table in tables.items()
+    }
+
+
+def tests_judges(tables: Mapping[str, MetricTable]) -> bool:
+    """Whether a suite of these metrics has judges under test, on answers that are there."""
+    return any((table.kind or name) == "agreement" for name, table in tables.items())
 
 
 def list_cases(

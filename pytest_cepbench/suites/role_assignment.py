@@ -21,6 +21,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.measures import Measure, SuiteContext, make_measures
 from pytest_cepbench.measures.base import JUDGE, grower, readers_of
+from pytest_cepbench.measures.measure_registry import make_answer_measures, tests_judges
 from pytest_cepbench.models.binding import check_installed as check_libraries
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
@@ -103,8 +104,6 @@ def needed_roles(suite: Suite) -> dict[str, str | None]:
         measures = make_measures(suite.metrics, _context(suite, specs))
         names = _needed(suite, measures, replayed=False)
     else:
-        from pytest_cepbench.measures.answer_measures import make_answer_measures, tests_judges
-
         answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
         if tests_judges(suite.metrics):
             return {JUDGE: written.get(JUDGE)}
@@ -119,8 +118,6 @@ def assign_answer_models(
     suite: Suite, choices: RoleChoices
 ) -> tuple[Assignments, dict[str, AnswerMeasure]]:
     """The same for a suite that asks for interleaved answers. Raises as `assign_models`."""
-    from pytest_cepbench.measures.answer_measures import make_answer_measures, tests_judges
-
     judging = tests_judges(suite.metrics)
     if judging and choices.replay is not None:
         raise SuiteNotApplicableError(

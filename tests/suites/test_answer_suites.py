@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cepbench.chains.answers.answer_plan import AnswerPlan, BattleRules
 from pytest_cepbench.errors import SpecError, SuiteError, SuiteNotApplicableError
-from pytest_cepbench.measures.answer_measures import make_answer_measures
+from pytest_cepbench.measures.measure_registry import make_answer_measures
 from pytest_cepbench.suites import Assignments, RoleChoices, load_suite
 from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.role_assignment import assign_answer_models, assign_models
