@@ -50,14 +50,19 @@ from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.markdown import escaped
 
-# -- questions of an arena of one's own: templates of tasks, and what fills them, in a TOML file
-# [[task]] id = "2001"                                    # of OpenING's tasks: its name and meta-
-# topic prompt = "Explain each step with an image."    # the same in all questions; may be left out
-# template = "How do I make {dish}?" [[task.question]] values = { dish = "pancakes" } images =
-# ["kitchen.png"]                       # shown after the text; may be left out
-# [[task.question.gold]]                         # a candidate for the gold answer, or several
-# steps = [{ text = "Mix the batter.", image = "batter.png" }] Paths are relative to the file.
-
+# -- questions of an arena of one's own: templates of tasks, and what fills them, in a TOML file ---
+#
+#     [[task]]
+#     id = "2001"                                  # of OpenING's tasks: its name and meta-topic
+#     prompt = "Explain each step with an image."  # the same in all questions; may be left out
+#     template = "How do I make {dish}?"
+#     [[task.question]]
+#     values = { dish = "pancakes" }
+#     images = ["kitchen.png"]                     # shown after the text; may be left out
+#     [[task.question.gold]]                       # a candidate for the gold answer, or several
+#     steps = [{ text = "Mix the batter.", image = "batter.png" }]
+#
+# Paths are relative to the file.
 
 _LARGEST = 64 * 2**20  # bytes
 

@@ -284,8 +284,8 @@ def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # -- JSON from models, which is not trusted: one object, of limited size, without hidden characters
-# The reply itself is tried first, then the first balanced object in it. What cannot be read is a
-# an `UnreadableReplyError`, whose words go back to the model once.
+# The reply itself is tried first, then the first balanced object in it. What cannot be read is an
+# `UnreadableReplyError`, whose words go back to the model once.
 
 
 LONGEST_DESCRIPTION = 4000

@@ -43,11 +43,13 @@ from pytest_cepbench.ratings.records import (
 from pytest_cepbench.replacement import replace_files
 
 # -- items whose right answer is known: whether an answer is right, and what people are told of it
-# `Item.known` says it, by task: pair, caption   {"winner": "first"}, or "second" grades
-# {"better": [[0, 2]]}: option 0 ranks above option 2, and has no lower grade describe
-# {"words": [["red", "crimson"]]}: a word of each list occurs verify          {"ticked":
-# ["Color"]}: these names and no others with {"why": "..."} for the people who practise.
-
+#
+#     pair, caption   {"winner": "first"}, or "second"
+#     grades          {"better": [[0, 2]]}: option 0 ranks above option 2, and has no lower grade
+#     describe        {"words": [["red", "crimson"]]}: a word of each list occurs
+#     verify          {"ticked": ["Color"]}: these names and no others
+#
+# With {"why": "..."} for the people who practise.
 
 WHY = "why"
 
@@ -284,11 +286,13 @@ def _item_faults(item: Item, study: Study, images: Mapping[str, ImageArtifact]) 
 
 
 # -- items of one's own, from a file of lines: for answers that no run of this package has made ----
-# A line is an item: {"question": ["A text", {"image": "q/1.png"}], "options": [["Text", {"image":
-# "a/1.png"}], ...], "models": ["name of the model of each option"], "sample": "id"} A text stands
-# for itself, an image is a path from the folder of the file. `models` and `sample` are for those
-# who read the votes, and no annotator sees them.
-
+#
+#     {"question": ["A text", {"image": "q/1.png"}],
+#      "options": [["Text", {"image": "a/1.png"}], ...],
+#      "models": ["name of the model of each option"], "sample": "id"}
+#
+# A text stands for itself, an image is a path from the folder of the file. `models` and `sample`
+# are for those who read the votes, and no annotator sees them.
 
 SUFFIX = ".jsonl"
 

@@ -268,9 +268,6 @@ def _unfinished(labelled: int, asked: int, where: str = "") -> str:
 
 
 # -- bounds of a win rate of which people labelled a part at random ------------------------------
-# Who looks after every vote and stops when the numbers please errs far more often than a bound
-# says. Bets on the votes hold at every look, so the operator of a rating, who alone sees what they
-# say, may stop as soon as they decide.
 
 
 _FEW = "the labels are few, or most of them alike"
@@ -349,6 +346,9 @@ def _beside(people: PeopleScores) -> str:
 
 
 # -- whether votes decide already ------------------------------------------------------------------
+# Who looks after every vote and stops when the numbers please errs far more often than a bound
+# says. Bets on the votes hold at every look, so the operator of a rating, who alone sees what they
+# say, may stop as soon as they decide.
 
 TOLERANCE, ALPHA = 0.05, 0.05
 """As of a gate by win rate with its defaults."""
