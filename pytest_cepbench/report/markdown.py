@@ -33,6 +33,7 @@ from pytest_cepbench.report.number_format import name_of, number, printable
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import (
     cause_lines,
+    people_lines,
     pooled_line,
     refusal_lines,
     sample_words,
@@ -89,6 +90,7 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     lines += _some("", cause_lines(results), 700)
     lines += _some("**refused:** ", refusal_lines(results), 700)
     lines += _some("", [*verdict_lines(results), *filter(None, [pooled_line(results)])], 500)
+    lines += _some("", people_lines(results), 500)
     lines += _some("**warning:** ", warning_lines(results), 700)
     if shown:
         lines += ["", _HEAD, *map(_row, shown)]

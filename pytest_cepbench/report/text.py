@@ -84,8 +84,9 @@ def explain(result: CaseResult) -> str:
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
     word = result.word.lower() if result.primary else f"{result.verdict} (informational)"
-    lines = wrap(f"{word}: {case} ({printable(result.presentation.meaning, 500)})", _WIDTH)
-    lines += wrap(result.decided_by, _WIDTH) if result.decided_by else []
+    people = f"; {result.decided_by}" if result.decided_by else ""
+    meaning = printable(result.presentation.meaning, 500)
+    lines = wrap(f"{word}: {case} ({meaning}){people}", _WIDTH)
     for block in blocks:
         shown = list(block)
         lines += ["", *shown] if shown else []
@@ -191,7 +192,8 @@ def brief(result: CaseResult) -> str:
     """
     informational = "" if result.primary or result.refused else " (informational)"
     word = f"{result.word.lower()}{informational}"
-    lines = [f"{word}: {name_of(result)}"]
+    people = f"; {result.decided_by}" if result.decided_by else ""
+    lines = [f"{word}: {name_of(result)}{people}"]
     if result.refused or result.judgement.difference is None or result.unseen:
         reasons = [result.refused] if result.refused else result.reasons
         lines.append(printable("; ".join(reasons) or result.presentation.meaning, 500))
@@ -419,6 +421,11 @@ def warning_lines(results: Sequence[CaseResult]) -> list[str]:
         more = f" and {len(others)} more" if others else ""
         lines.append(f"{first}{more}: {printable(warning, 500)}")
     return lines
+
+
+def people_lines(results: Sequence[CaseResult]) -> list[str]:
+    """The cases that people's labels decide, with their number and the judge's."""
+    return [f"{name_of(result)}: {result.decided_by}" for result in results if result.decided_by]
 
 
 def refusal_lines(results: Sequence[CaseResult]) -> list[str]:

@@ -15,7 +15,9 @@ from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.report.headline import headline
-from pytest_cepbench.report.text import explain
+from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.text import brief, explain, people_lines
+from pytest_cepbench.report.writers import RunFacts
 from tests.ratings.voted import cast, side_vote
 
 SUITE = Path(__file__).parents[2] / "suites" / "arena" / "instrument.toml"
@@ -67,7 +69,11 @@ def test_people_decide_against_the_judge(labelled: Path) -> None:
     assert "86 drawn ones are decided without them" in note
     assert case.decided_by.startswith(f"people decide: {case.value:.3f} with their labels, 0.3")
     assert case.decided_by.removesuffix(" by the judge alone")[-5:] in note
-    assert case.decided_by in explain(case)
+    assert case.decided_by in " ".join(explain(case).split())
+    assert case.decided_by in brief(case).splitlines()[0]
+    assert people_lines([case]) == [f"arena-instrument overall win rate: {case.decided_by}"]
+    report = markdown_summary(RunFacts("passed", "0", (), ()), [case])
+    assert case.decided_by in report
     assert OVERTURNED.format(verdict=case.verdict) in case.warnings
     assert "people's labels overturn the judge in 1" in headline([case])
 

@@ -206,6 +206,7 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     from pytest_cepbench.report.headline import worst_case
     from pytest_cepbench.report.text import (
         cause_lines,
+        people_lines,
         pooled_line,
         refusal_lines,
         shortage_lines,
@@ -237,6 +238,7 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     counts += filter(None, [pooled_line(results)])
     counts = counts if verbose else ["; ".join(counts)]
     yield from ((line, "") for line in counts)
+    yield from ((line, "yellow") for line in some(people_lines(results)))
     yield from ((line, "") for line in some(error_lines(results)))
     yield from ((line, "") for line in some(judge_lines(results)))
     yield from ((line, "") for line in some(fact_lines(results)))
