@@ -67,8 +67,11 @@ def result_of(measurement: FreshMeasurement, **changes: Any) -> CaseResult:
 
 def altered(measurement: FreshMeasurement, **changes: Any) -> FreshMeasurement:
     """A measurement with other fields."""
-    fields = {name: getattr(measurement, name) for name in measurement.__struct_fields__}
-    return FreshMeasurement.of(**(fields | changes))
+    made = ("format", "case", "metric", "value", "n")
+    given = [name for name in measurement.__struct_fields__ if name not in made]
+    fields = {name: getattr(measurement, name) for name in given}
+    names = {"key": measurement.key, "label": measurement.label}
+    return type(measurement).of(**(names | fields | changes))
 
 
 def write_report(
