@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, Literal
 
@@ -246,6 +246,16 @@ class Measure(MeasureBase):
 def plans_of(required: Iterable[RequiredFeatures]) -> tuple[ChainPlan, ...]:
     """The chains that are read, each once."""
     return tuple(dict.fromkeys(features.plan for features in required))
+
+
+def plans_read(required: Iterable[RequiredFeatures]) -> dict[Modality, ChainPlan]:
+    """The chains that are read, by start, no longer than they are read."""
+    plans: dict[Modality, ChainPlan] = {}
+    for features in required:
+        start, last = features.plan.start, features.generations[-1]
+        if start not in plans or plans[start].generations < last:
+            plans[start] = replace(features.plan, generations=last)
+    return plans
 
 
 def readers_of(required: Iterable[RequiredFeatures]) -> tuple[str, ...]:

@@ -39,9 +39,7 @@ from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
 from pytest_cepbench.suites.suite_run import (
-    IDENTITY_VERSION,
     SuiteRun,
-    sample_digest,
     short_prompt,
 )
 
@@ -346,11 +344,7 @@ class AnswerRun(SuiteRun):
     def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
         measure, plan = self.measures[case.key.metric], self.data.plan
         identity = {
-            "version": IDENTITY_VERSION,
-            "suite": f"{self.suite.name}/{self.suite.table.version}",
-            "metric": measure.identity,
-            "samples": sample_digest(samples, [self.data.starts(samples)]),
-            "data": self._data_identity(),
+            **self._shared_identity(measure.identity, samples, [self.data.starts(samples)]),
             "answer": str(plan),
             "under test": self.assignments.under_test,
         }

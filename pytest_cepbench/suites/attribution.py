@@ -15,7 +15,7 @@ from pytest_cepbench.gate.measurement import mean_of_scores
 from pytest_cepbench.measures import Measure, Measured
 from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
 from pytest_cepbench.measures.answer_data import AnswerData
-from pytest_cepbench.measures.base import grower
+from pytest_cepbench.measures.base import grower, plans_read
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData, first_difference
 from pytest_cepbench.models.binding import BoundRole
@@ -319,11 +319,7 @@ def make_hybrids(
     case: Case, measure: Measure, chain_data: ChainData, baseline_models: Mapping[str, RoleRunner]
 ) -> HybridChains:
     """The hybrids of a case; parameters as the fields of `HybridChains`."""
-    plans: dict[Modality, ChainPlan] = {}
-    for required in measure.required_features(case):
-        start, last = required.plan.start, required.generations[-1]
-        if start not in plans or plans[start].generations < last:
-            plans[start] = replace(required.plan, generations=last)
+    plans = plans_read(measure.required_features(case))
     hops = tuple(
         HopLocation(start, grower(plan, generation), generation)
         for start, plan in plans.items()

@@ -27,9 +27,7 @@ from pytest_cepbench.suites.stored_scores import (
     store_scores,
 )
 from pytest_cepbench.suites.suite_run import (
-    IDENTITY_VERSION,
     SuiteRun,
-    sample_digest,
     short_prompt,
 )
 
@@ -227,11 +225,7 @@ class ChainRun(SuiteRun):
         plans, readers = plans_of(required), readers_of(required)
         starts = [self.chain_data.starts(plan.start, samples) for plan in plans]
         return {
-            "version": IDENTITY_VERSION,
-            "suite": f"{self.suite.name}/{self.suite.table.version}",
-            "metric": measure.identity,
-            "samples": sample_digest(samples, starts),
-            "data": self._data_identity(),
+            **self._shared_identity(measure.identity, samples, starts),
             "chain": "; ".join(_chain(plan) for plan in plans),
             "describe prompt": short_prompt(plans[0].describe),
             "generate prompt": short_prompt(plans[0].generate),

@@ -15,7 +15,7 @@ from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, Role
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
-from pytest_cepbench.measures.base import plans_of
+from pytest_cepbench.measures.base import plans_read
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
@@ -51,7 +51,7 @@ class StoredChains:
 
         Raises DatasetError and StoreError as they come.
         """
-        plans = _plans_read(self._measures[case.key.metric], case)
+        plans = plans_read(self._measures[case.key.metric].required_features(case))
         ids = list(sample_ids)
         chains = {start: self._look_ahead(start, ids) for start in plans}
         return [
@@ -78,7 +78,7 @@ class StoredChains:
         elif samples:
             if at is not None:  # the other cases of the metric need them next
                 samples = list(self._data.dataset.samples)
-            data = self._data.recast(samples, _plans_read(measure, case), {})
+            data = self._data.recast(samples, plans_read(measure.required_features(case)), {})
             try:
                 measure.read(case, samples, data)
                 excerpts = {s.id: measure.show(case, s.id, data) for s in samples}
@@ -179,16 +179,6 @@ def _refuse(bound: BoundRole) -> Callable[[], Model]:
         )
 
     return load
-
-
-def _plans_read(measure: Measure, case: Case) -> dict[Modality, ChainPlan]:
-    """The plans of the chains that a case reads, by start, as far as it reads them."""
-    required = measure.required_features(case)
-    last: dict[Modality, int] = {}
-    for features in required:
-        start = features.plan.start
-        last[start] = max(last.get(start, 0), features.generations[-1])
-    return {plan.start: replace(plan, generations=last[plan.start]) for plan in plans_of(required)}
 
 
 def similarity_curve(

@@ -428,6 +428,18 @@ class SuiteRun(ABC):
             **({"libraries": ", ".join(sorted(libraries))} if libraries else {}),
         }
 
+    def _shared_identity(
+        self, metric: str, samples: Sequence[Sample], starts: Sequence[Mapping[str, str]]
+    ) -> dict[str, str]:
+        """The fields of every identity. metric: of the measure. starts: as of `sample_digest`."""
+        return {
+            "version": IDENTITY_VERSION,
+            "suite": f"{self.suite.name}/{self.suite.table.version}",
+            "metric": metric,
+            "samples": sample_digest(samples, starts),
+            "data": " ".join(f"{k}={v}" for k, v in sorted(self.dataset.identity.items())),
+        }
+
     def _fixed_roles(self, readers: Sequence[str]) -> dict[str, str]:
         """The models that are held fixed, for the identity. readers: beside those that grow."""
         growers = [role for role in self.growers if role in self.assignments.roles]
@@ -436,9 +448,6 @@ class SuiteRun(ABC):
             for name in dict.fromkeys((*growers, *readers))
             if name not in self.assignments.gated
         }
-
-    def _data_identity(self) -> str:
-        return " ".join(f"{k}={v}" for k, v in sorted(self.dataset.identity.items()))
 
 
 def _without(scores: Scores, names: Collection[str]) -> dict[str, dict[str, float]]:
