@@ -139,6 +139,20 @@ def test_every_name_of_a_setting_exists(page: Path) -> None:
     assert set(re.findall(r"\bCEPBENCH_[A-Z_]+", text)) <= {option.env for option in OPTIONS}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_exists(page: Path) -> None:
+    """A page names only commands of `cepbench` that there are."""
+    listed = (DOCS / "commands.md").read_text(encoding="utf-8")
+    known = {
+        words.split()[0] for words in re.findall(r"^### `cepbench (.+)`$", listed, re.MULTILINE)
+    }
+
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:`|^ +|\$ )cepbench\s+([a-z][a-z-]+)", text, re.MULTILINE))
+
+    assert named <= known
+
+
 @pytest.mark.parametrize("page", [*PAGES, *_DECLARED], ids=lambda page: page.name)
 def test_every_parameter_in_a_spec_exists(page: Path) -> None:
     """Specs that a page shows have parameters and knobs that an adapter knows."""
