@@ -140,6 +140,17 @@ def write_small(path: Path, text: str) -> None:
         raise
 
 
+def replace_small(path: Path, data: bytes) -> None:
+    """Write a small file in one step, in the place of an earlier one. Raises OSError."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        fresh.write_bytes(data)
+        fresh.replace(path)
+    finally:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
 def keep_out_of_git(home: Path, path: Path) -> None:
     """Put a `.gitignore` into the folder for everything that runs leave behind.
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_cepbench.errors import HistoryError, WriteError
-from pytest_cepbench.files import open_regular, read_regular, read_text
+from pytest_cepbench.files import open_regular, read_regular, read_text, replace_small
 
 if TYPE_CHECKING:
     from pytest_cepbench.report.result import CaseResult
@@ -427,24 +427,15 @@ def append_run(folder: Path, run: HistoryRun, identities: Mapping[str, Mapping[s
     try:
         (folder / IDENTITIES).mkdir(parents=True, exist_ok=True)
         for digest, identity in identities.items():
-            _write_once(folder / IDENTITIES / f"{digest}.json", identity)
+            path_of = folder / IDENTITIES / f"{digest}.json"
+            if not path_of.exists():
+                text = json.dumps(identity, indent=1, sort_keys=True) + "\n"
+                replace_small(path_of, text.encode())
         with _opened(path) as file:
             _append(file, msgspec.json.encode(run) + b"\n")
     except OSError as error:
         raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
     return path
-
-
-def _write_once(path: Path, identity: Mapping[str, str]) -> None:
-    if path.exists():
-        return
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        fresh.write_text(json.dumps(identity, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        fresh.replace(path)
-    finally:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.files import read_regular
+from pytest_cepbench.files import read_regular, replace_small
 
 RUNNING = "running"
 """The folder of these files in that of the history."""
@@ -153,15 +153,8 @@ class ListedRun:
 def write_running(folder: Path, run: RunningRun) -> None:
     """Write the file of a run, in one step. folder: of the history. Raises OSError."""
     path = _path(folder, run.run)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        fresh.write_bytes(msgspec.json.encode(run) + b"\n")
-        fresh.replace(path)
-    except OSError:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
-        raise
+    replace_small(path, msgspec.json.encode(run) + b"\n")
 
 
 def remove_running(folder: Path, run_id: str) -> None:
