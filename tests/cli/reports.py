@@ -70,7 +70,7 @@ def altered(measurement: FreshMeasurement, **changes: Any) -> FreshMeasurement:
     made = ("format", "case", "metric", "value", "n")
     given = [name for name in measurement.__struct_fields__ if name not in made]
     fields = {name: getattr(measurement, name) for name in given}
-    names = {"key": measurement.key, "label": measurement.label}
+    names: dict[str, Any] = {"key": measurement.key, "label": measurement.label}
     return type(measurement).of(**(names | fields | changes))
 
 
