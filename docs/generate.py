@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("api-models.md", "commands.md", "models.md", "reference.md", "report-schema.md")
@@ -320,7 +320,7 @@ def _json_type(kind: Any) -> str:
     """A type as JSON has it."""
     if _is_record(kind):
         return _record_name(kind)
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
+    if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, StrEnum)):
         return "string"
     inner = [_json_type(argument) for argument in get_args(kind) if argument is not Ellipsis]
     if get_origin(kind) in (list, tuple):

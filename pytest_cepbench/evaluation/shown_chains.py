@@ -25,7 +25,6 @@ from pytest_cepbench.report import (
     FactsShown,
     FactTableShown,
     LinkShown,
-    RoleLossShown,
 )
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case
@@ -95,7 +94,7 @@ def _shown_kind(summary: KindSummary) -> FactKindShown:
     shown = FactKindShown(
         kind=summary.kind,
         facts=summary.facts,
-        losses=[RoleLossShown(**asdict(loss)) for loss in summary.losses],
+        losses=list(summary.losses),
         tables=[
             FactTableShown(pair.text, pair.picture, **asdict(pair.table)) for pair in summary.tables
         ],

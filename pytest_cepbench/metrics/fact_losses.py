@@ -72,6 +72,7 @@ def truth_table(texts: FloatArray, pictures: FloatArray) -> TruthTable:
 class RoleLoss:
     """What the steps of one role do to facts.
 
+    role: `describer` or `generator`.
     steps: how many steps of a chain are its own.
     right: facts that were right before such a step, over all steps.
     lost: how many of them are wrong after it.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from pytest_cepbench.metrics.fact_losses import RoleLoss
 from pytest_cepbench.report.number_format import counted, percent, printable
 from pytest_cepbench.report.result import (
     CaseResult,
     FactKindShown,
     FactsShown,
     FactTableShown,
-    RoleLossShown,
 )
 
 ROLE_STEPS = {"describer": "description", "generator": "drawing"}
@@ -91,7 +91,7 @@ def _generations(kind: FactKindShown, end: float | None) -> str:
     return f"over {kind.last}" if end is None else f"{end:.1f}"
 
 
-def lost_share(loss: RoleLossShown) -> str:
+def lost_share(loss: RoleLoss) -> str:
     """The share of right facts that a step loses; a dash where none was right before one."""
     return _share(loss.lost, loss.right)
 

@@ -11,6 +11,7 @@ import msgspec
 
 from pytest_cepbench.gate import Judgement, Measurement, Presentation, Verdict, present
 from pytest_cepbench.gate.verdict import BY_THRESHOLD, REFUSED
+from pytest_cepbench.metrics.fact_losses import RoleLoss
 from pytest_cepbench.models.protocols import Usage
 
 
@@ -208,35 +209,6 @@ class SeriesShown(msgspec.Struct, frozen=True):
     decline: int | None = None
 
 
-class RoleLossShown(msgspec.Struct, frozen=True):
-    """What the steps of one role do to facts.
-
-    role: `describer` or `generator`.
-    steps: how many steps of a chain are its own.
-    right: facts that were right before such a step.
-    lost: how many of them are wrong after it.
-    wrong: facts that were wrong before such a step.
-    regained: how many of them are right after it.
-    claims: facts that its artifacts claim, true or not; None, like the three below, where the
-    checkers cannot list them.
-    untrue: how many of them the start does not have.
-    invented: how many of these the artifact before did not claim.
-    changed: how many of the lost facts an invented one of the same kind stands for; invented ones
-    that are left over were added, or stand for others that were not true.
-    """
-
-    role: str
-    steps: int
-    right: float
-    lost: float
-    wrong: float
-    regained: float
-    claims: float | None = None
-    untrue: float | None = None
-    invented: float | None = None
-    changed: float | None = None
-
-
 class FactTableShown(msgspec.Struct, frozen=True):
     """How many facts a text and the picture beside it have right: a 2 x 2 table.
 
@@ -276,7 +248,7 @@ class FactKindShown(msgspec.Struct, frozen=True):
     half_life: float | None = None
     low: float | None = None
     high: float | None = None
-    losses: list[RoleLossShown] = []
+    losses: list[RoleLoss] = []
     tables: list[FactTableShown] = []
 
 
