@@ -74,7 +74,7 @@ Texts = Mapping[str, str]
 @contextmanager
 def served(folder: Path) -> Iterator[dict[str, str]]:
     """Addresses of the people of a server process."""
-    command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", str(folder), "--port=0"]
+    command = [sys.executable, "-m", "pytest_cepbench.cli", "rate", "ask", str(folder), "--port=0"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         assert process.stderr is not None
@@ -299,7 +299,7 @@ def _practice(tab: Any, addresses: Texts) -> None:
 
 
 def _operator(tab: Any, addresses: Texts) -> None:
-    tab.set_viewport_size({"width": _WIDTH, "height": 420})
+    tab.set_viewport_size({"width": _WIDTH, "height": 480})
     tab.goto(addresses["operator"])
 
 
