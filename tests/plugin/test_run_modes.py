@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import pytest
 
 from tests.plugin.project import MODES, Project
@@ -70,3 +72,21 @@ def test_going_step_by_step_claims_no_more_than_it_judged(accepted: Project) -> 
     result = accepted.run_here("-p", "cacheprovider", "--stepwise", "--model=shapes:?miss=0.3")
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert accepted.report()["verdict"] == "incomplete"
+
+
+def test_workers_say_the_same_of_stored_and_of_computed_scores(accepted: Project) -> None:
+    """The JSON report of two workers on a full store, with scores and without, is that of one."""
+
+    def cases(*arguments: str) -> list[dict[str, object]]:
+        assert accepted.run(*arguments).ret == pytest.ExitCode.OK
+        shown = [{**case, "effort": None} for case in accepted.report()["cases"]]
+        return sorted(shown, key=lambda case: str(case["nodeid"]))
+
+    alone = cases("-p", "no:xdist")
+    stored = cases("-n2")
+    with sqlite3.connect(accepted.path / ".cepbench/store/index.sqlite") as connection:
+        assert connection.execute("DELETE FROM results WHERE kind = 'scores'").rowcount
+    connection.close()
+
+    assert stored == alone
+    assert cases("-n2") == alone
