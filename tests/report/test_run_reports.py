@@ -147,7 +147,7 @@ def test_the_report_goes_where_it_is_told(accepted: Project) -> None:
     assert sorted(path.name for path in (accepted.path / "out").iterdir()) == [
         "to day.html", "to day.json", "to day.md",
     ]  # fmt: skip
-    result.stdout.fnmatch_lines(["report: out/to day.json"])
+    result.stdout.fnmatch_lines(["report: out/to day.html (and .json, .md)"])
     assert not (accepted.path / ".cepbench" / "report.html").samefile(
         accepted.path / "out" / "to day.html"
     )
