@@ -32,7 +32,7 @@ def test_a_failing_run_on_github(accepted: Project, github: Path) -> None:
     assert result.ret == 1
     assert github.read_text() == (accepted.path / ".cepbench/report.md").read_text()
     assert len(_errors(result)) == 3
-    assert _errors(result)[0].startswith("::error file=suite.toml,line=15,title=cepbench%3A toy ")
+    assert _errors(result)[0].startswith("::error file=suite.toml,line=16,title=cepbench%3A toy ")
 
 
 def test_a_run_that_holds_on_github(accepted: Project, github: Path) -> None:
@@ -99,7 +99,7 @@ def test_code_quality_on_gitlab(accepted: Project, monkeypatch: pytest.MonkeyPat
     issues = json.loads((accepted.path / "out/gate.codequality.json").read_text())
     assert {issue["check_name"] for issue in issues} == {"cepbench: regressed"}
     assert {issue["location"]["path"] for issue in issues} == {f"{accepted.path.name}/suite.toml"}
-    assert {issue["location"]["lines"]["begin"] for issue in issues} == {15}
+    assert {issue["location"]["lines"]["begin"] for issue in issues} == {16}
 
 
 def test_an_annotation_on_buildkite(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,10 @@ import json
 import os
 import re
 import signal
+import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -139,7 +141,7 @@ def test_lines_are_gone_after_an_interrupt(slow: ScoredProject, args: tuple[str,
     ("args", "env", "wanted"),
     [
         ((), {}, True),
-        (("-q",), {}, True),
+        (("-q",), {}, False),
         (("-q", "-q"), {}, False),
         (("-s",), {}, False),
         (("--capture=tee-sys",), {}, False),
@@ -168,6 +170,31 @@ def test_lines_are_for_people(
         config.pluginmanager.register(reporter, "terminalreporter")
         assert is_wanted(config) is wanted
     terminal.finish()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("args", "told"), [((), True), (("-q",), False)], ids=["log", "quiet"])
+def test_a_log_is_told_now_and_then(slow: ScoredProject, args: tuple[str, ...], told: bool) -> None:
+    """A line that says the case, samples done and pace; nothing with -q."""
+    (slow.path / "conftest.py").write_text(
+        "from pytest_cepbench.plugin.terminal import live\n\nlive.LOG_PAUSE = 0.2\n"
+    )
+    (slow.path / "seen").unlink(missing_ok=True)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH_", "PYTEST_"))}
+    log = slow.path / "log"
+    with (
+        log.open("wb") as file,
+        Popen(
+            [sys.executable, "-m", "pytest", "-p", "no:xdist", *args],
+            cwd=slow.path, env=clean, stdout=file, stderr=file,
+        ) as process,
+    ):  # fmt: skip
+        line = re.compile(r"^cepbench: scored a GC@1 +\d+/\d+ samples  .*", re.MULTILINE)
+        if told:
+            wait_for(lambda: line.search(log.read_text()) is not None, 60)
+        (slow.path / "seen").touch()
+        assert process.wait(60) == pytest.ExitCode.TESTS_FAILED
+    assert bool(line.search(log.read_text())) is told
 
 
 def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:

@@ -18,6 +18,7 @@ from threading import Event, RLock, Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.terminal import TerminalReporter  # a public name since pytest 8.4
 
 from pytest_cepbench.escapes import cut, width_of
 from pytest_cepbench.evaluation.run_context import write_message
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 PAUSE = 0.25
 """Seconds between two looks at what a terminal shows."""
+
+LOG_PAUSE = 60.0
+"""Seconds between two lines on progress where there is no terminal."""
+
+_LOG_COLUMNS = 100
 
 STATUS_PAUSE = 1.0
 """Seconds between two looks at what is kept beside the history while a run goes on."""
@@ -87,11 +93,22 @@ def is_wanted(config: pytest.Config) -> bool:
         and os.environ.get("TERM", "dumb") != "dumb"
         and not os.environ.get("CI")
         and not os.environ.get("BUILD_NUMBER")
-        and option.verbose > -2
+        and option.verbose >= 0
         # Or what tests print would run into the lines.
         and getattr(option, "capture", "no") == "fd"
         and not getattr(option, "usepdb", False)
         and not getattr(option, "trace", False)
+    )
+
+
+def is_logged(config: pytest.Config) -> bool:
+    """Whether a line now and then tells a log how far the run is: of a CI job, or a file."""
+    reporter = config.pluginmanager.getplugin("terminalreporter")
+    return (
+        type(reporter) is TerminalReporter
+        and not reporter.isatty
+        and config.option.verbose >= 0
+        and not getattr(config.option, "usepdb", False)
     )
 
 
@@ -120,8 +137,18 @@ class Ticker:
 
 
 def show(config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapshot]]) -> None:
-    """Show progress below pytest's output, until `close`. snapshots: gives that of each process."""
-    if LIVE in config.stash or not is_wanted(config):
+    """Show progress below pytest's output, or tell a log of it once a minute, until `close`.
+
+    snapshots: gives the progress of each process.
+    """
+    if LIVE in config.stash:
+        return
+    if not is_wanted(config):
+        if is_logged(config):
+            reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+            config.stash[LIVE] = Ticker(
+                lambda: _log(reporter, snapshots()), lambda: None, LOG_PAUSE
+            )
         return
 
     writer = config.get_terminal_writer()
@@ -134,6 +161,13 @@ def show(config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapsho
     config.stash[LIVE] = Ticker(
         lambda: block.show(progress_lines(snapshots(), block.columns)), block.close
     )
+
+
+def _log(reporter: TerminalReporter, snapshots: Sequence[ProgressSnapshot]) -> None:
+    for line in progress_lines(snapshots, _LOG_COLUMNS):
+        reporter.ensure_newline()
+        reporter.write_line(f"cepbench: {line}")
+        reporter.flush()
 
 
 def close(config: pytest.Config) -> None:
