@@ -49,6 +49,7 @@ def test_the_instrument_fits_on_a_screen(instrument: tuple[str, ...]) -> None:
     assert "and 11 more (all with -v)" in text
     assert text.count("lost most: ") == 3
     assert "3 suites as a whole: 3 regressed" in text
+    assert "; 675 would see 0.01 (+1 with -v)" in text
     assert " FAILURES " not in text
     assert "short test summary" not in text
     assert failing[-1].startswith("= 21 failed, ")

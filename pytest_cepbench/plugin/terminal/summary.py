@@ -157,7 +157,7 @@ def at_most(lines: Sequence[str], most: int, *, verbose: bool = False) -> list[s
     if verbose or more <= 0:
         return list(lines)
     if most == 1:
-        return [f"{lines[0].partition('; ')[0]} (+{more} with -v)"]
+        return [f"{lines[0]} (+{more} with -v)"]
     return [*lines[:most], f"and {more} more (all with -v)"]
 
 
@@ -241,7 +241,8 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     yield from ((line, "yellow") for line in some(people_lines(results)))
     yield from ((line, "") for line in some(error_lines(results)))
     yield from ((line, "") for line in some(judge_lines(results)))
-    yield from ((line, "") for line in some(fact_lines(results)))
+    facts = [line if verbose else line.partition("; ")[0] for line in fact_lines(results)]
+    yield from ((line, "") for line in some(facts))
     yield from ((line, "") for line in improvement_lines(results))
     warnings = some(warning_lines(results), _MOST_LINES)
     yield from ((f"warning: {line}", "yellow") for line in warnings)
