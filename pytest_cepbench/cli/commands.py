@@ -202,6 +202,7 @@ _SUITE_OR_NONE = option(
 _REPORTED = option(
     "--report",
     metavar="REPORT",
+    type=str,  # argparse would check the empty text of the bare option too
     nargs="?",
     const="",
     help="for a bug report: print versions, settings and, of a JSON report, what became of its "

@@ -274,7 +274,7 @@ def _tell_of_drawings(target: Path) -> None:
 
 
 def _study(arguments: Namespace, task: Task, suite: str) -> Study:
-    annotators = arguments.annotators or people_names("3")
+    annotators = people_names("3") if arguments.annotators is None else arguments.annotators
     overlap = arguments.overlap or min(_MOST_PEOPLE, len(annotators))
     study = Study(
         kind=task,

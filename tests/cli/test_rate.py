@@ -92,7 +92,7 @@ def test_a_suite_of_one_iteration_can_be_described(home: Home) -> None:
         (["items.jsonl", "--kind=pair", "--out=r", "--annotators=0"], 2, "at least one annotator"),
         (["items.jsonl", "--kind=pair", "--out=r", "--overlap=4"], 2, "overlap of 4 needs"),
         (["items.jsonl", "--kind=pair", "--out=r", "--overlap=x"], 2, "--overlap 'x'"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--share=x"], 2, "--share 'x': a share"),
+        (["items.jsonl", "--kind=pair", "--out=r", "--share=x"], 2, "--share 'x': a number"),
         (["items.jsonl", "--kind=pair", "--out=r", "--share=2"], 2, "from 0 to 1"),
         (["items.jsonl", "--kind=pair", "--out=r", "--attention", "-0.1"], 2, "got -0.1"),
         (["items.jsonl", "--kind=pair", "--out=r", "--attention=-1"], 2, "from 0 to 0.5, got -1"),
