@@ -28,7 +28,7 @@ def test_another_owner_of_the_short_name_keeps_it(toy: Project, how: str) -> Non
         toy.write("pytest.ini", "[pytest]\naddopts = --model=their-value\n")
         toy.write("conftest.py", OWNER)
         del arguments[1]
-    result = toy.run(*arguments)
+    result = toy.run(*arguments, "-v")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         [
