@@ -152,7 +152,7 @@ def test_workers_give_the_same_numbers(answered: Project, tmp_path: Path) -> Non
 
 def test_without_the_accepted_answers_the_run_fails(answered: Project) -> None:
     """In an empty store there is nothing to battle: it says so, and what to do."""
-    result = answered.run_here(REGRESSED, "--cep-store=empty")
+    result = answered.run_here("-vv", REGRESSED, "--cep-store=empty")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
         ["*answers of the baseline are not in the store (*--cep-store, *answers import*"]

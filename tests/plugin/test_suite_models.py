@@ -125,7 +125,7 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
             "cepbench: suite * gates describer+generator python:user_models:unified (encoder *",
         ]
     )
-    pale = project.run_here(f"{unified}?behaviour=pale")
+    pale = project.run_here("-vv", f"{unified}?behaviour=pale")
     assert pale.ret == pytest.ExitCode.TESTS_FAILED
     pale.stdout.fnmatch_lines(["*By role: describer 0.0000, generator 0.*"])
     half = project.run_here(f"{unified}?behaviour=pale", "--cep-role=generator")
@@ -233,7 +233,7 @@ def test_a_suite_without_its_data_asks_for_no_models(project: Project) -> None:
 def test_a_curve_that_tells_no_rate_is_an_error_verdict(project: Project) -> None:
     """Perfect models do not drift: SDR has no number, MCD is judged all the same."""
     project.suite(DRIFT)
-    result = project.run_here("--encoder=b=shapes:", "-k", "text-to-text")
+    result = project.run_here("-vv", "--encoder=b=shapes:", "-k", "text-to-text")
     assert project.verdicts() == {"text-to-text-mcd": "no-baseline", "text-to-text-sdr": "error"}
     result.stdout.fnmatch_lines(
         ["*drift/text-to-text/sdr: the curve does not tell a drift rate: *"]
