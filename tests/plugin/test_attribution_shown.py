@@ -82,7 +82,7 @@ def test_none_are_followed_where_none_are_asked_for(accepted: ScoredProject) -> 
 
 def test_a_store_without_the_baselines_chains_gives_no_number(accepted: ScoredProject) -> None:
     """The verdict stands; the failure says what is missing and how to have it."""
-    ended = accepted.run(WORSE, "--cep-store=other", "-k", "gc")
+    ended = accepted.run(WORSE, "-vv", "--cep-store=other", "-k", "gc")
     gc = ended.cases["overall-gc"]
     assert (gc["verdict"], gc["hops"]) == ("regressed", [])
     assert "the baseline's chains are not in this run's store" in gc["attribution"].lower()
