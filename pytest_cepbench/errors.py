@@ -189,6 +189,17 @@ class TrainingStoppedError(CepError):
 # -- signals between modules -----------------------------------------------------------------------
 
 
+class EndedError(CepError):
+    """Ends a command of `cepbench`.
+
+    code: exit code: 1 where something could not be done, or 130 where it was interrupted.
+    """
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class DamagedInputsError(CepError):
     """Stored images that steps start from are damaged.
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
-from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, EndedError, complain, tell
-from pytest_cepbench.errors import CepError, UnreadError, WriteError
+from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.errors import CepError, EndedError, UnreadError, WriteError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from pytest_cepbench.cli.output import (
     INTERRUPTED,
     NOT_DONE,
-    EndedError,
     Section,
     Table,
     complain,
     show,
 )
 from pytest_cepbench.cli.remeasure import Remeasured, refuse_unused_options, remeasure
-from pytest_cepbench.errors import BaselineError, SpecError, WriteError, unknown_name
+from pytest_cepbench.errors import BaselineError, EndedError, SpecError, WriteError, unknown_name
 from pytest_cepbench.evaluation.run_report import (
     RunReport,
     contradictions,

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.agree import agreement_table, confusion_table, number, share
-from pytest_cepbench.cli.output import EndedError, Section, Table, show, tell, write_and_show
+from pytest_cepbench.cli.output import Section, Table, show, tell, write_and_show
 from pytest_cepbench.cli.session import measuring, read_count, read_data, verdicts_line
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_verdicts
-from pytest_cepbench.errors import CepError, SpecError, unknown_name
+from pytest_cepbench.errors import CepError, EndedError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.judge_card import JudgeCard, OrderEffect

@@ -19,21 +19,13 @@ from pathlib import Path
 from typing import TextIO
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.errors import CepError, WriteError
+from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.escapes import one_line as printable
 
 NOT_DONE, MISTAKE, INTERRUPTED = 1, 2, 130
 """Exit codes: something could not be measured, accepted or written; a mistake in what was asked;
 interrupted."""
-
-
-class EndedError(CepError):
-    """Ends a command. code: the exit code, NOT_DONE or INTERRUPTED."""
-
-    def __init__(self, message: str, code: int = NOT_DONE) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 SCHEMA = 1

@@ -13,9 +13,9 @@ from shutil import copymode
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.output import EndedError, Section, Table, show, tell
+from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.cli.session import fixed_roles, measuring, read_data
-from pytest_cepbench.errors import SpecError, SuiteError, few_of
+from pytest_cepbench.errors import EndedError, SpecError, SuiteError, few_of
 from pytest_cepbench.evaluation.run_report import RunReport
 from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.acceptance import Change

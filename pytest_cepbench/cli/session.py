@@ -9,9 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_cepbench.chains import RoleRunner, total
-from pytest_cepbench.cli.output import HOME, INTERRUPTED, EndedError
+from pytest_cepbench.cli.output import HOME, INTERRUPTED
 from pytest_cepbench.datasets.sources.hub import DataPlace, data_place
-from pytest_cepbench.errors import CepError, SpecError
+from pytest_cepbench.errors import CepError, EndedError, SpecError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance

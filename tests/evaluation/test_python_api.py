@@ -78,7 +78,7 @@ def numbers(result: GateResult) -> dict[str, dict[str, Any]]:
         ("suites", (), "shapes:", {}, "held"),
         (SUITE, ONE, "shapes:?miss=0.5&recolor=0.5", {"attribute": 0}, "regressed"),
         (SUITE, ONE, "shapes:", {"seeds": 2}, "incomparable"),
-        (SUITE, ONE, "shapes:", {"baselines": "none"}, "no-baseline"),
+        (SUITE, ONE, "shapes:", {"baselines": "empty"}, "no-baseline"),
     ],
     ids=["held", "regressed", "incomparable", "no-baseline"],
 )
@@ -87,6 +87,7 @@ def test_it_gives_the_verdicts_and_numbers_of_pytest(
 ) -> None:
     """Every field of every case, and the exit code, whatever the verdict."""
     arguments = [f"--cep-{name}={value}" for name, value in options.items()]
+    (project / "empty").mkdir()
     code, expected = by_pytest(project, *selection, f"--model={model}", *arguments)
 
     result = gate_checkpoint(suites, **{**GENERATOR, "model": model, **options})

@@ -147,7 +147,7 @@ def test_small_loss_passes_and_a_large_one_does_not(gated: GatedTraining) -> Non
     assert last.value is not None
     assert first.value > last.value + 0.1
     assert last.report.exists()
-    assert "regressed: instrument, overall, GC@3" in last.summary
+    assert "1 of 1 gating case regressed; worst instrument/overall GC@3" in last.summary
 
 
 def test_accepted_and_best_outlive_the_training_s_own(gated: GatedTraining) -> None:

@@ -229,7 +229,7 @@ PAGE = DOCS / "training-loop.md"
 @pytest.mark.parametrize(("index", "kind"), [(1, Gate), (2, TrainingGate)])
 def test_settings_are_documented_with_their_defaults(index: int, kind: type) -> None:
     """Every field in its order; a default that is code is that of the code."""
-    rows = tables(PAGE, "What a gate does")[index]
+    rows = tables(PAGE, "Gate inside the training loop")[index]
     fields = [field for field in dataclasses.fields(kind) if field.init]
 
     assert column(rows) == [field.name for field in fields]

@@ -155,7 +155,7 @@ def test_without_the_accepted_answers_the_run_fails(answered: Project) -> None:
     result = answered.run_here("-vv", REGRESSED, "--cep-store=empty")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["*answers of the baseline are not in the store (*--cep-store, *answers import*"]
+        ["*answers of the baseline are not in the store (*--cep-store, *cepbench store import*"]
     )
     assert {_case(answered, name)["verdict"] for name in ("win_rate", "judge_failures")} == {
         "incomparable"

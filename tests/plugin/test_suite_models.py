@@ -129,7 +129,9 @@ def test_both_roles_of_a_unified_model_are_under_test(project: Project) -> None:
     assert pale.ret == pytest.ExitCode.TESTS_FAILED
     pale.stdout.fnmatch_lines(["*By role: describer 0.0000, generator 0.*"])
     half = project.run_here(f"{unified}?behaviour=pale", "--cep-role=generator")
-    half.stdout.fnmatch_lines(["*under test: baseline describer+generator, now generator"])
+    half.stdout.fnmatch_lines(
+        ["*under test: baseline describer+generator, now generator: 2 cases*"]
+    )
 
 
 def test_a_fixed_detector_is_part_of_what_is_compared(tasks: Project) -> None:

@@ -73,6 +73,7 @@ def test_no_line_is_wider_than_the_terminal(accepted: ScoredProject, columns: in
 def test_a_long_header_line_goes_on_below_its_text(accepted: ScoredProject, tmp_path: Path) -> None:
     """A path that no line has room for loses its middle, and is whole with -v."""
     baselines = tmp_path / ("long-name-of-a-folder-" * 4) / "accepted"
+    baselines.mkdir(parents=True)
     arguments = (CANDIDATE, "-k", "same", f"--cep-baselines={baselines}")
     short, full = (accepted.run(*arguments, *more, env={"COLUMNS": "80"}) for more in ((), ("-v",)))
     begin = short.output.splitlines().index("cepbench: baselines")

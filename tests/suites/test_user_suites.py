@@ -59,7 +59,7 @@ def test_text_first_on_captions_of_a_folder(project: Project) -> None:
     assert project.report()["cases"][0]["value"] == pytest.approx(1.0, abs=1e-6)
     project.write("photos/blue.txt", " \n")
     project.run_here("-k", "gc").stdout.fnmatch_lines(
-        ["  1 of 2 samples cannot be used:", "  blue.png: *"]
+        ["not measured: 1 of 2 samples cannot be used: blue.png: *"]
     )
 
 
@@ -69,7 +69,9 @@ def test_text_first_without_texts_is_an_error(project: Project) -> None:
     project.photos({"red.png": RED})
     result = project.run_here()
     assert set(project.verdicts().values()) == {"error"}
-    result.stdout.fnmatch_lines(["  red.png: has no text: a text-first chain cannot start from it"])
+    result.stdout.fnmatch_lines(
+        ["not measured: *red.png: has no text: a text-first chain cannot start from it: 2 cases *"]
+    )
 
 
 def test_several_suites_in_one_run(project: Project) -> None:
