@@ -362,12 +362,6 @@ class VerdictProbabilities:
         return max(zip(self.values, WINNERS, strict=True), key=lambda pair: pair[0])[1]
 
     @property
-    def soft_score(self) -> float:
-        """The first answer's expected score, in [0, 1]: p(A) + (p(Tie A) + p(Tie B)) / 2."""
-        a, tie_a, tie_b, _ = self.values
-        return a + (tie_a + tie_b) / 2
-
-    @property
     def highest(self) -> float:
         """The probability of the likeliest verdict."""
         return max(self.values)

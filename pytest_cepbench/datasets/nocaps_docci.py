@@ -189,25 +189,6 @@ def join_copies(wanted: Mapping[str, str], folders: Mapping[str, Path], which: s
     )
 
 
-def complete_ids(docci: Path, nocaps: Path) -> dict[str, list[str]]:
-    """Source -> ids of all images with a caption and a file in local copies, sorted.
-
-    docci, nocaps: as of `load_nd400`; NoCaps' ids are those of its annotations.
-    Raises DatasetError.
-    """
-    copies = {"docci": _docci(docci), "nocaps": _nocaps(nocaps)}
-    ids: dict[str, list[str]] = {}
-    for source, pairs in copies.items():
-        unique: dict[Path, str] = {}
-        for name, pair in sorted(pairs.items()):
-            # NoCaps' images are known by number and by name: the number is the id.
-            better = pair.image not in unique or name.isdecimal()
-            if better and pair.caption and pair.image.is_file():
-                unique[pair.image] = name
-        ids[source] = sorted(unique.values())
-    return ids
-
-
 def _refuse(place: str, what: str) -> NoReturn:
     raise DatasetError(f"{place}: {what}")
 

@@ -44,11 +44,6 @@ class TruthTable:
         """All facts that were answered on both sides."""
         return self.both + self.read + self.drawn + self.neither
 
-    @property
-    def discordant(self) -> float:
-        """Share on the off-diagonal, in [0, 1]: text and picture do not agree; 0 of no facts."""
-        return (self.read + self.drawn) / self.total if self.total else 0.0
-
 
 def truth_table(texts: FloatArray, pictures: FloatArray) -> TruthTable:
     """The table of facts in a text and in the picture beside it.

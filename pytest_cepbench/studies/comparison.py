@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.errors import IncomparableError, SpecError, did_you_mean, few_of
+from pytest_cepbench.errors import IncomparableError, SpecError, few_of
 from pytest_cepbench.gate import CaseKey, Measurement, Policy
 from pytest_cepbench.gate.baseline import answers_digest, contradiction
 from pytest_cepbench.gate.compare import Judgement, Loser, judge, losers_of
@@ -192,37 +192,6 @@ def _unit_scores(record: Measurement) -> Scores:
     if not all(record.blocks.get(category) for category in record.scores):
         return {}
     return blocks_apart({category: record.blocks[category] for category in record.scores})
-
-
-def rank_runs(
-    suite: str, runs: Mapping[str, Sequence[Measurement]], cases: Sequence[str] = ()
-) -> list[CaseLeaderboard]:
-    """Leaderboards of a suite's cases that all runs have measured.
-
-    suite: its name.
-    runs: model -> the measurements of its run, which may be of other suites too.
-    cases: PART/METRIC; the whole of the suite in each metric where empty.
-    Raises SpecError for fewer than two runs, and for a suite or a case that a run has not measured.
-    """
-    if len(runs) < 2:
-        raise SpecError("expected the reports of two or more runs")
-    measured = {name: {record.case: record for record in records} for name, records in runs.items()}
-    for name, records in measured.items():
-        suites = sorted({CaseKey.parse(case).suite for case in records})
-        if suite not in suites:
-            msg = f"the run of {name} measured {', '.join(suites) or 'nothing'}, not {suite!r}."
-            raise SpecError(msg + did_you_mean(suite, suites))
-    first = [case for case in measured[next(iter(runs))] if CaseKey.parse(case).suite == suite]
-    whole = [case for case in first if CaseKey.parse(case).part == OVERALL]
-    wanted = [f"{suite}/{case}" for case in cases] or whole or first
-    for case in wanted:
-        lacking = [name for name, records in measured.items() if case not in records]
-        if lacking:
-            msg = f"{case} was not measured in the run of {lacking[0]}."
-            raise SpecError(msg + did_you_mean(case, first))
-    return [
-        rank_case({name: records[case] for name, records in measured.items()}) for case in wanted
-    ]
 
 
 ALPHA = 0.05

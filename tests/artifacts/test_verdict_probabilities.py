@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.artifacts.outcome import PROBABILITIES, WINNERS, VerdictProbabilities
+from pytest_cepbench.artifacts.outcome import PROBABILITIES, WINNERS, VerdictProbabilities, Winner
 
 LIKELIHOODS = st.lists(st.floats(-50, 0), min_size=4, max_size=4)
+
+
+_HALF: dict[Winner, float] = {"A": 1.0, "Tie(A)": 0.5, "Tie(B)": 0.5, "B": 0.0}
 
 
 @given(LIKELIHOODS)
@@ -19,7 +22,7 @@ def test_the_likeliest_verdict_wins(likelihoods: list[float]) -> None:
     assert sum(probabilities.values) == pytest.approx(1)
     chosen = likelihoods[WINNERS.index(probabilities.winner)]
     assert chosen == pytest.approx(max(likelihoods), abs=1e-12)
-    assert 0 <= probabilities.soft_score <= 1
+    assert 0 <= probabilities.expect(_HALF) <= 1
 
 
 @given(LIKELIHOODS)
@@ -28,7 +31,7 @@ def test_exchanged_answers_have_the_other_score(likelihoods: list[float]) -> Non
     there = VerdictProbabilities.from_likelihoods(likelihoods)
     back = VerdictProbabilities.from_likelihoods(likelihoods[::-1])
 
-    assert there.soft_score + back.soft_score == pytest.approx(1)
+    assert there.expect(_HALF) + back.expect(_HALF) == pytest.approx(1)
 
 
 @given(LIKELIHOODS)

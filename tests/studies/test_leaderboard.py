@@ -13,7 +13,7 @@ from scipy import stats
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.gate import CaseKey, Measurement, record_of
-from pytest_cepbench.studies.comparison import rank_case, rank_runs
+from pytest_cepbench.studies.comparison import rank_case
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 HARD = np.random.default_rng(0).normal(0, 1, 60)
@@ -215,41 +215,6 @@ def test_a_measurement_that_contradicts_itself(change: dict[str, Any], message: 
     expected = f"s/overall/gc: the measurement of b {message}"
     with pytest.raises(SpecError, match=re.escape(expected)):
         rank_case({"a": model(0.0), "b": edited})
-
-
-def test_whole_suite_by_default() -> None:
-    """Parts are ranked only when they are asked for."""
-    runs = {
-        name: [model(level), model(level, metric="sim"), model(level, part="count")]
-        for name, level in (("a", 0.0), ("b", 0.2))
-    }
-
-    assert [b.case for b in rank_runs("s", runs)] == ["s/overall/gc", "s/overall/sim"]
-    assert [b.case for b in rank_runs("s", runs, ["count/gc"])] == ["s/count/gc"]
-
-
-@pytest.mark.parametrize(
-    ("suite", "cases", "message"),
-    [
-        ("s", ["overall/gcc"], "s/overall/gcc was not measured in the run of a. Did you mean"),
-        ("shapes", [], "the run of a measured s, not 'shapes'"),
-        ("t", [], "the run of a measured s, not 't'"),
-    ],
-)
-def test_what_no_run_has(suite: str, cases: list[str], message: str) -> None:
-    """Suite and case are looked for in every run."""
-    runs = {"a": [model(0.0)], "b": [model(0.0)]}
-    with pytest.raises(SpecError, match=message.replace(".", r"\.")):
-        rank_runs(suite, runs, cases)
-
-
-def test_a_case_that_one_run_lacks() -> None:
-    """The run is named; nothing is ranked without it."""
-    runs = {"a": [model(0.0), model(0.0, metric="sim")], "b": [model(0.0)]}
-    with pytest.raises(SpecError, match=r"s/overall/sim was not measured in the run of b"):
-        rank_runs("s", runs)
-    with pytest.raises(SpecError, match="two or more runs"):
-        rank_runs("s", {"a": [model(0.0)]})
 
 
 @pytest.mark.slow
