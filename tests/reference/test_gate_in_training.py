@@ -135,7 +135,7 @@ def test_workflow_trains_accepts_stops_and_proposes(repository: Path, tmp_path: 
     better, spoiled = run / "describer-step16", run / "gate/reports/describer-step18.html"
     assert spoiled.exists()
     for line in (
-        "regressed: shapes, overall, GC@3",
+        "1 of 1 gating case regressed; worst shapes/overall GC@3",
         "run/describer-step18: regressed, the training stops here",
         "last accepted checkpoint: run/describer-step16",
         "report: run/gate/reports/describer-step18.html",

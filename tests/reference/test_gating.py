@@ -42,7 +42,7 @@ def test_each_checkpoint_is_held_to_the_last_accepted_one(tmp_path: Path) -> Non
     assert last.code == 1
     assert last.report.exists()
     for line in (
-        "regressed: instrument, overall, GC@3",
+        "1 of 1 gating case regressed; worst instrument/overall GC@3",
         f"{worse}: regressed, the training stops here",
         f"last accepted checkpoint: {better}",
         f"report: {last.report}",

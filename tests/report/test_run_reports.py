@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import msgspec
 import pytest
 
@@ -87,7 +89,8 @@ def test_the_page_as_a_folder(accepted: Project) -> None:
 def test_held_runs_are_reported_too(accepted: Project) -> None:
     """A run in which nothing was named says whom it gated all the same; no picture is needed."""
     result = accepted.run("-n", "2")
-    document = accepted.report()
+    text = (accepted.path / ".cepbench" / "report.json").read_text("utf-8")
+    document = json.loads(text)
     assert (document["schema"], document["verdict"], document["problems"]) == (2, "passed", [])
     assert any("describer" in line for line in document["setup"])
     cases = msgspec.convert(document["cases"], list[CaseResult])
@@ -98,9 +101,7 @@ def test_held_runs_are_reported_too(accepted: Project) -> None:
     assert "May ship: all 10 gating cases held" in read_page(html).text
     assert document["counts"] == {"held": 10}
     assert "10 held" in (accepted.path / ".cepbench" / "report.md").read_text()
-    result.stdout.fnmatch_lines(
-        [f"report: .cepbench/report.{kind}" for kind in ("json", "html", "md")]
-    )
+    result.stdout.fnmatch_lines(["report: .cepbench/report.html (and .json, .md)"])
 
 
 @pytest.mark.slow
