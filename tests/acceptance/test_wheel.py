@@ -82,7 +82,7 @@ def test_two_commands_to_a_verdict(installed: Installed, project: Path) -> None:
     assert "accepted: 4 baselines" in init.stdout
     worse = installed.run(*PYTEST, "suites/photos", f"{MODEL}?loss=1.5", cwd=project)
     assert worse.returncode == 1, worse.stdout
-    assert re.search("^REGRESSED +overall GC@3 ", worse.stdout, re.MULTILINE)
+    assert re.search("^REGRESSED +photos overall GC@3 ", worse.stdout, re.MULTILINE)
 
 
 def test_shipped_suites(installed: Installed, project: Path) -> None:

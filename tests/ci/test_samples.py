@@ -66,7 +66,7 @@ def test_commands_of_the_samples_gate(tmp_path: Path) -> None:
     assert [name for name in files if not (tmp_path / name).exists()] == []
     issues = json.loads((tmp_path / kept["reports"]["codequality"]).read_text())
     assert {issue["severity"] for issue in issues} >= {"critical"}
-    assert {issue["location"]["path"] for issue in issues} == {"my-suite/test_my_suite.py"}
+    assert {issue["location"]["path"] for issue in issues} == {"my-suite/suite.toml"}
 
     # The agent's virtual environment is the one that runs the tests.
     programs = tmp_path / ".venv" / "bin"

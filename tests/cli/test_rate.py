@@ -239,7 +239,7 @@ def test_packages_of_the_server_are_missed_before_anything_is_said(tmp_path: Pat
     script = (
         "import sys; sys.modules['uvicorn'] = None\n"
         "from pytest_cepbench.cli import main\n"
-        "sys.exit(main(['rate', sys.argv[1], '--port=0']))\n"
+        "sys.exit(main(['rate', 'ask', sys.argv[1], '--port=0']))\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "study")],

@@ -87,7 +87,7 @@ def test_from_a_report_to_a_verdict_of_people(tmp_path: Path, workers: tuple[str
     assert changed.returncode == 0, changed.stderr
     assert "people's votes human/1 people" in changed.stdout
 
-    partly = run(tmp_path, *gate, WORSE, people, "--cep-report=partly.json")
+    partly = run(tmp_path, *gate, "-vv", WORSE, people, "--cep-report=partly.json")
     assert partly.returncode == 1
     judged = verdicts(tmp_path, "partly.json")
     assert judged["overall/judge_failures"] == "regressed"
@@ -163,9 +163,8 @@ def test_a_draw_that_nobody_finished_rating_never_passes(drawn: Path) -> None:
         assert shown[0]["difference"] == shown[9]["difference"] == shown[33]["difference"]
     assert shown[34]["method"] == "prediction-powered"
     assert any(
-        note.startswith(
-            "people labelled 34 of 240 battles, 63 drawn ones are decided without them, 3 have no"
-        )
+        "; people labelled 34 of 240 battles, 63 drawn ones are decided without them, 3 have no"
+        in note
         for note in shown[34]["notes"]  # type: ignore[attr-defined] # a list of sentences
     )
 
@@ -241,12 +240,13 @@ def test_people_describe_photographs(tmp_path: Path) -> None:
     models = ("-p", "no:xdist", "--generator=shapes:", "--encoder=shapes:")
     gate = (*models, "--cep-data=folder=photos", "--cep-report=report.json")
     people = ("--describer=human:ratings/words", *gate)
-    partly = run(tmp_path, "pytest", "suites/folder-described", *people, "--snapshot-update")
+    gated = ("pytest", "suites/folder-described", "-v", *people, "--snapshot-update")
+    partly = run(tmp_path, *gated)
     assert partly.returncode == 0, partly.stdout
     assert f"{1 / len(items):.4f}" in partly.stdout  # the failure rate
     text = words[items[0].question[0].image or ""]
     cast(ratings, Vote(task="describe", item=items[0].item, annotator="bob", text=text, words=9))
-    whole = run(tmp_path, "pytest", "suites/folder-described", *people, "--snapshot-update")
+    whole = run(tmp_path, *gated)
     assert whole.returncode == 0, whole.stdout
     model = ("--model=shapes:?miss=0.9", "--cep-role=describer", *gate)
     worse = run(tmp_path, "pytest", "suites/folder-described", *model)
