@@ -168,7 +168,7 @@ class Controller:
         if updating:
             outcome = self._accepted(outcome)
         session.exitstatus = outcome.code  # type: ignore[assignment] # an int
-        outcome = replace(outcome, headline=self._headline(outcome))
+        outcome = replace(outcome, headline=outcome.headline or self._headline(outcome))
         if outcome.results:
             outcome = self._reported(outcome, session.config)
         self.outcome = outcome
@@ -272,6 +272,9 @@ class Controller:
             except WriteError as error:
                 self.ledger.fail(f"nothing was accepted: {error}")
                 acceptance = "unwritten"
+                # What was to be accepted fails no run: this one has not done what it was told.
+                outcome = self._judged(outcome.code)
+                outcome = replace(outcome, headline=self._headline(outcome))
             else:
                 return replace(
                     outcome,
@@ -281,7 +284,7 @@ class Controller:
         from msgspec.structs import replace as replace_fields
 
         self.ledger.results[:] = [replace_fields(result, accepted=False) for result in results]
-        return replace(self._judged(outcome.code), acceptance=acceptance)
+        return replace(self._judged(outcome.code), acceptance=acceptance, headline=outcome.headline)
 
     def _reported(self, outcome: RunOutcome, config: pytest.Config) -> RunOutcome:
         """The run after its reports were written, and it was entered in the history."""

@@ -28,6 +28,9 @@ RECORDS: pytest.StashKey[Records] = pytest.StashKey()
 GATED = "cepbench_gated"
 """Attribute of a report that fails by a verdict alone, whose text is the gate's own."""
 
+SUITES_REGRESSED = "suites regressed"
+"""What pytest counts verdicts of whole suites as."""
+
 
 @dataclass
 class Record:
@@ -274,7 +277,7 @@ def pytest_report_teststatus(
     shown = worst.presentation
     if not worst.passes and worst.verdict == "regressed" and is_pooled(worst):
         # No further failure: it sums up cases that are counted as failed.
-        return "suites regressed", shown.letter, colored(word_of(worst), shown.color)
+        return SUITES_REGRESSED, shown.letter, colored(word_of(worst), shown.color)
     if worst.accepted:
         return "passed", ".", colored("ACCEPTED", "green")
     return shown.outcome, shown.letter, colored(word_of(worst), shown.color)

@@ -65,10 +65,10 @@ def test_a_step_within_both_tolerances_holds(second: ScoredProject) -> None:
     assert case["difference"] == pytest.approx(-STEP, abs=3e-4)
     anchor = case["anchor"]
     assert anchor["verdict"] == "held"
-    assert anchor["value"] == pytest.approx(0.8, abs=1e-4)
+    assert anchor["baseline_value"] == pytest.approx(0.8, abs=1e-4)
     assert anchor["difference"] == pytest.approx(-2 * STEP, abs=3e-4)
     assert anchor["low"] < anchor["difference"] < anchor["high"]
-    assert anchor["tolerance"] == 0.02
+    assert case["anchor_tolerance"] == 0.02
 
 
 @pytest.mark.slow

@@ -110,7 +110,7 @@ def test_accepting_turns_the_tables(answered: Project) -> None:
     """After `--snapshot-update` the answers of the worse model are those that are battled, and the
     anchor remembers what was lost.
     """
-    accepted = answered.run_here(REGRESSED, "--snapshot-update")
+    accepted = answered.run_here(REGRESSED, "--snapshot-update", "-v")
     assert accepted.ret == pytest.ExitCode.OK
     accepted.stdout.fnmatch_lines(
         ["changed arena/overall/win_rate: 15 of 20 answers replaced, the one before is its anchor"]
@@ -191,6 +191,7 @@ def test_a_plan_of_answers(answered: Project) -> None:
 def test_models_of_the_command_line(answered: Project) -> None:
     """A pipeline goes before the suite's interleaver; without any model the options are named."""
     pipeline = ("--writer=shapes:", "--generator=shapes:")
+    (answered.path / "none").mkdir()
     result = answered.run_here(*pipeline, "--cep-baselines=none")
     result.stdout.fnmatch_lines(["* model loads (*generator*writer*"])
     assert _case(answered, "failures")["value"] == 0.0

@@ -67,6 +67,7 @@ def test_an_update_on_a_full_disk_changes_nothing(project: ScoredProject, tmp_pa
             assert "ACCEPTED" not in ended.stdout.partition("cepbench summary")[2]
             report = json.loads((project.path / ".cepbench" / "report.json").read_text())
             assert report["verdict"] == "incomplete"
+            assert report["headline"].startswith("Incomplete: nothing was accepted: ")
             assert not any(case["accepted"] for case in report["cases"])
             assert contents(disk.seen / "baselines") == before
             ballast.unlink()

@@ -59,6 +59,7 @@ def test_killed_at_random_and_run_to_the_end(toy: Project) -> None:
     """SIGKILL loses only what was in flight: same numbers, and only those calls repeat."""
     toy.write("slow.py", SLOW)
     toy.edit("suite.toml", "samples_per_category = 2", "samples_per_category = 6")
+    (toy.path / "none").mkdir()  # no baselines
     assert _start(toy, toy.path / "calm.log", "calm").wait(120) == pytest.ExitCode.TESTS_FAILED
     calm, numbers = _calls(toy.path / "calm.log"), toy.numbers()
     (toy.path / ".cepbench" / "report.json").unlink()

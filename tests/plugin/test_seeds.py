@@ -28,7 +28,8 @@ def test_replicates_have_seeds_of_their_own_and_count_once(
     accepted: ScoredProject, mode: str
 ) -> None:
     """Ninety scores of thirty independent units; one and the same sample differs between seeds."""
-    ended = accepted.run(*MODES[mode], model(spread=0.012, chance="seed"), "--cep-seeds=3")
+    options = (*MODES[mode], model(spread=0.012, chance="seed"), "--cep-seeds=3", "-v")
+    ended = accepted.run(*options)
     case = ended.cases[CASE]
     assert (case["n"], case["units"], case["looks"]) == (90, 30, [90])
     measured = case["measured"]

@@ -15,7 +15,7 @@ from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
 from pytest_cepbench.plugin.controller import Controller
 from pytest_cepbench.plugin.outcome import RunOutcome
-from pytest_cepbench.plugin.records import GATED
+from pytest_cepbench.plugin.records import GATED, SUITES_REGRESSED
 from pytest_cepbench.report.tables import Glyphs, Line, Span, glyphs_for, summary_table, wrap
 
 MOST_CASES = 10
@@ -42,6 +42,7 @@ class QuietSections:
     """Keeps the cases out of pytest's sections of failures, which the summary stands in for.
 
     They are counted as ever, and shown with `-v`; failures of other tests are shown as pytest does.
+    Verdicts of whole suites, which pytest counts apart, are shown among the failures.
     """
 
     def __init__(self) -> None:
@@ -52,11 +53,16 @@ class QuietSections:
         """Put aside the reports that fail by their verdict, and put them back."""
         stats = terminalreporter.stats
         self._reports = {name: stats[name] for name in ("failed", "error") if name in stats}
+        whole = stats.get(SUITES_REGRESSED, [])
         if terminalreporter.verbosity < 1:
             self._leave_out(terminalreporter)
+        elif whole:
+            stats["failed"] = [*self._reports.get("failed", ()), *whole]
         try:
             return (yield)
         finally:
+            if whole and "failed" not in self._reports:
+                stats.pop("failed", None)
             stats.update(self._reports)
 
     def end_sections(self, reporter: Any) -> None:
@@ -68,8 +74,9 @@ class QuietSections:
             self._leave_out(reporter)
 
     def _leave_out(self, reporter: Any) -> None:
-        for name, reports in self._reports.items():
-            reporter.stats[name] = [r for r in reports if not getattr(r, GATED, False)]
+        stats = reporter.stats
+        for name in {"failed", "error"} & stats.keys():
+            stats[name] = [report for report in stats[name] if not getattr(report, GATED, False)]
 
 
 # -- the section -----------------------------------------------------------------------------------
