@@ -20,7 +20,6 @@ from pytest_cepbench.plugin.controller import CONTROLLER
 from pytest_cepbench.plugin.records import RECORDS, failure_text
 from pytest_cepbench.plugin.run_settings import settings_of
 from pytest_cepbench.plugin.versions import accepts_new_only
-from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.case_runner import Acceptance
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.models import RoleName
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
+    from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 
 EVALUATOR: pytest.StashKey[Evaluator] = pytest.StashKey()

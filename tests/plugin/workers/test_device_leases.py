@@ -78,7 +78,7 @@ def test_a_replacement_inherits_the_lease(
     toy.write("conftest.py", DYING)
     toy.write("watch.py", WATCH)
     monkeypatch.setenv("WATCH", str(toy.path))
-    result = toy.run("-n", "auto", "-p", "watch", MODEL, "--cep-baselines=none")
+    result = toy.run("-n", "auto", "-p", "watch", MODEL)
     result.stdout.fnmatch_lines(
         [
             "cepbench: -n auto: 2, 2 of 2 devices visible",
@@ -298,7 +298,7 @@ def test_a_device_of_the_lease_can_be_named(large_machine: Project) -> None:
 @pytest.mark.slow
 def test_a_plan_and_a_usage_error_tell_of_the_devices(large_machine: Project, toy: Project) -> None:
     """--cep-plan prints the leases; too few devices end the run before it begins, in one line."""
-    args = ("-n", "1", MODEL, "--cep-baselines=none", "--cep-devices-per-worker")
+    args = ("-n", "1", MODEL, "--cep-devices-per-worker")
     result = toy.run(*args, "2", "--cep-plan")
     result.stdout.fnmatch_lines([f"1 worker: gw0 on {H200} (GPU-dddd) and {H200} (GPU-cccc)"])
     result = toy.run(*args, "9")

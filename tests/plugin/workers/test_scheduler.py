@@ -93,7 +93,7 @@ def test_a_worker_stays_with_the_models_that_it_has(project: Project) -> None:
     project.suite(other.replace('describer = "shapes:', 'describer = "shapes:?miss=0.1'), "two")
     project.write("one/test_plain.py", "def test_one(): pass\n\ndef test_two(): pass\n")
 
-    result = project.run("-n", "2", "-v", "--cep-baselines=none")
+    result = project.run("-n", "2", "-v")
 
     result.assert_outcomes(passed=2, failed=38)
     done = [match for line in result.outlines if (match := _DONE.search(line))]
@@ -111,7 +111,7 @@ def test_a_worker_without_tests_helps(project: Project) -> None:
     project.write("slow.py", SLOW)
     text = SHAPES.replace("samples_per_category = 2", "samples_per_category = 16")
     project.suite(text.replace("iterations = 2", "iterations = 1"))
-    args = ("-k", "overall-gc", "--cep-baselines=none", "--model=python:slow:Slow")
+    args = ("-k", "overall-gc", "--model=python:slow:Slow")
     project.run("-p", "no:xdist", "--cep-store=alone", *args)
     alone = project.report()["effort"]
 
