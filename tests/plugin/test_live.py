@@ -195,6 +195,9 @@ def test_a_log_is_told_now_and_then(slow: ScoredProject, args: tuple[str, ...], 
         (slow.path / "seen").touch()
         assert process.wait(60) == pytest.ExitCode.TESTS_FAILED
     assert bool(line.search(log.read_text())) is told
+    # No result of a test behind it, a capital letter.
+    ended = re.compile(r"^cepbench: scored a GC@1 .*[a-z]$", re.MULTILINE)
+    assert bool(ended.search(log.read_text())) is told
 
 
 def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:

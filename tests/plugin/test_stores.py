@@ -58,7 +58,7 @@ def test_a_full_disk_is_an_error_of_the_cases_that_met_it(accepted: Project) -> 
     )
 
     assert ended.returncode in (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.USAGE_ERROR)
-    assert "no space left for the store" in ended.stdout + ended.stderr
+    assert "no space left for the store" in " ".join((ended.stdout + ended.stderr).split())
     assert "Traceback" not in ended.stdout + ended.stderr
     assert "error" in set(accepted.verdicts().values())
 

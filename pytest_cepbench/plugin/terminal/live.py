@@ -143,31 +143,54 @@ def show(config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapsho
     """
     if LIVE in config.stash:
         return
-    if not is_wanted(config):
-        if is_logged(config):
-            reporter: Any = config.pluginmanager.getplugin("terminalreporter")
-            config.stash[LIVE] = Ticker(
-                lambda: _log(reporter, snapshots()), lambda: None, LOG_PAUSE
-            )
+    drawn = is_wanted(config)
+    if not drawn and not is_logged(config):
         return
-
     writer = config.get_terminal_writer()
     try:
         # pytest's writer has no public attribute for the file that it writes to.
         terminal = os.dup(writer._file.fileno())  # noqa: SLF001
     except (OSError, ValueError, AttributeError):  # another plugin put another kind of file there
         return
-    block = Block(writer, terminal)
-    config.stash[LIVE] = Ticker(
-        lambda: block.show(progress_lines(snapshots(), block.columns)), block.close
-    )
+    if drawn:
+        block = Block(writer, terminal)
+        config.stash[LIVE] = Ticker(
+            lambda: block.show(progress_lines(snapshots(), block.columns)), block.close
+        )
+    else:
+        log = _Log(config.pluginmanager.getplugin("terminalreporter"), writer, terminal)
+        config.stash[LIVE] = Ticker(lambda: log.write(snapshots()), log.close, LOG_PAUSE)
 
 
-def _log(reporter: TerminalReporter, snapshots: Sequence[ProgressSnapshot]) -> None:
-    for line in progress_lines(snapshots, _LOG_COLUMNS):
-        reporter.ensure_newline()
-        reporter.write_line(f"cepbench: {line}")
-        reporter.flush()
+class _Log:
+    """Lines among those that pytest writes to a log.
+
+    log: file descriptor of the log, closed with this. While a test runs standard output is
+    captured, so it has to be one of its own.
+    """
+
+    def __init__(self, reporter: TerminalReporter, writer: Any, log: int) -> None:
+        self._reporter, self._writer = reporter, writer
+        encoding = getattr(writer._file, "encoding", None)  # noqa: SLF001
+        self._file = open(log, "w", encoding=encoding or "utf-8", errors="replace")  # noqa: SIM115
+
+    def write(self, snapshots: Sequence[ProgressSnapshot]) -> None:
+        """A line for each process. By pytest's writer, which has to know where its line is."""
+        lines = progress_lines(snapshots, _LOG_COLUMNS)
+        pytests, self._writer._file = self._writer._file, self._file  # noqa: SLF001
+        try:
+            with suppress(OSError, ValueError):  # a full disk, a log that was closed
+                for line in lines:
+                    self._reporter.ensure_newline()
+                    self._reporter.write_line(f"cepbench: {line}")
+                self._file.flush()
+        finally:
+            self._writer._file = pytests  # noqa: SLF001
+
+    def close(self) -> None:
+        """Give the log back."""
+        with suppress(OSError):
+            self._file.close()
 
 
 def close(config: pytest.Config) -> None:

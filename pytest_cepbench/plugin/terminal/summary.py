@@ -101,6 +101,7 @@ def write_summary(controller: Controller, reporter: Any) -> None:
     output.write_sentences([(outcome.headline, style)])
     if reporter.verbosity < 0:
         output.write(_failing_rows(outcome, output))
+        output.write_sentences(_causes(outcome, verbose=False))
         output.write_sentences(_files(outcome, brief=True))
         return
     verbose = reporter.verbosity > 0
@@ -208,11 +209,18 @@ def _samples(outcome: RunOutcome, output: Output) -> Iterator[Sentence]:
         yield f"where: {name_of(result)} {where}", ""
 
 
+def _causes(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
+    """Why cases could not be measured or compared."""
+    from pytest_cepbench.report.text import cause_lines
+
+    lines = at_most(cause_lines(outcome.results), _MOST_LINES, verbose=verbose)
+    yield from ((line, "red") for line in lines)
+
+
 def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     from pytest_cepbench.report.fact_table import fact_lines
     from pytest_cepbench.report.headline import worst_case
     from pytest_cepbench.report.text import (
-        cause_lines,
         people_lines,
         pooled_line,
         refusal_lines,
@@ -235,7 +243,7 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     def some(lines: Sequence[str], most: int = 1) -> list[str]:
         return at_most(lines, most, verbose=verbose)
 
-    yield from ((line, "red") for line in some(cause_lines(results), _MOST_LINES))
+    yield from _causes(outcome, verbose=verbose)
     yield from ((f"refused: {line}", "red") for line in some(refusal_lines(results), _MOST_LINES))
     most = 1 if worst_case(results) else _MOST_LINES
     yield from ((line, "yellow") for line in some(shortage_lines(results), most))
