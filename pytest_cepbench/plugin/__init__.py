@@ -50,7 +50,7 @@ from pytest_cepbench.plugin.run_settings import (
     updating,
     usage_errors,
 )
-from pytest_cepbench.plugin.versions import names_in_ini
+from pytest_cepbench.plugin.versions import names_in_ini, verbosity
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None:
         return []
-    verbose = config.get_verbosity() > 0
+    verbose = verbosity(config) > 0
     return _headed(config, filter(None, controller.header_lines(verbose=verbose)), verbose=verbose)
 
 
@@ -189,7 +189,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     controller = config.stash.get(CONTROLLER, None)
     if controller is None:
         return []
-    verbose = config.get_verbosity() > 0
+    verbose = verbosity(config) > 0
     return _headed(config, controller.suite_lines(verbose=verbose), verbose=verbose)
 
 

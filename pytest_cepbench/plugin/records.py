@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.plugin.run_settings import FORKED
-from pytest_cepbench.plugin.versions import colored
+from pytest_cepbench.plugin.versions import colored, verbosity
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
@@ -252,7 +252,7 @@ def failure_text(config: pytest.Config, result: CaseResult) -> str:
     """What a test fails with: six lines, or all there is to say with `-vv`."""
     from pytest_cepbench.report.text import brief, explain
 
-    return explain(result) if config.get_verbosity() > 1 else brief(result)
+    return explain(result) if verbosity(config) > 1 else brief(result)
 
 
 @pytest.hookimpl(tryfirst=True)
