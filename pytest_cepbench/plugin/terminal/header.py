@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import hexdigits
 from typing import TYPE_CHECKING
 
 from pytest_cepbench.errors import SpecError, did_you_mean
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _LONGEST_SPEC = 32
 """Characters of a spec up to which it is its own short name."""
+
+_DIGITS = 8
+"""Of a fingerprint, as the HTML report shows it."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,10 @@ def _identities(bound: BoundRole | None) -> tuple[str, str]:
 
     if bound is None:
         return "", ""
-    return f" ({describe_role(bound)})", f" ({bound.what} {bound.short_fingerprint})"
+    short = bound.short_fingerprint
+    if not short.strip(hexdigits):  # a digest, not a model's own name
+        short = short[:_DIGITS]
+    return f" ({describe_role(bound)})", f" ({bound.what} {short})"
 
 
 def suite_lines(
