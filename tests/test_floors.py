@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -186,6 +188,16 @@ def test_torch_stays_in_models_and_integrations() -> None:
             if name.partition(".")[0] in HEAVY - own
         ]
     assert misplaced == []
+
+
+def test_a_plain_pytest_run_gets_a_light_plugin() -> None:
+    """What pytest loads in every project that has this package brings no library with it."""
+    code = "import sys, pytest_cepbench.plugin; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, cwd=PACKAGE.parent, check=True, capture_output=True, text=True)
+    loaded = set(ended.stdout.split())
+    assert "pytest_cepbench.plugin" in loaded
+    assert not loaded & (HEAVY | {"numpy", "PIL", "msgspec", "jinja2", "filelock", "sqlite3"})
 
 
 def test_integrations_import_no_floor_but_their_own() -> None:
