@@ -41,19 +41,13 @@ ERRORS_BEYOND = 3.0
 class Figure:
     """One measured number.
 
-    what: such as "false failures". rule: by what gate. world: where the scores came from. n: units
-    of a case. cases: of a run. drift, tolerance: in the unit of the scores. value: a share of the
-    runs, or a mean of them. error: its standard error. runs: simulated. promise: the most that the
-    gate allows, None where it promises nothing.
+    what: such as "false failures". cell: of which setting. value: a share of the runs, or a mean of
+    them. error: its standard error. runs: simulated. promise: the most that the gate allows, None
+    where it promises nothing.
     """
 
     what: str
-    rule: str
-    world: str
-    n: int
-    cases: int
-    drift: float
-    tolerance: float
+    cell: Cell
     value: float
     error: float
     runs: int
@@ -66,16 +60,21 @@ class Figure:
 
     def __str__(self) -> str:
         promised = "" if self.promise is None else f", promised at most {self.promise:.4f}"
+        cell = self.cell
         return (
-            f"{self.what} by {self.rule}, {self.world}, n = {self.n}, {self.cases} cases, "
-            f"drift {self.drift:g}, tolerance {self.tolerance:g}: "
+            f"{self.what} by {cell.rule}, {cell.world}, n = {cell.n}, {cell.cases} cases, "
+            f"drift {cell.drift:g}, tolerance {cell.tolerance:g}: "
             f"{self.value:.4f} +- {self.error:.4f} over {self.runs} runs{promised}"
         )
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What figures of one setting have in common; fields as in `Figure`."""
+    """What figures of one setting have in common.
+
+    rule: by what gate. world: where the scores came from. n: units of a case. cases: of a run.
+    drift, tolerance: in the unit of the scores.
+    """
 
     rule: str
     world: str
@@ -88,20 +87,12 @@ class Cell:
         """Share of the runs that were hit. hits: (runs,)."""
         share = float(hits.mean())
         error = sqrt(share * (1 - share) / len(hits))
-        return self._figure(what, share, error, len(hits), promise)
+        return Figure(what, self, share, error, len(hits), promise)
 
     def mean(self, what: str, values: npt.NDArray[np.float64]) -> Figure:
         """Mean over runs. values: (runs,), at least 2."""
         error = float(values.std(ddof=1)) / sqrt(len(values))
-        return self._figure(what, float(values.mean()), error, len(values), None)
-
-    def _figure(
-        self, what: str, value: float, error: float, runs: int, promise: float | None
-    ) -> Figure:
-        return Figure(
-            what, self.rule, self.world, self.n, self.cases, self.drift, self.tolerance,
-            value, error, runs, promise,
-        )  # fmt: skip
+        return Figure(what, self, float(values.mean()), error, len(values))
 
 
 Array = npt.NDArray[np.float64]
@@ -284,10 +275,12 @@ def rates_table(figures: Sequence[Figure]) -> str:
     rows = []
     for design in DESIGNS:
         for rule in RULES:
-            own = [f for f in figures if f.rule == rule and f.world.startswith(f"{design},")]
+            own = [
+                f for f in figures if f.cell.rule == rule and f.cell.world.startswith(f"{design},")
+            ]
             cells = []
             for title, (what, equal) in COLUMNS.items():
-                values = [f.value for f in own if f.what == what and (f.drift == 0) is equal]
+                values = [f.value for f in own if f.what == what and (f.cell.drift == 0) is equal]
                 mean = fmean(values)
                 cells.append(f"{mean:.0f}" if what == "samples" else f"{mean:.1%}")
                 if title.startswith("false"):

@@ -28,7 +28,7 @@ from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.comparison_page import arena_leaderboard_page
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
+from pytest_cepbench.studies.arena import Grouping, Leaderboard, make_leaderboard
 from pytest_cepbench.studies.arena_play import (
     Battles,
     Entrant,
@@ -51,11 +51,12 @@ PLAY = "play.json"
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The judge, the battles, and what play.json says of them."""
+    """The judge, the battles, and what play.json says of them. grouping: of their questions."""
 
     judge: RoleRunner
     order: AskedOrder
     battles: Battles
+    grouping: Grouping | Mapping[str, str] | None
     settings: Mapping[str, Any]
 
 
@@ -84,28 +85,23 @@ def _prepare(arguments: Namespace, file: Path, pool: ModelPool) -> _Prepared:
     entrants, samples = _entrants(arguments, suite, pool.store)
     # Orders that are asked about anew in doubt are for gates; here each model is first in half of
     # its battles, or in both orders of all.
-    order: AskedOrder = "arranged" if _order(arguments, suite) == "balanced" else "both"
+    balanced = (arguments.order or suite.battle_rules.order) == "balanced"
     battles = arrange(
         entrants, samples, pool.store, arguments.rounds,
         seed=arguments.seed, limit=arguments.samples, only=arguments.only,
     )  # fmt: skip
-    _grouping(arguments.by, battles)  # a mistake is said before anything is asked
+    grouping = _grouping(arguments.by, battles)  # a mistake is said before anything is asked
     settings = {
         "suite": suite.name,
         "judge": judge.bound.spec,
         "judge_fingerprint": judge.bound.fingerprint,
-        "order": _order(arguments, suite),
+        "order": "balanced" if balanced else "both",
         "only": arguments.only,
         "seed": arguments.seed,
     }
     if not arguments.plan:
         _check_folder(arguments.out, settings)
-    return _Prepared(judge, order, battles, settings)
-
-
-def _order(arguments: Namespace, suite: Suite) -> str:
-    order: str = arguments.order or suite.battle_rules.order
-    return "balanced" if order == "balanced" else "both"
+    return _Prepared(judge, "arranged" if balanced else "both", battles, grouping, settings)
 
 
 def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
@@ -187,7 +183,7 @@ def _measure(
 
     Raises DatasetError where the verdicts can rank nobody, and as `play`.
     """
-    battles, judge, seed = prepared.battles, prepared.judge, int(prepared.settings["seed"])
+    battles, judge, seed = prepared.battles, prepared.judge, arguments.seed
     plan = plan_play(battles, judge, prepared.order, seed)
     new = plan.verdicts - plan.stored
     asked = (
@@ -208,7 +204,7 @@ def _measure(
         arguments.pair_model,
         forfeits=battles.forfeits,
         forfeit_policy=arguments.forfeits.replace("-", "_"),
-        grouping=_grouping(arguments.by, battles),
+        grouping=prepared.grouping,
     )
     return prepared, given, board
 
@@ -258,7 +254,7 @@ def _write(
     return 0
 
 
-def _grouping(by: str | None, battles: Battles) -> Any:
+def _grouping(by: Grouping | None, battles: Battles) -> Grouping | Mapping[str, str] | None:
     """Groups by OpenING's ids where the questions are OpenING's, else by the suite's categories."""
     opening = all(question[:4] in TASKS for question in battles.tasks)
     if by is not None and by != "task" and not opening:

@@ -177,5 +177,5 @@ def _outcome(path: Path) -> Section:
 
 def _masked(text: str) -> str:
     """Without keys, and without the name of the user in paths."""
-    home = str(Path.home())
-    return mask_secrets(text).replace(home, "~") if len(home) > 1 else mask_secrets(text)
+    home, masked = str(Path.home()), mask_secrets(text)
+    return masked.replace(home, "~") if len(home) > 1 else masked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -45,6 +45,8 @@ from pytest_cepbench.metrics.pair_models import (
 )
 
 Grouping = Literal["task", "meta-topic", "capability", "difficulty"]
+
+Judged = TypeVar("Judged", JudgedBattle, ScoredAnswer)
 
 _CAPABILITY = {task: name for name, tasks in CAPABILITIES.items() for task in tasks}
 
@@ -231,13 +233,13 @@ def make_score_board(
     name: str, answers: Sequence[ScoredAnswer], grouping: Grouping | None = None
 ) -> ScoreBoard:
     """A board of the models whose answers a judge scored. Source: OpENING, Table 4 and Fig. 6."""
-    groups = dict.fromkeys(_group(a.question, grouping) for a in answers) if grouping else {}
+    groups = _groups(answers, grouping)
     rows = []
     for model in dict.fromkeys(answer.model for answer in answers):
         own = [answer for answer in answers if answer.model == model]
         overall, means = _score_of(own)
         by_group = {
-            group: [a for a in own if grouping and _group(a.question, grouping) == group]
+            group: [answer for answer in groups[group] if answer.model == model]
             for group in sorted(groups)
         }
         rows.append(
@@ -360,19 +362,16 @@ def _curve(battles: Sequence[JudgedBattle], model: str) -> tuple[tuple[int, floa
 
 
 def _groups(
-    battles: Sequence[JudgedBattle], grouping: Grouping | Mapping[str, str] | None
-) -> dict[str, list[JudgedBattle]]:
-    """Battles by the name of their group, groups in order of their ids."""
+    given: Sequence[Judged], grouping: Grouping | Mapping[str, str] | None
+) -> dict[str, list[Judged]]:
+    """Battles, or scored answers, by the name of their group, groups in order of their ids."""
     if grouping is None:
         return {}
-    groups: dict[str, list[JudgedBattle]] = {}
-    for battle in sorted(battles, key=lambda battle: battle.question):
-        name = (
-            _group(battle.question, grouping)
-            if isinstance(grouping, str)
-            else grouping[battle.question]
-        )
-        groups.setdefault(name, []).append(battle)
+    groups: dict[str, list[Judged]] = {}
+    for each in sorted(given, key=lambda each: each.question):
+        question = each.question
+        name = _group(question, grouping) if isinstance(grouping, str) else grouping[question]
+        groups.setdefault(name, []).append(each)
     return groups
 
 

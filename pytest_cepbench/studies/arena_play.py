@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from math import comb
 from typing import Literal
@@ -26,10 +27,9 @@ from pytest_cepbench.chains.answers.answer_plan import (
 from pytest_cepbench.chains.answers.battles import AnswerPair, battle_key
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import DatasetError, StoreError
+from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import Forfeit, Pairing, roulette
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.studies.judge_card import (
     AskedOrder,
@@ -38,7 +38,7 @@ from pytest_cepbench.studies.judge_card import (
     equal_answers,
     shown_in_order,
 )
-from pytest_cepbench.studies.rated_items import RatedRun, check_samples
+from pytest_cepbench.studies.rated_items import RatedRun, answers_of, check_samples, load_answers
 
 Modality = Literal["text", "image"]
 
@@ -76,21 +76,9 @@ def stored_entrant(run: RatedRun, samples: Sequence[Sample], store: Store) -> En
     Raises DatasetError where the run named no answers or had other samples, StoreError where the
     store lacks answers.
     """
-    digests = run.record.answers
-    if not digests:
-        raise DatasetError(
-            f"the run of {run.name!r} names no answers: a run of a suite with a win rate against "
-            "accepted answers is needed"
-        )
+    digests = answers_of(run)
     check_samples({s.id: (s, refer_to_question(s, store)) for s in samples if s.question}, run)
-    wanted = set(digests.values()) - {""}
-    stored = get_answers(store, wanted)
-    if missing := wanted - stored.keys():
-        raise StoreError(
-            f"{len(missing)} of {len(wanted)} answers of the run of {run.name!r} are not in the "
-            f"store {store.root}: use the store of the run (--store), or bring them with "
-            "`cepbench store import`"
-        )
+    stored = load_answers(set(digests.values()) - {""}, f"the run of {run.name!r}", store)
 
     def answer(sample: Sample) -> PieceRefs | None:
         digest = digests.get(sample.id, "")
@@ -174,6 +162,11 @@ def arrange(
     arranged = _in_rounds(drawn, seed)[:limit]
     answers = {entrant.name: entrant.answer for entrant in entrants}
 
+    @cache  # arranging, planning and asking each refer to it, and several battles do
+    def question_of(question: str) -> PieceRefs:
+        return refer_to_question(known[question], store)
+
+    @cache
     def answer(question: str, model: str) -> PieceRefs | None:
         own = answers[model](known[question])
         return own if only is None or own is None else _limited(own, only)
@@ -181,7 +174,7 @@ def arrange(
     def pair(battle: Pairing) -> AnswerPair:
         return AnswerPair(
             battle.question,
-            refer_to_question(known[battle.question], store),
+            question_of(battle.question),
             answer(battle.question, battle.first),
             answer(battle.question, battle.second),
         )

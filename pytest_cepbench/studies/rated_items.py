@@ -5,10 +5,11 @@ Which samples are drawn follows from a seed and the samples' ids alone, before a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer, refer_to_question
 from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, StoreError
@@ -179,7 +180,7 @@ def answer_pairs(
     of them and where nothing is left to rate; StoreError where the store lacks answers.
     """
     require_runs(runs, 2, most=2)
-    first, second = map(_answers_of, runs)
+    first, second = map(answers_of, runs)
     shared = sorted(first.keys() & second.keys())
     able = [name for name in shared if first[name] and second[name] and first[name] != second[name]]
     equal = sum(bool(first[name]) and first[name] == second[name] for name in shared)
@@ -198,7 +199,7 @@ def answer_grades(
 ) -> RatedItems:
     """Items of the kind `grades`: the answers of all runs to a question. Raises as above."""
     require_runs(runs, 2)
-    known = [_answers_of(run) for run in runs]
+    known = [answers_of(run) for run in runs]
     shared = sorted(set.intersection(*(set(answers) for answers in known)))
     able = [name for name in shared if len({answers[name] for answers in known} - {""}) > 1]
     left_out = {"have fewer than two different answers": len(shared) - len(able)}
@@ -266,15 +267,9 @@ def _add_answers(
     questions = {sample.id: (sample, refer_to_question(sample, store)) for sample in asked}
     for run in runs:
         check_samples(questions, run)
-    named = [(run, _answers_of(run)) for run in runs]
+    named = [(run, answers_of(run)) for run in runs]
     wanted = {answers[name] for name in chosen for _, answers in named} - {""}
-    stored = get_answers(store, wanted)
-    if missing := wanted - stored.keys():
-        raise StoreError(
-            f"{len(missing)} of {len(wanted)} answers of the runs are not in the store "
-            f"{store.root}: use the store of the runs (--store), or bring them with "
-            "`cepbench store import`"
-        )
+    stored = load_answers(wanted, "the runs", store)
     for name in chosen:
         outputs = [
             Output(run, made.take(refer_to_answer(stored[answers[name]], name), store))
@@ -284,7 +279,23 @@ def _add_answers(
         made.add(name, made.take(questions[name][1], store), outputs)
 
 
-def _answers_of(run: RatedRun) -> Mapping[str, str]:
+def load_answers(digests: Collection[str], whose: str, store: Store) -> dict[str, Answer]:
+    """Answers by digest. whose: the runs that named them, in words.
+
+    Raises StoreError where the store lacks some.
+    """
+    stored = get_answers(store, digests)
+    if missing := set(digests) - stored.keys():
+        raise StoreError(
+            f"{len(missing)} of {len(digests)} answers of {whose} are not in the store "
+            f"{store.root}: use the store of {whose} (--store), or bring them with "
+            "`cepbench store import`"
+        )
+    return stored
+
+
+def answers_of(run: RatedRun) -> Mapping[str, str]:
+    """Sample -> digest of its answer, empty for none. Raises DatasetError for a run without any."""
     if not run.record.answers:
         raise DatasetError(
             f"the run of {run.name!r} names no answers: a run of a suite with a win rate against "

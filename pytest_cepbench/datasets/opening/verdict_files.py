@@ -81,21 +81,24 @@ def read_verdicts(path: Path, names: ModelNames | None = None) -> list[JudgedBat
     fields, a verdict that is none of the four, a model against itself, and a battle that was judged
     twice in the same order.
     """
-    battles: dict[tuple[str, str, str], JudgedBattle] = {}
+    return [verdict for verdict, _ in _verdicts(path, names or ModelNames())]
+
+
+def _verdicts(path: Path, names: ModelNames) -> Iterator[tuple[JudgedBattle, _Battle]]:
+    """The verdicts, each with its record."""
     places: dict[tuple[str, str, str], str] = {}
-    for place, battle, record in _records(path, names or ModelNames(), _Verdict):
+    for place, battle, record in _records(path, names, _Verdict):
         winner = record.winner
         if winner not in WINNERS:
             raise DatasetError(f"{place}: winner is {winner!r:.60}: {', '.join(WINNERS)} are known")
         key = (battle.question, battle.first, battle.second)
-        if key in battles:
+        if key in places:
             raise DatasetError(
                 f"{place}: {battle.first!r} against {battle.second!r} in question "
                 f"{battle.question!r} was judged before, at {places[key]}: keep one of them"
             )
-        battles[key] = JudgedBattle(*key, winner)
         places[key] = place
-    return list(battles.values())
+        yield JudgedBattle(*key, winner), record
 
 
 def holds_scores(path: Path) -> bool:
@@ -132,17 +135,14 @@ def merge_equal_ids(path: Path, names: ModelNames) -> tuple[list[JudgedBattle], 
     The last of equal ones stays. Source: OpENING's script of win rates; its files give two models
     the id 11, and the printed Table 12 lacks two verdicts for it. Raises DatasetError as above.
     """
-    verdicts = read_verdicts(path, names)
-    ids = [
-        (battle.question, str(record.first.id), str(record.second.id))
-        for _, battle, record in _records(path, names, _Verdict)
-    ]
-    last = {key: place for place, key in enumerate(ids)}
-    kept = set(last.values())
-    return (
-        [verdict for place, verdict in enumerate(verdicts) if place in kept],
-        [verdict for place, verdict in enumerate(verdicts) if place not in kept],
-    )
+    kept: dict[tuple[str, str, str], JudgedBattle] = {}
+    lost = []
+    for verdict, record in _verdicts(path, names):
+        key = (verdict.question, str(record.first.id), str(record.second.id))
+        if key in kept:
+            lost.append(kept.pop(key))
+        kept[key] = verdict
+    return list(kept.values()), lost
 
 
 def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
