@@ -23,19 +23,10 @@ from pytest_cepbench.measures.base import readers_of
 from pytest_cepbench.metrics.set_distances import frechet_distance, gc_fid_at_t, kernel_distance
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
-from tests.suites.world import LOSSY, SUITE, Staged, stage, vector
+from tests.suites.world import LOSSY, SETS, SUITE, Staged, stage, vector
 
-METRICS = """\
-[metrics.gc_fid]
-[metrics.fid]
-[metrics.last]
-kind = "fid"
-at = 2
-[metrics.kid]
-[metrics.pooled]
-kind = "gc_fid"
-pool = "samples"
-[metrics.failures]
+METRICS = f"""\
+{SETS}[metrics.failures]
 """
 
 BLANK = SUITE.replace('generator = "shapes:"', 'generator = "shapes:?blank=0.2"')

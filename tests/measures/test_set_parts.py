@@ -25,19 +25,10 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.gate.build import replace
-from tests.suites.world import LOSSY, SUITE, Staged, stage, vector
+from tests.suites.world import LOSSY, SETS, SUITE, Staged, stage, vector
 
-METRICS = """\
-[metrics.gc_fid]
-[metrics.fid]
-[metrics.last]
-kind = "fid"
-at = 2
-[metrics.kid]
-[metrics.pooled]
-kind = "gc_fid"
-pool = "samples"
-[metrics.pooled_kid]
+METRICS = f"""\
+{SETS}[metrics.pooled_kid]
 kind = "kid"
 pool = "samples"
 """

@@ -32,6 +32,19 @@ from pytest_cepbench.suites import (
 )
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 
+SETS = """\
+[metrics.gc_fid]
+[metrics.fid]
+[metrics.last]
+kind = "fid"
+at = 2
+[metrics.kid]
+[metrics.pooled]
+kind = "gc_fid"
+pool = "samples"
+"""
+"""Metrics of sets."""
+
 LOSSY = "shapes:?miss=0.3&recolor=0.2"
 
 SUITE = f"""\
