@@ -40,7 +40,7 @@ _ADAPTERS = {
     "I": "models.encoders.inception_encoder:InceptionParams",
     "W": "models.detectors.transformers_detector:OwlParams",
     "K": "models.detectors.transformers_detector:ClassesParams",
-    "server": "models.api.endpoint:ServerParams",
+    "server": "models.api.parameters:ServerParams",
     "serve": "models.serving.parameters:ServeParams",
     "engine": "models.serving.parameters:EngineParams",
     "chat": "models.api.parameters:ChatParams",

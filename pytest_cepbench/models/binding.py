@@ -152,7 +152,7 @@ class Servers(Protocol):
         ...
 
     def running(self, plan: Any) -> Any:
-        """The `RunningServer` of a plan, started where it does not run."""
+        """The `OwnServer` of a plan, started where it does not run."""
         ...
 
 

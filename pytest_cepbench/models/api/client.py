@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapp
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import (
@@ -25,11 +25,7 @@ from pytest_cepbench.errors import (
     NoLogprobsError,
     PointerError,
 )
-from pytest_cepbench.models.api.endpoint import (
-    Endpoint,
-    RequestLimits,
-    redact_logs,
-)
+from pytest_cepbench.models.api.endpoint import Endpoint, redact_logs
 from pytest_cepbench.models.api.faults import (
     UNREACHABLE,
     ApiFault,
@@ -41,11 +37,10 @@ from pytest_cepbench.models.api.faults import (
     read_json,
     server_error,
 )
+from pytest_cepbench.models.api.parameters import RequestLimits
 from pytest_cepbench.models.api.responses import ApiResponse, read_models
+from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.protocols import CUT, Reply, Usage
-
-if TYPE_CHECKING:
-    from openai import AsyncOpenAI
 
 T = TypeVar("T")
 
@@ -94,21 +89,29 @@ class ApiRequest:
     required: Collection[str] = ()
 
 
-class OwnServer(Protocol):
-    """A server that the run has started itself."""
+@dataclass(frozen=True)
+class OwnServer:
+    """A server that the run has started itself.
 
-    @property
-    def provenance(self) -> Mapping[str, str]:
-        """Kept beside each of its results."""
-        ...
+    url: where its API begins.
+    key: that it asks for; None for none.
+    provenance: kept beside each of its results.
+    log: path of its log.
+    check: raises ModelError where it has ended, with the last lines of its log: no other try can
+        succeed.
+    files: that it may go on reading; None where there are none.
+    """
 
-    def check(self) -> None:
-        """Raise ModelError where it has ended: no other try can succeed."""
-        ...
+    url: str
+    key: str | None
+    provenance: Mapping[str, str]
+    log: str
+    check: Callable[[], None]
+    files: CoveredFiles | None
 
     def unchanged(self) -> AbstractContextManager[None]:
-        """Raise IdentityError where its files change while it answers, if that can matter."""
-        ...
+        """Raise IdentityError where files change that it may go on reading."""
+        return nullcontext() if self.files is None else self.files.unchanged("it was asked")
 
 
 class RequestLimiter:
@@ -141,7 +144,15 @@ class RequestLimiter:
     async def slot(self) -> AsyncIterator[float]:
         """Wait for a slot and hold it; yields the monotonic time of its start."""
         async with self._queue:
-            await self._wait()
+            while True:
+                pause = max(self._paused_until, self._next_start) - time.monotonic()
+                if pause > 0:
+                    await asyncio.sleep(pause)
+                elif self._in_flight >= self.limit:
+                    self._slot_free.clear()
+                    await self._slot_free.wait()
+                else:
+                    break
             self._in_flight += 1
             now = time.monotonic()
             self._next_start = max(now, self._next_start) + self._spacing
@@ -150,17 +161,6 @@ class RequestLimiter:
         finally:
             self._in_flight -= 1
             self._slot_free.set()
-
-    async def _wait(self) -> None:
-        while True:
-            pause = max(self._paused_until, self._next_start) - time.monotonic()
-            if pause > 0:
-                await asyncio.sleep(pause)
-            elif self._in_flight >= self.limit:
-                self._slot_free.clear()
-                await self._slot_free.wait()
-            else:
-                return
 
     def record_success(self) -> None:
         """Raise the limit by one after as many successes as there are slots."""
@@ -178,136 +178,17 @@ class RequestLimiter:
             self._lowered_at = now
 
 
-class Connection:
-    """The client, its event loop and threads for images; closed by garbage collection.
-
-    Raises MissingDependencyError where the client is not installed.
-    """
-
-    def __init__(self, endpoint: Endpoint, timeout: float) -> None:
-        try:
-            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-        except ImportError as error:
-            raise MissingDependencyError(
-                'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
-            ) from error
-        self._client = AsyncOpenAI(
-            http_client=DefaultAsyncHttpxClient(
-                # A redirect would send the image and the prompt wherever the server says.
-                follow_redirects=False,
-                # A proxy does not reach the server that the run has started on this machine.
-                trust_env=endpoint.label is None,
-            ),
-            api_key=endpoint.api_key,
-            base_url=endpoint.address.reveal(),
-            default_headers=endpoint.headers,
-            timeout=timeout,
-            max_retries=0,  # the client does not know of the other requests
-        )
-        redact_logs(endpoint.secrets)  # its libraries have made their loggers by now
-        self._timeout = timeout
-        self._loop = asyncio.new_event_loop()
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="openai-images")
-        thread = threading.Thread(
-            target=_run_loop, args=(self._loop,), name=f"openai-{endpoint.role}", daemon=True
-        )
-        thread.start()
-        weakref.finalize(self, _close, self._client, self._loop, self._pool, thread)
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop and wait for its result; an interrupt cancels it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
-
-    async def on_thread(self, call: Callable[[], T]) -> T:
-        """The result of a function that would block the loop."""
-        return await self._loop.run_in_executor(self._pool, call)
-
-    async def send(
-        self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> bytes | ApiFault:
-        """The body of the server's response, or the reason why there is none.
-
-        what: the kind of request.
-        body: its JSON.
-        optional: parameters that the server may not know.
-        """
-        import openai
-
-        # The client's own timeout is one of silence: a body that drips would never end.
-        limit = min(self._timeout, _LIST_TIMEOUT) if what == "models" else self._timeout
-        try:
-            async with asyncio.timeout(limit):
-                return await self._request(what, body, optional)
-        except openai.APIStatusError as error:
-            content, headers = error.response.content, error.response.headers
-            return classify_response(error.status_code, headers, content, optional)
-        except (TimeoutError, openai.APITimeoutError):
-            return ApiFault("again", f"no answer within {limit:g} s")
-        except openai.APIConnectionError as error:
-            cause = error.__cause__ or error
-            refused = type(cause).__name__ == "ConnectError"
-            words = str(cause) or type(cause).__name__
-            return ApiFault("again", words, code=UNREACHABLE if refused else "")
-
-    async def _request(
-        self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> bytes:
-        # Raw answers: the client's own reading makes objects out of whatever was sent.
-        content: bytes
-        if what == "chat":
-            chat = self._client.chat.completions.with_raw_response
-            # The messages as they are: the client would walk through them, a quarter of its time.
-            whole = {**body, **optional}
-            content = (
-                await chat.create(model=body["model"], messages=[], extra_body=whole)
-            ).content
-        elif what == "images":
-            images = self._client.images.with_raw_response
-            content = (await images.generate(**body, extra_body=dict(optional))).content
-        else:
-            content = (await self._client.models.with_raw_response.list()).content
-        return content
-
-
-def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
-    try:
-        loop.run_forever()
-    finally:
-        loop.close()
-
-
-def _close(
-    client: AsyncOpenAI,
-    loop: asyncio.AbstractEventLoop,
-    pool: ThreadPoolExecutor,
-    thread: threading.Thread,
-) -> None:
-    """End loop, client and threads; without waiting on the loop's own thread."""
-    pool.shutdown(wait=False, cancel_futures=True)
-
-    async def end() -> None:
-        try:
-            await client.close()
-        finally:
-            loop.stop()
-
-    if thread.is_alive():
-        asyncio.run_coroutine_threadsafe(end(), loop)
-        if threading.current_thread() is not thread:
-            thread.join(2.0)
-
-
 class ApiClient:
     """Sends batches of requests to one server, and repeats them as the spec's parameters allow.
+
+    It remembers what the server does not accept and how it calls itself. Its event loop and threads
+    are closed by garbage collection.
 
     endpoint: where the model is served.
     limits: of its requests.
     prices: of a million tokens read, of as many written and of an image, in the user's currency.
     own: the server, where the run has started it.
+    Raises MissingDependencyError where the client is not installed.
     """
 
     def __init__(
@@ -317,19 +198,71 @@ class ApiClient:
         prices: tuple[float, float, float] = (0.0, 0.0, 0.0),
         own: OwnServer | None = None,
     ) -> None:
+        try:
+            from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        except ImportError as error:
+            raise MissingDependencyError(
+                'an openai: model needs the openai client: pip install "pytest-cepbench[openai]"'
+            ) from error
+        user = endpoint.user
+        self._client = client = AsyncOpenAI(
+            http_client=DefaultAsyncHttpxClient(
+                # A redirect would send the image and the prompt wherever the server says.
+                follow_redirects=False,
+                # A proxy does not reach the server that the run has started on this machine.
+                trust_env=endpoint.label is None,
+            ),
+            # The client requires a key, and servers without keys ignore it.
+            api_key="none" if endpoint.key is None else endpoint.key.reveal(),
+            base_url=endpoint.address.reveal(),
+            default_headers={} if user is None else {"Authorization": f"Basic {user.reveal()}"},
+            timeout=limits.timeout,
+            max_retries=0,  # the client does not know of the other requests
+        )
+        redact_logs(endpoint.secrets)  # its libraries have made their loggers by now
+        self._loop = loop = asyncio.new_event_loop()
+        self._pool = pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="openai-images")
+
+        def run_loop() -> None:
+            try:
+                loop.run_forever()
+            finally:
+                loop.close()
+
+        async def end() -> None:
+            try:
+                await client.close()
+            finally:
+                loop.stop()
+
+        thread = threading.Thread(target=run_loop, name=f"openai-{endpoint.role}", daemon=True)
+        thread.start()
+
+        def close() -> None:
+            pool.shutdown(wait=False, cancel_futures=True)
+            if thread.is_alive():
+                asyncio.run_coroutine_threadsafe(end(), loop)
+                if threading.current_thread() is not thread:  # which cannot wait for itself
+                    thread.join(2.0)
+
+        weakref.finalize(self, close)
         self._endpoint = endpoint
         self._own = own
         self._limits = limits
         self._prices = prices
-        self._connection = Connection(endpoint, limits.timeout)
         self._limiter = RequestLimiter(limits.concurrency, limits.rpm)
         # Images are encoded while earlier requests are in flight; not those of a whole batch, whose
         # encoded images may be large.
         self._prepared = asyncio.Semaphore(_AHEAD * limits.concurrency)
-        self._capabilities = ServerCapabilities(endpoint)
         self._models: tuple[str, ...] = ()  # that the server lists
         self._has_answered = False
         self._retries = limits.retries
+        self._dropped: dict[str, str] = {}  # parameter that is not accepted -> how it was sent
+        self._renamed: dict[str, str] = {}
+        self._remarks: dict[str, None] = {}
+        self._reported: dict[str, str] = {}  # what the server called itself first
+        self._changed: set[str] = set()
+        self._cut = 0
 
     def check(self) -> None:
         """Request the list of models, which costs nothing.
@@ -338,7 +271,7 @@ class ApiClient:
         shows at the first real request.
         """
         for _ in range(_CONNECT_TRIES):
-            result = self._connection.run(self._connection.send("models", {}, {}))
+            result = self._run(self._fetch("models", {}, {}))
             if not (isinstance(result, ApiFault) and result.code == UNREACHABLE):
                 break
         if isinstance(result, ApiFault):
@@ -359,8 +292,20 @@ class ApiClient:
         """
         if not requests:
             return []
+
+        async def concurrently() -> list[Reply] | Exception:
+            tasks = [asyncio.ensure_future(self._send_until_answered(each)) for each in requests]
+            try:
+                return await asyncio.gather(*tasks)
+            except Exception as error:  # noqa: BLE001 - handed over whole, and raised by the caller
+                return error
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
         with nullcontext() if self._own is None else self._own.unchanged():
-            replies = self._connection.run(self._send_concurrently(requests))
+            replies = self._run(concurrently())
             if isinstance(replies, Exception):
                 raise replies from None
         if self._own is not None and any(reply.passing for reply in replies):
@@ -376,62 +321,63 @@ class ApiClient:
                 raise server_error(self._endpoint, "no answer", fault, listed, len(requests))
         return replies
 
-    async def _send_concurrently(self, requests: Sequence[ApiRequest]) -> list[Reply] | Exception:
-        tasks = [asyncio.ensure_future(self._prepare_and_send(request)) for request in requests]
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop and wait for its result; an interrupt cancels it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return await asyncio.gather(*tasks)
-        except Exception as error:  # noqa: BLE001 - handed over whole, and raised by the caller
-            return error
+            return future.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            future.cancel()
 
-    async def _prepare_and_send(self, request: ApiRequest) -> Reply:
+    async def _on_thread(self, call: Callable[[], T]) -> T:
+        """The result of a function that would block the loop."""
+        return await self._loop.run_in_executor(self._pool, call)
+
+    async def _send_until_answered(self, request: ApiRequest) -> Reply:
         async with self._prepared:
-            body = await self._connection.on_thread(request.body)
-            return await self._send_until_answered(request, body)
-
-    async def _send_until_answered(self, request: ApiRequest, body: Mapping[str, Any]) -> Reply:
-        tries, waited, usage = 0, 0.0, Usage()
-        while True:
-            async with self._limiter.slot() as started:
-                optional = self._capabilities.accepted(request.optional)
-                result = await self._send_once(request, body, optional)
-            usage += Usage(requests=1, retries=min(1, usage.requests))
-            if isinstance(result, ApiResponse):
-                self._limiter.record_success()
-                return self._reply(request, result, usage)
-            if result.kind == "fatal":
-                raise fatal_error(self._endpoint, result, self._models)
-            if result.kind == "parameter" and result.parameter in optional:
-                value = optional[result.parameter]
-                self._capabilities.drop_parameter(result.parameter, value, result.words)
-                continue
-            if result.kind == "content":
-                return Reply(Failure("refused", self._endpoint.clean(result.words)), usage)
-            status = "" if result.status in (None, 200) else f"{result.status}: "
-            words = self._endpoint.clean(status + result.words)
-            if result.kind in ("rejected", "parameter"):
-                return Reply(Failure("exception", words), usage, passing=True)
-            pause = result.wait
-            if pause is None:
-                longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
-                # Random, so that requests which failed together are not repeated together.
-                pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret depends on it
-            waited += time.monotonic() - started
-            if tries >= self._retries or waited + pause > self._limits.patience:
-                words = f"after {usage.requests} requests: {words}"
-                return Reply(Failure("unanswered", words), usage, passing=True)
-            if result.kind == "throttled":
-                self._limiter.record_throttling(started, result.wait or 0.0)
-            tries, waited = tries + 1, waited + pause
-            await asyncio.sleep(pause)
+            body = await self._on_thread(request.body)
+            tries, waited, usage = 0, 0.0, Usage()
+            while True:
+                async with self._limiter.slot() as started:
+                    optional = {
+                        self._renamed.get(name, name): value
+                        for name, value in request.optional.items()
+                        if self._renamed.get(name, name) not in self._dropped
+                    }
+                    result = await self._send_once(request, body, optional)
+                usage += Usage(requests=1, retries=min(1, usage.requests))
+                if isinstance(result, ApiResponse):
+                    self._limiter.record_success()
+                    return self._reply(request, result, usage)
+                if result.kind == "fatal":
+                    raise fatal_error(self._endpoint, result, self._models)
+                if result.kind == "parameter" and result.parameter in optional:
+                    self._drop(result.parameter, optional[result.parameter], result.words)
+                    continue
+                if result.kind == "content":
+                    return Reply(Failure("refused", self._endpoint.clean(result.words)), usage)
+                status = "" if result.status in (None, 200) else f"{result.status}: "
+                words = self._endpoint.clean(status + result.words)
+                if result.kind in ("rejected", "parameter"):
+                    return Reply(Failure("exception", words), usage, passing=True)
+                pause = result.wait
+                if pause is None:
+                    longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
+                    # Random, so that requests which failed together are not repeated together.
+                    pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - not for a secret
+                waited += time.monotonic() - started
+                if tries >= self._retries or waited + pause > self._limits.patience:
+                    words = f"after {usage.requests} requests: {words}"
+                    return Reply(Failure("unanswered", words), usage, passing=True)
+                if result.kind == "throttled":
+                    self._limiter.record_throttling(started, result.wait or 0.0)
+                tries, waited = tries + 1, waited + pause
+                await asyncio.sleep(pause)
 
     async def _send_once(
         self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
     ) -> ApiResponse | ApiFault:
-        content = await self._connection.send(request.what, body, optional)
+        content = await self._fetch(request.what, body, optional)
         if isinstance(content, ApiFault):
             if self._own is not None:
                 self._own.check()
@@ -447,7 +393,7 @@ class ApiClient:
         if fault is not None:
             return fault
         try:
-            return await self._connection.on_thread(lambda: request.read(document))
+            return await self._on_thread(lambda: request.read(document))
         except NoAnswerError as error:
             return ApiFault("again", str(error), 200)
         except PointerError:
@@ -455,59 +401,49 @@ class ApiClient:
         except NoLogprobsError:
             raise self._error("logprobs", "its answers have none") from None
 
+    async def _fetch(
+        self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
+    ) -> bytes | ApiFault:
+        """The body of the server's response, or the reason why there is none."""
+        import openai
+
+        # The client's own timeout is one of silence: a body that drips would never end.
+        limit = self._limits.timeout
+        limit = min(limit, _LIST_TIMEOUT) if what == "models" else limit
+        response: Any
+        try:
+            async with asyncio.timeout(limit):
+                # Raw answers: the client's own reading makes objects out of whatever was sent.
+                if what == "chat":
+                    # The messages as they are: the client would walk through them, a quarter of its
+                    # time.
+                    whole, chat = {**body, **optional}, self._client.chat.completions
+                    response = await chat.with_raw_response.create(
+                        model=body["model"], messages=[], extra_body=whole
+                    )
+                elif what == "images":
+                    images = self._client.images.with_raw_response
+                    response = await images.generate(**body, extra_body=dict(optional))
+                else:
+                    response = await self._client.models.with_raw_response.list()
+                content: bytes = response.content
+                return content
+        except openai.APIStatusError as error:
+            content, headers = error.response.content, error.response.headers
+            return classify_response(error.status_code, headers, content, optional)
+        except (TimeoutError, openai.APITimeoutError):
+            return ApiFault("again", f"no answer within {limit:g} s")
+        except openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            refused = type(cause).__name__ == "ConnectError"
+            words = str(cause) or type(cause).__name__
+            return ApiFault("again", words, code=UNREACHABLE if refused else "")
+
     def _error(self, cause: str, words: str = "") -> Exception:
         return server_error(self._endpoint, cause, ApiFault("fatal", words))
 
-    def _reply(self, request: ApiRequest, response: ApiResponse, usage: Usage) -> Reply:
-        value = self._without_secrets(response.value)
-        images = int(request.what == "images")
-        if isinstance(value, list):
-            images = sum(step.image is not None for step in value)
-        tokens_in, tokens_out = response.tokens
-        price_in, price_out, price_image = self._prices
-        cost = (tokens_in * price_in + tokens_out * price_out) / 1e6 + images * price_image
-        usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
-        provenance, remarks = self._capabilities.record(response)
-        provenance |= response.provenance
-        if self._own is not None:
-            provenance |= self._own.provenance
-        self._has_answered, self._retries = True, self._limits.retries
-        return Reply(value, usage, provenance, remarks=remarks)
-
-    def _without_secrets(self, value: Any) -> Any:
-        """A result without secrets: a server may say anything, also what it was sent."""
-        if isinstance(value, str):
-            for secret in self._endpoint.secrets:
-                value = secret.remove_from(value)
-        elif isinstance(value, Failure):
-            return Failure(value.kind, self._endpoint.clean(value.detail))
-        elif isinstance(value, list):
-            return [replace(step, text=self._without_secrets(step.text)) for step in value]
-        return value
-
-
-class ServerCapabilities:
-    """Knowledge of one server in this process: accepted parameters and reported names."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._dropped: dict[str, str] = {}  # parameter -> how it was sent
-        self._renamed: dict[str, str] = {}
-        self._remarks: dict[str, None] = {}
-        self._reported: dict[str, str] = {}
-        self._changed: set[str] = set()
-        self._cut = 0
-
-    def accepted(self, optional: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters that the server accepts, under the names that it knows."""
-        named = {self._renamed.get(name, name): value for name, value in optional.items()}
-        return {name: value for name, value in named.items() if name not in self._dropped}
-
-    def drop_parameter(self, parameter: str, value: Any, words: str) -> None:
-        """Send a parameter that the server refused under its other name, or not at all any more.
-
-        value: that was refused. words: the server's reason.
-        """
+    def _drop(self, parameter: str, value: Any, words: str) -> None:
+        """Send a parameter that was refused under its other name, or not at all any more."""
         if parameter in _OTHER_NAMES and parameter not in self._renamed:
             self._renamed[parameter] = _OTHER_NAMES[parameter]
             return
@@ -523,41 +459,53 @@ class ServerCapabilities:
                 f"({self._endpoint.clean(words)}): it was left out"
             ] = None
 
-    def record(self, response: ApiResponse) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Provenance of a response's result, and remarks on it for people."""
-        remarks = list(self._remarks)
-        reported = {
-            name: self._endpoint.clean(text)[:LONGEST_NAME]
-            for name, text in response.reported.items()
-        }
-        remarks += self._changes(reported)
-        ignored = [shown for name, shown in self._dropped.items() if name not in _IRRELEVANT]
+    def _reply(self, request: ApiRequest, response: ApiResponse, usage: Usage) -> Reply:
+        self._has_answered, self._retries = True, self._limits.retries
+        value = self._without_secrets(response.value)
+        images = int(request.what == "images")
+        if isinstance(value, list):
+            images = sum(step.image is not None for step in value)
+        tokens_in, tokens_out = response.tokens
+        price_in, price_out, price_image = self._prices
+        cost = (tokens_in * price_in + tokens_out * price_out) / 1e6 + images * price_image
+        usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
+        name, remarks, provenance = self._endpoint.name, list(self._remarks), {}
+        for part, text in response.reported.items():
+            shown = self._endpoint.clean(text)[:LONGEST_NAME]
+            provenance[f"server {part}"] = shown
+            before = self._reported.setdefault(part, shown)
+            if shown != before and part not in self._changed:  # it may be another model
+                self._changed.add(part)
+                remarks.append(
+                    f"{name}: what answers has changed during the run: its {part} was {before!r} "
+                    f"and is {shown!r}"
+                )
+        ignored = [sent for part, sent in self._dropped.items() if part not in _IRRELEVANT]
         if response.deviation:
             ignored.append(response.deviation)
-            remarks.append(f"{self._endpoint.name}: the server gave {response.deviation}")
-        if response.cut:
-            self._cut += 1
-            if str(self._cut).strip("0") == "1":  # 1, 10, 100, ...
-                remarks.append(
-                    f"{self._endpoint.name}: answers cut off by max_tokens so far: {self._cut}; a "
-                    "larger one would leave them whole"
-                )
-        provenance = {f"server {name}": text for name, text in reported.items()}
+            remarks.append(f"{name}: the server gave {response.deviation}")
         if ignored:
             provenance[IGNORED] = ", ".join(ignored)
         if response.cut:
             provenance |= CUT
-        return provenance, tuple(remarks)
-
-    def _changes(self, reported: Mapping[str, str]) -> list[str]:
-        """Remarks where the server calls itself otherwise than before: it may be another model."""
-        remarks = []
-        for name, text in reported.items():
-            before = self._reported.setdefault(name, text)
-            if text != before and name not in self._changed:
-                self._changed.add(name)
+            self._cut += 1
+            if str(self._cut).strip("0") == "1":  # 1, 10, 100, ...
                 remarks.append(
-                    f"{self._endpoint.name}: what answers has changed during the run: its {name} "
-                    f"was {before!r} and is {text!r}"
+                    f"{name}: answers cut off by max_tokens so far: {self._cut}; a larger one "
+                    "would leave them whole"
                 )
-        return remarks
+        provenance |= response.provenance
+        if self._own is not None:
+            provenance |= self._own.provenance
+        return Reply(value, usage, provenance, remarks=tuple(remarks))
+
+    def _without_secrets(self, value: Any) -> Any:
+        """A result without secrets: a server may say anything, also what it was sent."""
+        if isinstance(value, str):
+            for secret in self._endpoint.secrets:
+                value = secret.remove_from(value)
+        elif isinstance(value, Failure):
+            return Failure(value.kind, self._endpoint.clean(value.detail))
+        elif isinstance(value, list):
+            return [replace(step, text=self._without_secrets(step.text)) for step in value]
+        return value

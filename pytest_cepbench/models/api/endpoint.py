@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import os
 import re
 from base64 import b64encode
@@ -14,8 +13,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
 
 from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.escapes import HIDDEN, SECRET_FROM, mask_secrets, one_line
+from pytest_cepbench.models.api.parameters import ServerParams
 from pytest_cepbench.models.protocols import RoleName
-from pytest_cepbench.models.spec import ModelSpec, check_at_least
+from pytest_cepbench.models.spec import ModelSpec
 
 _LONGEST = 300  # letters of a server's words
 
@@ -53,31 +53,29 @@ class Secret:
 
     def remove_from(self, text: str) -> str:
         """The text without the key. A short one is no secret, and would be found in any text."""
-        if len(self._value) < SECRET_FROM or not self._is_in(text):
+        if len(self._value) < SECRET_FROM:
             return text
-        return self._pattern.sub(HIDDEN, text)
-
-    def _is_in(self, text: str) -> bool:
-        key = self._value.translate(_LOWER)
+        key, decoded = self._value.translate(_LOWER), text
         for _ in range(_LEVELS + 1):
-            if key in text.translate(_LOWER) or key in text.translate(_LOWER_FORM):
-                return True
-            if "%" not in text:
-                return False
-            text = unquote(text, errors="surrogateescape")
-        return False
+            if key in decoded.translate(_LOWER) or key in decoded.translate(_LOWER_FORM):
+                return self._pattern.sub(HIDDEN, text)
+            if "%" not in decoded:
+                break
+            decoded = unquote(decoded, errors="surrogateescape")
+        return text
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        # Made only where the key is there: for one of 4,000 letters that takes a second.
-        return re.compile("".join(map(_plain_or_encoded, self._value)), re.IGNORECASE)
+        """The key, each letter as it is or as it stands in URLs.
 
-
-def _plain_or_encoded(char: str) -> str:
-    """A regular expression for a character of a key, as it is and as it stands in URLs."""
-    data = char.encode("utf-8", "surrogatepass")
-    encoded = "".join(f"%(?:25){{0,{_LEVELS - 1}}}{byte:02x}" for byte in data)
-    return f"(?:{re.escape(char)}|{encoded}{'|[+]' if char == ' ' else ''})"
+        Made only where the key is there: for one of 4,000 letters that takes a second.
+        """
+        letters = []
+        for char in self._value:
+            data = char.encode("utf-8", "surrogatepass")
+            encoded = "".join(f"%(?:25){{0,{_LEVELS - 1}}}{byte:02x}" for byte in data)
+            letters.append(f"(?:{re.escape(char)}|{encoded}{'|[+]' if char == ' ' else ''})")
+        return re.compile("".join(letters), re.IGNORECASE)
 
 
 def refuse_secrets(spec: ModelSpec) -> None:
@@ -139,24 +137,19 @@ def without_secrets(text: str, secrets: Iterable[Secret] = ()) -> str:
 class _Redaction(logging.Filter):
     """Removes the secrets of any number of servers from every record."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.secrets: tuple[Secret, ...] = ()
+    secrets: tuple[Secret, ...] = ()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Pass the record on, with secrets removed from its message and its exception."""
-        message = record.getMessage()
-        clean = self._clean(message)
+        message = clean = record.getMessage()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        for secret in self.secrets:
+            clean = secret.remove_from(clean)
+            record.exc_text = record.exc_text and secret.remove_from(record.exc_text)
         if clean != message:
             record.msg, record.args = clean, ()
-        if record.exc_info and not record.exc_text:
-            record.exc_text = self._clean(logging.Formatter().formatException(record.exc_info))
         return True
-
-    def _clean(self, text: str) -> str:
-        for secret in self.secrets:
-            text = secret.remove_from(text)
-        return text
 
 
 _REDACTION = _Redaction()
@@ -173,97 +166,10 @@ def redact_logs(secrets: Iterable[Secret]) -> None:
             logging.getLogger(name).addFilter(_REDACTION)
 
 
-@dataclass(frozen=True)
-class RequestLimits:
-    """How many requests a server gets and how long each is waited for; no answer depends on it.
-
-    concurrency: most requests in flight.
-    batch_size: most inputs in one call; None is 4 times the concurrency.
-    timeout: seconds that one request may take.
-    retries: most repetitions of a request.
-    patience: seconds that one answer may take in all, failed requests included.
-    max_retry_wait: longest pause, in seconds, that the server did not ask for.
-    rpm: most requests per minute, of a process.
-    Raises ValueError for a value outside its range.
-    """
-
-    concurrency: int = 16
-    batch_size: int | None = None
-    timeout: float = 120.0
-    retries: int = 8
-    patience: float = 300.0
-    max_retry_wait: float = 60.0
-    rpm: float | None = None
-
-    def __post_init__(self) -> None:
-        check_at_least(self, 1, "concurrency", "batch_size")
-        if self.retries < 0:
-            raise ValueError(f"retries must be 0 or more, got {self.retries}")
-        check_number(self, "timeout", "rpm", above=True)
-        check_number(self, "patience", "max_retry_wait")
-
-    @property
-    def batch(self) -> int:
-        """Most inputs in one call: several rounds of requests, so that slow ones are overtaken."""
-        return 4 * self.concurrency if self.batch_size is None else self.batch_size
-
-
-@dataclass(frozen=True)
-class ServerParams(RequestLimits):
-    """How a server is reached; none of these can change an answer, except by naming another model.
-
-    base_url: where the API begins, mostly .../v1; None is OPENAI_BASE_URL, else the client's own.
-    key_env: NAME of the environment variable that holds the key; None sends none.
-    weights: folder of the checkpoint that is served. revision: name that the user changes with the
-        weights. Exactly one of them is the model's identity.
-    price_in, price_out: of a million tokens, in the user's currency.
-    Raises ValueError for a value outside its range.
-    """
-
-    base_url: str | None = None
-    key_env: str | None = "OPENAI_API_KEY"
-    weights: str | None = None
-    revision: str | None = None
-    price_in: float = 0.0
-    price_out: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
-            raise ValueError(
-                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
-            )
-        super().__post_init__()
-        check_number(self, "price_in", "price_out")
-        if (self.weights is None) == (self.revision is None):
-            raise ValueError(
-                "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
-                "you change with the weights; of a hosted model its date), one of them: a server "
-                "can serve other weights under the same name, and answers of other weights must "
-                "not be taken for its own"
-            )
-
-
-def check_number(params: object, *names: str, least: float = 0.0, above: bool = False) -> None:
-    """Raise ValueError naming a parameter that is given and no finite number from `least` on.
-
-    above: whether `least` itself is too small.
-    """
-    for name in names:
-        value = getattr(params, name)
-        if value is None:
-            continue
-        if not math.isfinite(value) or value < least or (above and value == least):
-            wanted = f"above {least:g}" if above else f"a number from {least:g} upwards"
-            raise ValueError(f"{name} must be {wanted}, got {value}")
-
-
 OFFICIAL = "https://api.openai.com/v1"
 """The address where neither the spec nor the environment names one."""
 
 URL_VARIABLE = "OPENAI_BASE_URL"
-
-_NO_KEY = "none"
-"""Sent where there is no key: the client requires one, and servers without keys ignore it."""
 
 
 @dataclass(frozen=True)
@@ -298,16 +204,6 @@ class Endpoint:
         """The model as messages call it."""
         return f"{self.role} {self.label or f'openai:{self.clean(self.model)}'}"
 
-    @property
-    def api_key(self) -> str:
-        """The key for the client."""
-        return _NO_KEY if self.key is None else self.key.reveal()
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers in addition to the client's own."""
-        return {} if self.user is None else {"Authorization": f"Basic {self.user.reveal()}"}
-
     def clean(self, text: str) -> str:
         """A server's words on one line, without keys."""
         return without_secrets(text, self.secrets)
@@ -318,9 +214,9 @@ class Endpoint:
         return tuple(secret for secret in (self.key, self.user, *self.hidden) if secret is not None)
 
 
-def shown_url(params: ServerParams) -> str:
-    """Where the model is served, for people and provenance."""
-    return public_url(_address(params, os.environ))
+def server_address(params: ServerParams, environment: Mapping[str, str] = os.environ) -> str:
+    """Where the model is served, with what is secret in it."""
+    return params.base_url or environment.get(URL_VARIABLE, "").strip() or OFFICIAL
 
 
 def find_endpoint(
@@ -331,7 +227,7 @@ def find_endpoint(
     Raises ModelError naming the variable where a key is needed and not set, and where what is set
     cannot be an address or a key.
     """
-    address = _address(params, environment)
+    address = server_address(params, environment)
     name = f"{role} openai:{without_secrets(model)}"
     try:
         parts = urlsplit(address)
@@ -375,7 +271,3 @@ def find_endpoint(
         params.key_env,
         tuple(map(Secret, hidden)),
     )
-
-
-def _address(params: ServerParams, environment: Mapping[str, str]) -> str:
-    return params.base_url or environment.get(URL_VARIABLE, "").strip() or OFFICIAL

@@ -96,7 +96,14 @@ def classify_response(
     sent: optional parameters of the request.
     """
     words, code, named = _error_fields(read_json(body), body)
-    kind = _kind(status, code)
+    kind: FaultKind = next(
+        (
+            kind
+            for statuses, parts, kind in _KINDS
+            if status in statuses and (not parts or any(part in code for part in parts))
+        ),
+        "rejected",
+    )
     if kind in ("again", "throttled"):
         wait = requested_wait(headers)
         return ApiFault(kind if wait is None else "throttled", words, status, wait, code=code)
@@ -109,13 +116,6 @@ def classify_response(
             kind = "fatal"
     redirect = headers.get("location", "") if 300 <= status < 400 else ""
     return ApiFault(kind, words, status, parameter=parameter, code=code, redirect=redirect)
-
-
-def _kind(status: int, code: str) -> FaultKind:
-    for statuses, parts, kind in _KINDS:
-        if status in statuses and (not parts or any(part in code for part in parts)):
-            return kind
-    return "rejected"
 
 
 def fault_in_document(document: Any) -> ApiFault | None:
@@ -173,10 +173,16 @@ def _error_fields(document: Any, body: bytes) -> tuple[str, str, str]:
     outer = document if isinstance(document, dict) else {}
     inner = outer.get("error", outer.get("detail", outer))
     if isinstance(inner, list):  # of FastAPI: one entry for each wrong field
-        words = "; ".join(_describe_entry(entry) for entry in inner[:4])
-        locations = [entry.get("loc") for entry in inner if isinstance(entry, dict)]
-        names = [str(loc[-1]) for loc in locations if isinstance(loc, list) and loc]
-        return words, "", names[0] if names else ""
+        entries, names = [], []
+        for entry in inner:
+            if not isinstance(entry, dict):
+                entries.append(str(entry))
+                continue
+            loc = entry.get("loc")
+            place = list(map(str, loc)) if isinstance(loc, list) else []
+            names += place[-1:]
+            entries.append(f"{'.'.join(place)}: {entry.get('msg', entry.get('type', ''))}")
+        return "; ".join(entries[:4]), "", names[0] if names else ""
     if isinstance(inner, dict):
         fields = [inner.get(name) for name in ("code", "type", "param")]
         code, kind, param = (field if isinstance(field, str) else "" for field in fields)
@@ -184,14 +190,6 @@ def _error_fields(document: Any, body: bytes) -> tuple[str, str, str]:
         words = message if isinstance(message, str) else describe_body(body)
         return words, (code or kind).lower(), param
     return (inner if isinstance(inner, str) and inner else describe_body(body)), "", ""
-
-
-def _describe_entry(entry: Any) -> str:
-    if not isinstance(entry, dict):
-        return str(entry)
-    loc = entry.get("loc")
-    field = ".".join(map(str, loc)) if isinstance(loc, list) else ""
-    return f"{field}: {entry.get('msg', entry.get('type', ''))}"
 
 
 def _refused_parameter(words: str, code: str, named: str, sent: Collection[str]) -> str | None:
@@ -262,6 +260,20 @@ def server_error(
     listed: models that the server names, of which the nearest is suggested.
     count: of the requests without an answer.
     """
+    if endpoint.user is not None:
+        key = f"Correct the user and password in {URL_VARIABLE}"
+    elif endpoint.key_env is None:
+        key = "Name the environment variable of its key with key_env=NAME"
+    else:
+        set_or_not = "Set" if endpoint.key is None else "Correct"
+        key = f"{set_or_not} {endpoint.key_env}, or name another variable with key_env=NAME"
+    listing = ""
+    if listed:
+        close = get_close_matches(endpoint.model, listed, n=1)
+        hint = f" Did you mean {endpoint.clean(close[0])!r}?" if close else ""
+        names = ", ".join(endpoint.clean(name) for name in listed[:_SHOWN_MODELS])
+        more = f" and {len(listed) - _SHOWN_MODELS} more" if len(listed) > _SHOWN_MODELS else ""
+        listing = f"{hint} It lists {names}{more}."
     message = _MESSAGES.get(f"{cause} {endpoint.role}") or _MESSAGES[cause]
     address = f"Correct base_url= in its spec, or {URL_VARIABLE} (most servers want it to end with "
     verb = "no server answers at " if cause == "unreachable" else ""
@@ -274,8 +286,8 @@ def server_error(
             count=count,
             role=endpoint.role,
             variable=URL_VARIABLE,
-            listing=_listing(endpoint, listed),
-            key=_key_remedy(endpoint),
+            listing=listing,
+            key=key,
             address=f"See its log, {endpoint.log}" if endpoint.log else f"{address}/v1)",
             log=f". Its log: {endpoint.log}" if endpoint.log else "",
         )
@@ -298,23 +310,3 @@ def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ())
     ):
         cause = "model"
     return server_error(endpoint, cause, fault, listed)
-
-
-def _listing(endpoint: Endpoint, listed: Sequence[str]) -> str:
-    """The models that the server lists, in words, with the nearest name first."""
-    if not listed:
-        return ""
-    close = get_close_matches(endpoint.model, listed, n=1)
-    hint = f" Did you mean {endpoint.clean(close[0])!r}?" if close else ""
-    names = ", ".join(endpoint.clean(name) for name in listed[:_SHOWN_MODELS])
-    more = f" and {len(listed) - _SHOWN_MODELS} more" if len(listed) > _SHOWN_MODELS else ""
-    return f"{hint} It lists {names}{more}."
-
-
-def _key_remedy(endpoint: Endpoint) -> str:
-    if endpoint.user is not None:
-        return f"Correct the user and password in {URL_VARIABLE}"
-    if endpoint.key_env is None:
-        return "Name the environment variable of its key with key_env=NAME"
-    set_or_not = "Set" if endpoint.key is None else "Correct"
-    return f"{set_or_not} {endpoint.key_env}, or name another variable with key_env=NAME"

@@ -1,4 +1,7 @@
-"""What a request asks for, as an `openai:` spec says it; all of it but prices enters keys."""
+"""The parameters of `openai:` specs: how a server is reached, and what it is asked for.
+
+All that a request asks for enters keys, but for prices.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.models.api.endpoint import check_number
 from pytest_cepbench.models.spec import (
     ModelSpec,
     check_at_least,
@@ -24,6 +26,90 @@ from pytest_cepbench.models.text_model.judge_prompts import (
 )
 
 _SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """How many requests a server gets and how long each is waited for; no answer depends on it.
+
+    concurrency: most requests in flight.
+    batch_size: most inputs in one call; None is 4 times the concurrency.
+    timeout: seconds that one request may take.
+    retries: most repetitions of a request.
+    patience: seconds that one answer may take in all, failed requests included.
+    max_retry_wait: longest pause, in seconds, that the server did not ask for.
+    rpm: most requests per minute, of a process.
+    Raises ValueError for a value outside its range.
+    """
+
+    concurrency: int = 16
+    batch_size: int | None = None
+    timeout: float = 120.0
+    retries: int = 8
+    patience: float = 300.0
+    max_retry_wait: float = 60.0
+    rpm: float | None = None
+
+    def __post_init__(self) -> None:
+        check_at_least(self, 1, "concurrency", "batch_size")
+        if self.retries < 0:
+            raise ValueError(f"retries must be 0 or more, got {self.retries}")
+        check_number(self, "timeout", "rpm", above=True)
+        check_number(self, "patience", "max_retry_wait")
+
+    @property
+    def batch(self) -> int:
+        """Most inputs in one call: several rounds of requests, so that slow ones are overtaken."""
+        return 4 * self.concurrency if self.batch_size is None else self.batch_size
+
+
+@dataclass(frozen=True)
+class ServerParams(RequestLimits):
+    """How a server is reached; none of these can change an answer, except by naming another model.
+
+    base_url: where the API begins, mostly .../v1; None is OPENAI_BASE_URL, else the client's own.
+    key_env: NAME of the environment variable that holds the key; None sends none.
+    weights: folder of the checkpoint that is served. revision: name that the user changes with the
+        weights. Exactly one of them is the model's identity.
+    price_in, price_out: of a million tokens, in the user's currency.
+    Raises ValueError for a value outside its range.
+    """
+
+    base_url: str | None = None
+    key_env: str | None = "OPENAI_API_KEY"
+    weights: str | None = None
+    revision: str | None = None
+    price_in: float = 0.0
+    price_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
+            raise ValueError(
+                f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
+            )
+        super().__post_init__()
+        check_number(self, "price_in", "price_out")
+        if (self.weights is None) == (self.revision is None):
+            raise ValueError(
+                "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
+                "you change with the weights; of a hosted model its date), one of them: a server "
+                "can serve other weights under the same name, and answers of other weights must "
+                "not be taken for its own"
+            )
+
+
+def check_number(params: object, *names: str, least: float = 0.0, above: bool = False) -> None:
+    """Raise ValueError naming a parameter that is given and no finite number from `least` on.
+
+    above: whether `least` itself is too small.
+    """
+    for name in names:
+        value = getattr(params, name)
+        if value is None:
+            continue
+        if not math.isfinite(value) or value < least or (above and value == least):
+            wanted = f"above {least:g}" if above else f"a number from {least:g} upwards"
+            raise ValueError(f"{name} must be {wanted}, got {value}")
 
 
 @dataclass(frozen=True)

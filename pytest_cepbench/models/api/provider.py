@@ -13,10 +13,10 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError, SpecError
 from pytest_cepbench.models.api.client import IGNORED, LONGEST_NAME, SERVED, ApiClient
 from pytest_cepbench.models.api.endpoint import (
-    ServerParams,
     find_endpoint,
+    public_url,
     refuse_secrets,
-    shown_url,
+    server_address,
     without_secrets,
 )
 from pytest_cepbench.models.api.parameters import (
@@ -24,6 +24,7 @@ from pytest_cepbench.models.api.parameters import (
     ImageParams,
     InterleaverParams,
     JudgeParams,
+    ServerParams,
     VqaParams,
     WriterParams,
     parse_parts,
@@ -130,7 +131,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         seeded=role == "generator" or request.sampled,
         resources=Resources(server.batch, lasting=True),
         # Not a device of this machine: with --cep-residency=swap no model has to leave it.
-        provenance={"device": "server", "server": shown_url(server)},
+        provenance={"device": "server", "server": public_url(server_address(server))},
         warn=partial(provenance_warnings, role, spec.target),
         files=files,
         probabilities=request.logprobs if role == "judge" else None,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,64 +104,44 @@ def read_completion(document: Any, read_message: Callable[[Mapping[str, Any]], A
         said = _get(_get(choice, "error"), "message")
         msg = f"the server ended the answer with finish_reason {given!r:.60}"
         raise NoAnswerError(f"{msg}: {said}" if isinstance(said, str) else msg)
-    tokens = (_count(document, "prompt_tokens"), _count(document, "completion_tokens"))
+    written = _count(document, "completion_tokens")
     if reason in _FILTERED:
         value: Any = Failure("refused", "stopped by the provider's content filter")
     else:
         value = read_message(message)
-        _refuse_nothing(document, message, value, reason)
+        if not value or (isinstance(value, Failure) and value.kind == "empty-text"):
+            # One that states that it stopped by itself, with an empty text, from a server that
+            # counts no tokens at all, is a model's answer.
+            counted = _get(_get(document, "usage"), "completion_tokens") is not None
+            stated = reason in _WHOLE and message.get("content") is not None
+            if not (written or (stated and not counted)):
+                raise NoAnswerError(
+                    f"an empty message, of no token, with finish_reason {reason or None!r}"
+                )
+    tokens = (_count(document, "prompt_tokens"), written)
     return ApiResponse(value, tokens, _reported(document), cut=reason in _CUT)
 
 
-def _refuse_nothing(document: Any, message: Mapping[str, Any], value: Any, reason: str) -> None:
-    """Raise NoAnswerError for an empty message of which the server does not count a token.
-
-    One that states that it stopped by itself, with an empty text, from a server that counts no
-    tokens at all, is a model's answer.
-    """
-    if value and not (isinstance(value, Failure) and value.kind == "empty-text"):
-        return
-    written = _get(_get(document, "usage"), "completion_tokens")
-    stated = written is None and reason in _WHOLE and message.get("content") is not None
-    if not (stated or _count(document, "completion_tokens")):
-        raise NoAnswerError(f"an empty message, of no token, with finish_reason {reason or None!r}")
-
-
-@dataclass(frozen=True)
-class TokenLikelihoods:
-    """A token of an answer, and those that could have stood in its place.
-
-    token: its text.
-    logarithms: log-probabilities by the text of a token, its own among them.
-    """
-
-    token: str
-    logarithms: Mapping[str, float]
-
-
-def read_likelihoods(document: Any) -> list[TokenLikelihoods]:
-    """The tokens of a chat completion with their log-probabilities.
+def read_likelihoods(document: Any) -> list[tuple[str, Mapping[str, float]]]:
+    """The tokens of a chat completion, each with the log-probabilities of itself and of others that
+    could have stood in its place, by their texts.
 
     Raises NoLogprobsError where the server gives none.
     """
     content = _get(_get(_first(_get(document, "choices")), "logprobs"), "content")
-    tokens = [_token(entry) for entry in content] if isinstance(content, list) else []
-    likelihoods = [token for token in tokens if token is not None]
-    if not likelihoods:
+    tokens: list[tuple[str, Mapping[str, float]]] = []
+    for entry in content if isinstance(content, list) else []:
+        token, others = _get(entry, "token"), _get(entry, "top_logprobs")
+        if isinstance(token, str) and isinstance(others, list):
+            logarithms = {}
+            for other in (entry, *others):
+                text, value = _get(other, "token"), _get(other, "logprob")
+                if isinstance(text, str) and isinstance(value, int | float) and value <= 1e-3:
+                    logarithms[text] = min(float(value), 0.0)
+            tokens.append((token, logarithms))
+    if not tokens:
         raise NoLogprobsError
-    return likelihoods
-
-
-def _token(entry: Any) -> TokenLikelihoods | None:
-    token, others = _get(entry, "token"), _get(entry, "top_logprobs")
-    if not isinstance(token, str) or not isinstance(others, list):
-        return None
-    logarithms = {}
-    for other in (entry, *others):
-        text, value = _get(other, "token"), _get(other, "logprob")
-        if isinstance(text, str) and isinstance(value, int | float) and value <= 1e-3:
-            logarithms[text] = min(float(value), 0.0)
-    return TokenLikelihoods(token, logarithms)
+    return tokens
 
 
 def read_image(document: Any) -> ApiResponse:
@@ -174,10 +153,10 @@ def read_image(document: Any) -> ApiResponse:
     image_entry = _first(_get(document, "data"))
     if not isinstance(image_entry, dict):
         raise NoAnswerError(_shape(document, "data"))
-    tokens = (_count(document, "input_tokens"), _count(document, "output_tokens"))
     image = decode_entry(image_entry)
     if image is None:
         raise NoAnswerError(_shape(document, "data"))
+    tokens = (_count(document, "input_tokens"), _count(document, "output_tokens"))
     return ApiResponse(image, tokens, _reported(document))
 
 
@@ -269,22 +248,22 @@ def read_steps(document: Any, *, beside: bool = True) -> ApiResponse:
     failures. Raises NoAnswerError as `read_completion`, PointerError where an image is only pointed
     to.
     """
-    return read_completion(document, partial(_steps_of, beside=beside))
 
+    def read(message: Mapping[str, Any]) -> list[AnswerStep] | Failure:
+        reasoning = reasoning_beside(message) if beside else ""
+        pieces: list[Any] = [with_reasoning(reasoning, "")] if reasoning else []
+        for part in _list_parts(message):
+            piece = part if isinstance(part, str) else decode_entry(part)
+            if isinstance(piece, Failure):
+                return piece
+            pieces += [] if piece is None else [piece]
+        steps = [AnswerStep(text, image) for text, image in cut_into_steps(pieces)]
+        refusal = message.get("refusal")
+        if not steps and isinstance(refusal, str) and refusal:
+            return Failure("refused", refusal)
+        return steps or Failure("empty-text", "the message holds no text and no image")
 
-def _steps_of(message: Mapping[str, Any], *, beside: bool) -> list[AnswerStep] | Failure:
-    reasoning = reasoning_beside(message) if beside else ""
-    pieces: list[str | npt.NDArray[np.uint8]] = [with_reasoning(reasoning, "")] if reasoning else []
-    for part in _list_parts(message):
-        piece = part if isinstance(part, str) else decode_entry(part)
-        if isinstance(piece, Failure):
-            return piece
-        pieces += [] if piece is None else [piece]
-    steps = [AnswerStep(text, image) for text, image in cut_into_steps(pieces)]
-    refusal = message.get("refusal")
-    if not steps and isinstance(refusal, str) and refusal:
-        return Failure("refused", refusal)
-    return steps or Failure("empty-text", "the message holds no text and no image")
+    return read_completion(document, read)
 
 
 def _list_parts(message: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
@@ -297,38 +276,31 @@ def _list_parts(message: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
     if not isinstance(attached, list) or any(isinstance(part, dict) for part in parts):
         return parts  # what is in the content stands beside it only once more
     images = [piece for part in attached for piece in _read_part(part) if isinstance(piece, dict)]
-    return _merge("".join(part for part in parts if isinstance(part, str)), images)
+    text = "".join(part for part in parts if isinstance(part, str))
+    # Images take the places of the text's markers; those without one go to the end.
+    texts = text.split(STEP_END) if images else [text]
+    placed: list[str | Mapping[str, Any]] = []
+    for before in texts[:-1]:
+        placed += [before, *images[:1]]
+        images = images[1:]
+    return [*placed, texts[-1], *images]
 
 
 def _read_part(part: object) -> Iterator[str | Mapping[str, Any]]:
-    if isinstance(part, str):
-        yield from _split_inline(part)
-    elif isinstance(part, dict) and not is_reasoning(part):
+    if isinstance(part, dict) and not is_reasoning(part):
         text, entry = part.get("text"), part.get("image_url", part.get("image"))
         if isinstance(text, str):
-            yield from _split_inline(text)
+            yield from _read_part(text)
         elif isinstance(entry, str):
             yield {"url": entry}
         elif isinstance(entry, dict):
             yield entry
         elif "b64_json" in part:
             yield part
-
-
-def _split_inline(text: str) -> Iterator[str | Mapping[str, Any]]:
-    end = 0
-    for match in _INLINE.finditer(text):
-        yield text[end : match.start()]
-        yield {"url": match[1] or match[2]}
-        end = match.end()
-    yield text[end:]
-
-
-def _merge(text: str, images: Sequence[Mapping[str, Any]]) -> list[str | Mapping[str, Any]]:
-    """The text with its images in the places of its markers; those without one go to the end."""
-    texts = text.split(STEP_END) if images else [text]
-    parts: list[str | Mapping[str, Any]] = []
-    for index, part in enumerate(texts):
-        parts.append(part)
-        parts += images[index : index + 1] if index < len(texts) - 1 else images[index:]
-    return parts
+    elif isinstance(part, str):
+        end = 0
+        for match in _INLINE.finditer(part):
+            yield part[end : match.start()]
+            yield {"url": match[1] or match[2]}
+            end = match.end()
+        yield part[end:]

@@ -6,10 +6,10 @@ import io
 import math
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from PIL import Image
@@ -21,7 +21,6 @@ from pytest_cepbench.artifacts.outcome import (
     WINNERS,
     CriteriaScores,
     VerdictProbabilities,
-    Winner,
 )
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.client import ApiClient, ApiRequest
@@ -36,7 +35,6 @@ from pytest_cepbench.models.api.parameters import (
 )
 from pytest_cepbench.models.api.responses import (
     ApiResponse,
-    TokenLikelihoods,
     read_chat,
     read_content,
     read_image,
@@ -102,62 +100,63 @@ class ChatModel(Generic[P]):
         self,
         pieces: Sequence[Piece],
         system: str | None,
-        settings: Mapping[str, Any],
+        seed: int,
         read: Callable[[Any], ApiResponse],
         *,
+        form: tuple[str, Mapping[str, Any], int] | None = None,
+        modalities: str | None = None,
         turns: Sequence[Mapping[str, Any]] = (),
     ) -> ApiRequest:
         """One message of the user, behind a system prompt where there is one.
 
+        All settings are sent as far as the server accepts them, but for the probabilities of
+        tokens, without which an answer is of no use.
+
         pieces: texts and images of the message.
-        settings: sent as far as the server accepts them, but for the probabilities of tokens,
-            without which an answer is of no use.
         read: as of `ApiRequest`.
+        form: of structured output: its name, the JSON schema of the object that is wanted, and the
+            tokens that a reply has at least.
         turns: of the conversation, after the message.
         """
-
-        def body() -> dict[str, Any]:
-            before = [{"role": "system", "content": system}] if system else []
-            message = {"role": "user", "content": [_part(piece, self.params) for piece in pieces]}
-            return {"model": self.model, "messages": [*before, message, *turns]}
-
-        return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
-
-    def settings(self, seed: int) -> dict[str, Any]:
-        """The settings that a request states."""
         params = self.params
-        return _without_none(
+        settings = _without_none(
             temperature=params.temperature,
             top_p=params.top_p,
             max_tokens=params.max_tokens,
             seed=seed if params.seeds else None,
         )
+        if form is not None:
+            name, schema, tokens = form
+            described = {"name": name, "strict": _is_closed(schema), "schema": schema}
+            settings["response_format"] = {"type": "json_schema", "json_schema": described}
+            if params.max_tokens is not None:
+                settings["max_tokens"] = max(params.max_tokens, tokens)
+        elif isinstance(params, LikelihoodParams) and params.logprobs:
+            settings |= {"logprobs": True, "top_logprobs": params.top_logprobs or TOP_LOGPROBS}
+        if modalities is not None:
+            settings["modalities"] = modalities.split(",")
 
-    def json_settings(
-        self, schema: Mapping[str, Any], seed: int, name: str = "reply", tokens: int = _JSON_TOKENS
-    ) -> dict[str, Any]:
-        """The settings of a request for an object of a JSON schema: structured output.
+        def body() -> dict[str, Any]:
+            before = [{"role": "system", "content": system}] if system else []
+            message = {"role": "user", "content": [_part(piece, params) for piece in pieces]}
+            return {"model": self.model, "messages": [*before, message, *turns]}
 
-        A server that does not know it is asked without.
-        name: of the form, for the server. tokens: room that the reply has at least.
+        return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
+
+    def text_request(
+        self,
+        pieces: Sequence[Piece],
+        system: str | None,
+        seed: int,
+        schema: Mapping[str, Any] | None,
+    ) -> ApiRequest:
+        """As `request`, for a text: an object of a JSON schema where one is given.
+
+        The reasoning beside it is read where the spec leaves it to be taken out.
         """
-        form = {"name": name, "strict": _is_closed(schema), "schema": schema}
-        settings = self.settings(seed)
-        settings["response_format"] = {"type": "json_schema", "json_schema": form}
-        if self.params.max_tokens is not None:
-            settings["max_tokens"] = max(self.params.max_tokens, tokens)
-        return settings
-
-    @property
-    def reader(self) -> Callable[[Any], ApiResponse]:
-        """Reads a text, with the reasoning beside it where the spec leaves it to be taken out."""
-        return read_chat if self.params.reasoning == "strip" else read_content
-
-
-def _likelihood_settings(model: ChatModel[Any], params: LikelihoodParams, seed: int) -> Any:
-    """Those and, where the spec asks for them, the probabilities of tokens."""
-    asked = {"logprobs": True, "top_logprobs": params.top_logprobs or TOP_LOGPROBS}
-    return {**model.settings(seed), **(asked if params.logprobs else {})}
+        read = read_chat if self.params.reasoning == "strip" else read_content
+        form = None if schema is None else ("reply", schema, _JSON_TOKENS)
+        return self.request(pieces, system, seed, read, form=form)
 
 
 def _without_none(**optional: Any) -> dict[str, Any]:
@@ -202,31 +201,23 @@ class ApiDescriber(ChatModel[ChatParams]):
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
     ) -> list[Reply]:
         """One text for each image."""
-        return self.client.send_all(
-            [
-                self._request(image, prompt, self.settings(seed))
-                for image, seed in zip(images, seeds, strict=True)
-            ]
-        )
+        return self.describe_json(images, [prompt] * len(images), None, seeds)
 
     def describe_json(
         self,
         images: Sequence[Image.Image],
         prompts: Sequence[str],
-        schema: Mapping[str, Any],
+        schema: Mapping[str, Any] | None,
         seeds: Sequence[int],
     ) -> list[Reply]:
         """As `describe`; the server is asked to hold its model to the schema."""
+        system = self.params.system_prompt
         return self.client.send_all(
             [
-                self._request(image, prompt, self.json_settings(schema, seed))
+                self.text_request([image, prompt] if prompt else [image], system, seed, schema)
                 for image, prompt, seed in zip(images, prompts, seeds, strict=True)
             ]
         )
-
-    def _request(self, image: Image.Image, prompt: str, settings: Mapping[str, Any]) -> ApiRequest:
-        pieces: list[Piece] = [image, prompt] if prompt else [image]
-        return self.request(pieces, self.params.system_prompt, settings, self.reader)
 
 
 class ApiWriter(ChatModel[ChatParams]):
@@ -236,26 +227,21 @@ class ApiWriter(ChatModel[ChatParams]):
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
     ) -> list[Reply]:
         """One text for each question."""
-        return self._write(questions, prompt, map(self.settings, seeds))
+        return self.write_json(questions, prompt, None, seeds)
 
     def write_json(
         self,
         questions: Sequence[Question],
         prompt: str,
-        schema: Mapping[str, Any],
+        schema: Mapping[str, Any] | None,
         seeds: Sequence[int],
     ) -> list[Reply]:
         """As `write`; the server is asked to hold its model to the schema."""
-        return self._write(questions, prompt, map(partial(self.json_settings, schema), seeds))
-
-    def _write(
-        self, questions: Sequence[Question], prompt: str, settings: Iterable[Mapping[str, Any]]
-    ) -> list[Reply]:
         system = _encodable("\n\n".join(filter(None, [self.params.system_prompt, prompt])))
         return self.client.send_all(
             [
-                self.request(question, system, own, self.reader)
-                for question, own in zip(questions, settings, strict=True)
+                self.text_request(question, system, seed, schema)
+                for question, seed in zip(questions, seeds, strict=True)
             ]
         )
 
@@ -270,32 +256,31 @@ class ApiGenerator:
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
         """One image for each text, (height, width, 3) uint8."""
-        return self.client.send_all(
-            [self._request(text, seed) for text, seed in zip(texts, seeds, strict=True)]
-        )
+        params, wanted = self.params, self.params.wanted_size
 
-    def _request(self, text: str, seed: int) -> ApiRequest:
-        body = {"model": self.model, "prompt": _encodable(text)}
-        params = self.params
-        optional = _without_none(
-            size=params.wanted_size,
-            quality=params.quality,
-            num_inference_steps=params.num_inference_steps,
-            guidance_scale=params.guidance_scale,
-            negative_prompt=params.negative_prompt,
-            response_format=params.response_format,
-            seed=None if params.send_seed == "false" else seed,
-        )
-        return ApiRequest("images", lambda: body, self._read, optional)
+        def read(document: Any) -> ApiResponse:
+            response = read_image(document)
+            if wanted in (None, "auto") or isinstance(response.value, Failure):
+                return response
+            height, width, _ = response.value.shape
+            size = f"{width}x{height}"
+            deviation = "" if size == wanted else f"size {size} instead of {wanted}"
+            return replace(response, deviation=deviation)
 
-    def _read(self, document: Any) -> ApiResponse:
-        response, wanted = read_image(document), self.params.wanted_size
-        if wanted in (None, "auto") or isinstance(response.value, Failure):
-            return response
-        height, width, _ = response.value.shape
-        size = f"{width}x{height}"
-        deviation = "" if size == wanted else f"size {size} instead of {wanted}"
-        return replace(response, deviation=deviation)
+        requests = []
+        for text, seed in zip(texts, seeds, strict=True):
+            body = {"model": self.model, "prompt": _encodable(text)}
+            optional = _without_none(
+                size=wanted,
+                quality=params.quality,
+                num_inference_steps=params.num_inference_steps,
+                guidance_scale=params.guidance_scale,
+                negative_prompt=params.negative_prompt,
+                response_format=params.response_format,
+                seed=None if params.send_seed == "false" else seed,
+            )
+            requests.append(ApiRequest("images", partial(dict, body), read, optional))
+        return self.client.send_all(requests)
 
 
 class ApiInterleaver(ChatModel[InterleaverParams]):
@@ -308,21 +293,15 @@ class ApiInterleaver(ChatModel[InterleaverParams]):
 
         All steps are returned: what a limit cuts off is for the caller to count.
         """
-        return self.client.send_all(
-            [
-                self._request(question, limit, seed)
-                for question, limit, seed in zip(questions, limits, seeds, strict=True)
-            ]
-        )
-
-    def _request(self, question: Question, limit: StepLimit, seed: int) -> ApiRequest:
-        params, settings = self.params, self.settings(seed)
-        if params.modalities is not None:
-            settings["modalities"] = params.modalities.split(",")
-        told = [step_count_text(limit.told)] if limit.told is not None else []
+        params = self.params
         system = INTERLEAVE if params.system_prompt is None else params.system_prompt
         read = partial(read_steps, beside=params.reasoning == "strip")
-        return self.request([*question, *told], system, settings, read)
+        requests = []
+        for question, limit, seed in zip(questions, limits, seeds, strict=True):
+            told = [] if limit.told is None else [step_count_text(limit.told)]
+            pieces = [*question, *told]
+            requests.append(self.request(pieces, system, seed, read, modalities=params.modalities))
+        return self.client.send_all(requests)
 
 
 class ApiVqa(ChatModel[VqaParams]):
@@ -332,24 +311,18 @@ class ApiVqa(ChatModel[VqaParams]):
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
     ) -> list[Reply]:
         """For each piece a probability for each of its questions, or the first failure."""
-        replies = self.client.send_all(
-            [
-                self._request(piece, question)
-                for piece, own in zip(pieces, questions, strict=True)
-                for question in own
-            ]
+        read = partial(read_vqa_answer, likelihoods=self.params.logprobs)
+        system = self.params.system_prompt
+        replies = iter(
+            self.client.send_all(
+                [
+                    self.request([piece, each.text], system, 0, partial(read, question=each))
+                    for piece, own in zip(pieces, questions, strict=True)
+                    for each in own
+                ]
+            )
         )
-        ends = accumulate(len(own) for own in questions)
-        return [
-            _together(replies[end - len(own) : end])
-            for own, end in zip(questions, ends, strict=True)
-        ]
-
-    def _request(self, piece: Piece, question: VqaQuestion) -> ApiRequest:
-        params = self.params
-        read = partial(read_vqa_answer, question=question, likelihoods=params.logprobs)
-        settings = _likelihood_settings(self, params, 0)
-        return self.request([piece, question.text], params.system_prompt, settings, read)
+        return [_together(list(islice(replies, len(own)))) for own in questions]
 
 
 def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> ApiResponse:
@@ -374,22 +347,18 @@ def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) 
         return replace(response, value=float(said))
     tokens = read_likelihoods(document)
     # Servers that give reasoning apart list its tokens too.
-    ends = accumulate(len(token.token) for token in tokens)
-    start = "".join(token.token for token in tokens).rfind(reply)
-    begun = [
-        t
-        for t, end in zip(tokens, ends, strict=True)
-        if end > start and t.token.strip(_AROUND_WORD)
-    ]
-    if not begun:
-        return replace(response, value=Failure("empty-text", "no token of the answer is a word"))
+    start, end = "".join(token for token, _ in tokens).rfind(reply), 0
     texts = {answer[0] for answer in wanted if answer}
-    masses = [
-        math.exp(logarithm)
-        for text, logarithm in begun[0].logarithms.items()
-        if text.strip(_AROUND_WORD).lower() in texts
-    ]
-    return replace(response, value=min(1.0, sum(masses)))
+    for token, logarithms in tokens:
+        end += len(token)
+        if end > start and token.strip(_AROUND_WORD):
+            mass = sum(
+                math.exp(logarithm)
+                for text, logarithm in logarithms.items()
+                if text.strip(_AROUND_WORD).lower() in texts
+            )
+            return replace(response, value=min(1.0, mass))
+    return replace(response, value=Failure("empty-text", "no token of the answer is a word"))
 
 
 def _words(text: str) -> list[str]:
@@ -414,17 +383,16 @@ class ApiJudge(ChatModel[JudgeParams]):
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
         """The winner of each battle."""
-        return self.client.send_all(
-            [self._request(battle, seed) for battle, seed in zip(battles, seeds, strict=True)]
-        )
-
-    def _request(self, battle: Battle, seed: int) -> ApiRequest:
         params = self.params
         prompt = JUDGE_PROMPTS[params.prompt]
         system = prompt.system if params.system_prompt is None else params.system_prompt
         read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
-        settings = _likelihood_settings(self, params, seed)
-        return self.request(prompt.show(battle), system, settings, read)
+        return self.client.send_all(
+            [
+                self.request(prompt.show(battle), system, seed, read)
+                for battle, seed in zip(battles, seeds, strict=True)
+            ]
+        )
 
     def score_answers(
         self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
@@ -433,56 +401,39 @@ class ApiJudge(ChatModel[JudgeParams]):
 
         A reply that cannot be read, or lacks scores, is asked about once more.
         """
-        asked = list(zip(answers, seeds, strict=True))
-        texts = self.client.send_all([self._score_request(*pair) for pair in asked])
+        prompt = JUDGE_PROMPTS[self.params.prompt]
+        system = score_system(numbered=prompt.numbered)
+        form = ("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS)
+
+        def request(number: int, turns: Sequence[Mapping[str, Any]] = ()) -> ApiRequest:
+            pieces = prompt.show_answer(answers[number], JSON_CLOSING)
+            return self.request(pieces, system, seeds[number], read_content, form=form, turns=turns)
+
+        texts = self.client.send_all([request(number) for number in range(len(answers))])
         replies = [_with_scores(reply) for reply in texts]
         problems = {
-            number: problem_of(replies[number].value)
+            number: problem
             for number, reply in enumerate(texts)
-            if isinstance(reply.value, str)
+            if isinstance(reply.value, str) and (problem := problem_of(replies[number].value))
         }
-        broken = [number for number, problem in problems.items() if problem]
-        repairs = self._repair(
-            [
-                self._score_request(*asked[number], _repair_turns(texts[number], problems[number]))
-                for number in broken
+        repairs = []
+        for number, problem in problems.items():
+            # Some servers refuse an empty text.
+            quoted = _encodable(without_reasoning(texts[number].value)[:_LONGEST_QUOTE])
+            question = _encodable(REPAIR.format(problem=problem[:_LONGEST_PROBLEM]))
+            turns: list[Mapping[str, Any]] = [
+                {"role": "assistant", "content": quoted or "(nothing)"},
+                {"role": "user", "content": [{"type": "text", "text": question}]},
             ]
-        )
-        for number, repair in zip(broken, repairs, strict=True):
-            replies[number] = _repaired(replies[number], repair)
-        return replies
-
-    def _repair(self, requests: Sequence[ApiRequest]) -> list[Reply]:
+            repairs.append(request(number, turns))
         try:
-            return self.client.send_all(requests)
+            repaired = self.client.send_all(repairs)
         except ModelError as error:
             # The first replies were paid for; a server that is gone fails the next batch as well.
-            failure = Failure("unanswered", str(error))
-            return [Reply(failure, passing=True) for _ in requests]
-
-    def _score_request(
-        self, answered: AnsweredQuestion, seed: int, turns: Sequence[Mapping[str, Any]] = ()
-    ) -> ApiRequest:
-        """turns: of the conversation, after the question for scores."""
-        prompt = JUDGE_PROMPTS[self.params.prompt]
-        return self.request(
-            prompt.show_answer(answered, JSON_CLOSING),
-            score_system(numbered=prompt.numbered),
-            self.json_settings(SCORE_SCHEMA, seed, "criteria_scores", SCORE_TOKENS),
-            read_content,
-            turns=turns,
-        )
-
-
-def _repair_turns(reply: Reply, problem: str) -> list[Mapping[str, Any]]:
-    """A reply that could not be used, and the question for another."""
-    question = REPAIR.format(problem=problem[:_LONGEST_PROBLEM])
-    # Some servers refuse an empty text.
-    quoted = _encodable(without_reasoning(reply.value)[:_LONGEST_QUOTE]) or "(nothing)"
-    return [
-        {"role": "assistant", "content": quoted},
-        {"role": "user", "content": [{"type": "text", "text": _encodable(question)}]},
-    ]
+            repaired = [Reply(Failure("unanswered", str(error)), passing=True)] * len(repairs)
+        for number, second in zip(problems, repaired, strict=True):
+            replies[number] = _repaired(replies[number], second)
+        return replies
 
 
 def _with_scores(reply: Reply) -> Reply:
@@ -526,28 +477,27 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Ap
     winner = read_named(prompt, response.value)
     if not likelihoods or isinstance(winner, Failure):
         return replace(response, value=winner)
-    probabilities = _probabilities(read_likelihoods(document), prompt, winner)
-    if isinstance(probabilities, Failure):
-        return replace(response, value=probabilities)
+    letter = prompt.phrases[winner]
+    # The last one: what stands before it may be reasoning.
+    logarithms = [
+        others for token, others in read_likelihoods(document) if _letter(token) == letter
+    ]
+    if not logarithms:
+        failure = Failure("no-verdict", f"no token of the answer is the letter {letter}")
+        return replace(response, value=failure)
+    masses = dict.fromkeys(prompt.phrases.values(), 0.0)
+    for text, logarithm in logarithms[-1].items():
+        if (other := _letter(text)) in masses:  # "A" and " A" are two tokens
+            masses[other] += math.exp(logarithm)
+    total = sum(masses.values())
+    if not total:
+        failure = Failure("no-verdict", f"the letter {letter} has no probability")
+        return replace(response, value=failure)
+    a, tie_a, tie_b, b = (masses[prompt.phrases[verdict]] / total for verdict in WINNERS)
+    probabilities = VerdictProbabilities((a, tie_a, tie_b, b))
     provenance = {PROBABILITIES: probabilities.to_text()}
     return replace(response, value=probabilities.winner, provenance=provenance)
 
 
-def _probabilities(
-    tokens: Sequence[TokenLikelihoods], prompt: JudgePrompt, winner: Winner
-) -> VerdictProbabilities | Failure:
-    """Of the verdicts, by the token that is the answer's letter."""
-    letter = prompt.phrases[winner]
-    # The last one: what stands before it may be reasoning.
-    answers = [token for token in tokens if token.token.strip(_AROUND_LETTER) == letter]
-    if not answers:
-        return Failure("no-verdict", f"no token of the answer is the letter {letter}")
-    masses = dict.fromkeys(prompt.phrases.values(), 0.0)
-    for text, logarithm in answers[-1].logarithms.items():
-        if (other := text.strip(_AROUND_LETTER)) in masses:  # "A" and " A" are two tokens
-            masses[other] += math.exp(logarithm)
-    total = sum(masses.values())
-    if not total:
-        return Failure("no-verdict", f"the letter {letter} has no probability")
-    a, tie_a, tie_b, b = (masses[prompt.phrases[verdict]] / total for verdict in WINNERS)
-    return VerdictProbabilities((a, tie_a, tie_b, b))
+def _letter(token: str) -> str:
+    return token.strip(_AROUND_LETTER)

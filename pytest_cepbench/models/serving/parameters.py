@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.files import parse_json
-from pytest_cepbench.models.api.endpoint import RequestLimits
+from pytest_cepbench.models.api.parameters import RequestLimits
 from pytest_cepbench.models.spec import check_at_least
 
 _LORA_NAME = re.compile(r"[A-Za-z0-9_.-]+")

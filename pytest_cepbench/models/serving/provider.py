@@ -11,7 +11,7 @@ from typing import Any
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.api import provider as api
-from pytest_cepbench.models.api.client import ApiClient
+from pytest_cepbench.models.api.client import ApiClient, OwnServer
 from pytest_cepbench.models.api.endpoint import Endpoint, Secret, refuse_secrets, without_secrets
 from pytest_cepbench.models.api.parameters import parse_parts
 from pytest_cepbench.models.api.provider import ADAPTER as API_ADAPTER
@@ -43,7 +43,7 @@ from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, Engine, ServerPlan, find_program
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
-from pytest_cepbench.models.serving.run_servers import RunningServer, own_servers
+from pytest_cepbench.models.serving.run_servers import own_servers
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
 _CONFIG = "adapter_config.json"
@@ -275,7 +275,7 @@ def _load(
 
     Raises as `RunServers.running`.
     """
-    server: RunningServer = (servers or own_servers)().running(plan)
+    server: OwnServer = (servers or own_servers)().running(plan)
     model = plan.engine.model_name(plan.served_name, params.adapter)
     key = None if server.key is None else Secret(server.key)
     endpoint = Endpoint(

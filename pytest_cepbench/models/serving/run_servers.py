@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -27,9 +27,9 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.models.api.client import OwnServer
 from pytest_cepbench.models.api.faults import read_json
 from pytest_cepbench.models.api.responses import read_models
-from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.engines import ServerPlan
@@ -299,30 +299,6 @@ def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Pat
     return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""
 
 
-@dataclass(frozen=True)
-class RunningServer:
-    """A server that answers, as its client knows it.
-
-    url: where its API begins.
-    key: that it asks for; None for none.
-    provenance: kept beside each of its results.
-    log: path of its log.
-    check: raises ModelError where it has ended, with the last lines of its log.
-    files: that it may go on reading; None where there are none.
-    """
-
-    url: str
-    key: str | None
-    provenance: Mapping[str, str]
-    log: str
-    check: Callable[[], None]
-    files: CoveredFiles | None
-
-    def unchanged(self) -> AbstractContextManager[None]:
-        """Raise IdentityError where files change that it may go on reading."""
-        return nullcontext() if self.files is None else self.files.unchanged("it was asked")
-
-
 class RunServers:
     """The servers of a run, as one of its processes uses them.
 
@@ -360,7 +336,7 @@ class RunServers:
             self._folders[plan.digest] = ServerFolder(self._folder / plan.digest, plan.label)
         return self._folders[plan.digest]
 
-    def running(self, plan: ServerPlan) -> RunningServer:
+    def running(self, plan: ServerPlan) -> OwnServer:
         """The server, started where no process of the run has done so.
 
         Raises ModelError where it does not start, or has ended; IdentityError where its files
@@ -382,7 +358,7 @@ class RunServers:
             raise ModelError(
                 f"{plan.label}: its server ends, since the controller of the run has ended"
             )
-        return RunningServer(
+        return OwnServer(
             f"http://{HOST}:{ready['port']}/v1",
             ready["key"],
             {"engine": f"{plan.engine.title} {ready['version']}".strip()},

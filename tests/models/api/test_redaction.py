@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.api.endpoint import (
     Secret,
-    ServerParams,
     find_endpoint,
     public_url,
     without_secrets,
 )
+from pytest_cepbench.models.api.parameters import ServerParams
 from pytest_cepbench.models.protocols import Battle
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import Answer, FakeServer, chat_answer, document, fault
@@ -140,8 +140,10 @@ def test_what_python_shows_of_an_endpoint_holds_no_key() -> None:
     endpoint = find_endpoint("m", "describer", ServerParams(revision="1"), environment)
 
     assert KEY not in repr(endpoint)
-    assert (endpoint.url, endpoint.api_key) == ("http://host/v1", KEY)
-    assert endpoint.headers["Authorization"].startswith("Basic ")
+    assert endpoint.url == "http://host/v1"
+    assert endpoint.key is not None
+    assert endpoint.key.reveal() == KEY
+    assert endpoint.user is not None
     assert "@" not in endpoint.address.reveal()
 
 
