@@ -6,16 +6,14 @@ import re
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.arena_set import QUESTIONS, ArenaQuestion, write_questions
+from pytest_cepbench.construction.arena_set import QUESTIONS, write_questions
 from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
 from pytest_cepbench.construction.frozen_set import (
-    FrozenSet,
     settle_labels,
     table_path,
     write_frozen,
@@ -37,16 +35,6 @@ def run_arena(arguments: Namespace) -> int:
     """Write out the questions; exit codes as in `main`."""
     questions = write_questions(arguments.templates, arguments.out)
     out, quoted = arguments.out, shlex.quote(str(arguments.out))
-    show(
-        [_arena_page(questions)],
-        f"written: {out / QUESTIONS}",
-        f"people approve gold answers: cepbench dataset verify {quoted} --annotators NAME,NAME",
-        f"then freeze it:              cepbench dataset freeze {quoted} --copy",
-    )
-    return 0
-
-
-def _arena_page(questions: Sequence[ArenaQuestion]) -> Section:
     counts = Counter(question.uid[:4] for question in questions)
     candidates: Counter[str] = Counter()
     for question in questions:
@@ -56,15 +44,24 @@ def _arena_page(questions: Sequence[ArenaQuestion]) -> Section:
         for task, number in sorted(counts.items())
     )
     table = Table(("task", "name", "questions", "candidates"), rows)
-    return Section(f"{len(questions)} questions of {len(rows)} tasks", (table,))
+    show(
+        [Section(f"{len(questions)} questions of {len(rows)} tasks", (table,))],
+        f"written: {out / QUESTIONS}",
+        f"people approve gold answers: cepbench dataset verify {quoted} --annotators NAME,NAME",
+        f"then freeze it:              cepbench dataset freeze {quoted} --copy",
+    )
+    return 0
 
 
 def run_verify(arguments: Namespace) -> int:
     """Write the study where it is new, and serve it; exit codes as in `main`."""
-    folder = open_construction(arguments.folder)
-    images = arguments.images
-    seed = arguments.seed
-    path = write_study(folder, images, arguments.annotators, arguments.overlap, seed)
+    path = write_study(
+        open_construction(arguments.folder),
+        arguments.images,
+        arguments.annotators,
+        arguments.overlap,
+        arguments.seed,
+    )
     if not arguments.only_write:
         from pytest_cepbench.cli.rate import serve_ratings
 
@@ -99,7 +96,7 @@ def write_study(
         )
     people = annotators or ()
     settings = VerificationSettings(people, overlap, seed=seed)
-    if folder.has(arena_set.QUESTIONS):
+    if folder.has(QUESTIONS):
         arena_set.write_approval_study(folder, settings, images)
     else:
         write_verification(folder, read_labelled(folder, images), settings)
@@ -122,48 +119,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 def run_freeze(arguments: Namespace) -> int:
     """Settle the labels and write the files; exit codes as in `main`."""
     target: Path = arguments.to or arguments.folder / files.FROZEN
-    images = arguments.images
-    name = _name_of_set(arguments)
-    folder = open_construction(arguments.folder)
-    freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
-    page, written = freeze(arguments, folder, images, name, target)
-    show([page], *(f"written: {path}" for path in written))
-    return 0
-
-
-def _freeze_patterns(
-    arguments: Namespace, folder: ConstructionFolder, images: Path | None, name: str, target: Path
-) -> tuple[Section, list[Path]]:
-    labelled = read_labelled(folder, images)
-    people = read_people(folder, labelled.names)
-    frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
-    written = write_frozen(frozen, read_counts(folder), target, copy=arguments.copy)
-    return _freeze_page(frozen, copied=table_path(target, name).is_file()), written
-
-
-def _freeze_arena(
-    arguments: Namespace, folder: ConstructionFolder, images: Path | None, name: str, target: Path
-) -> tuple[Section, list[Path]]:
-    if not arguments.copy:
-        raise SpecError(
-            "OpenING's layout holds its images: add --copy where their licences allow it, or keep "
-            "the templates instead"
-        )
-    arena = arena_set.choose_gold(folder, images, unverified=arguments.unverified)
-    written = arena_set.write_arena(arena, name, target)
-    approved = sum(choice.approval is not None for choice in arena.chosen)
-    lines = [
-        f"gold answers that people approved: {approved}",
-        f"left out, since no candidate was approved: {len(arena.without_gold)}",
-        *arena.remarks,
-    ]
-    return Section(f"{name}: {len(arena.chosen)} questions", tuple(lines)), written
-
-
-def _name_of_set(arguments: Namespace) -> str:
-    """The name of a data set, which its files have. Raises SpecError for one that cannot be."""
     name: str = arguments.name or arguments.folder.resolve().name
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name):  # which its files have
         what = (
             f"--name {name!r}"
             if arguments.name
@@ -173,21 +130,49 @@ def _name_of_set(arguments: Namespace) -> str:
             f"{what}: letters, digits, '.', '_' and '-' are expected, at most 64, and a letter or "
             "a digit first"
         )
-    return name
+    folder = open_construction(arguments.folder)
+    freeze = _freeze_arena if folder.has(QUESTIONS) else _freeze_patterns
+    page, written = freeze(arguments, folder, name, target)
+    show([page], *(f"written: {path}" for path in written))
+    return 0
 
 
-def _freeze_page(frozen: FrozenSet, *, copied: bool) -> Section:
+def _freeze_patterns(
+    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+) -> tuple[Section, list[Path]]:
+    labelled = read_labelled(folder, arguments.images)
+    people = read_people(folder, labelled.names)
+    frozen = settle_labels(name, labelled, people, unverified=arguments.unverified)
+    written = write_frozen(frozen, read_counts(folder), target, copy=arguments.copy)
     changed = sum(label.changed for label in frozen.labels.values())
     verified = len(frozen.labels) - frozen.unverified
     lines = [
         f"checked by people: {verified} images; they changed the labels of {changed}",
         *frozen.people.remarks,
     ]
-    if not copied:
+    if not table_path(target, name).is_file():
         lines.append(
             "the images are not copied, paths and digests stand for them: with --copy the table "
             "that suites load is written"
         )
     rows = tuple((name, str(images), str(moved)) for name, images, moved in frozen.shown_members)
     table = Table(("pattern", "images", "changed by people"), rows)
-    return Section(f"{frozen.name}: {len(frozen.labels)} images", (*lines, table))
+    return Section(f"{name}: {len(frozen.labels)} images", (*lines, table)), written
+
+
+def _freeze_arena(
+    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+) -> tuple[Section, list[Path]]:
+    if not arguments.copy:
+        raise SpecError(
+            "OpenING's layout holds its images: add --copy where their licences allow it, or keep "
+            "the templates instead"
+        )
+    arena = arena_set.choose_gold(folder, arguments.images, unverified=arguments.unverified)
+    written = arena_set.write_arena(arena, name, target)
+    lines = [
+        f"gold answers that people approved: {sum(choice.looks > 0 for choice in arena.chosen)}",
+        f"left out, since no candidate was approved: {len(arena.without_gold)}",
+        *arena.remarks,
+    ]
+    return Section(f"{name}: {len(arena.chosen)} questions", tuple(lines)), written

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.dataset_files import has_study, write_study
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.cli.session import measuring, pool_line
@@ -17,7 +15,6 @@ from pytest_cepbench.construction.folder import open_construction
 from pytest_cepbench.construction.pattern_stages import (
     STAGES,
     Constructed,
-    ConstructionModels,
     ConstructionSettings,
     construct_patterns,
 )
@@ -25,7 +22,7 @@ from pytest_cepbench.construction.patterns import MOST_PATTERNS
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.models import RoleName
-from pytest_cepbench.suites import ModelPool, RoleChoices
+from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.model_options import assigned_role
 
 VERIFY = "verify"
@@ -34,50 +31,11 @@ VERIFY = "verify"
 _MOST_SHOWN = 20
 
 
-@dataclass(frozen=True)
-class _Request:
-    """What is asked for. suite: beside it modules of `python:` models may lie."""
-
-    settings: ConstructionSettings
-    choices: RoleChoices
-    suite: Path
-
-
-@dataclass(frozen=True)
-class _Prepared:
-    request: _Request
-    models: ConstructionModels
-
-
 def run(arguments: Namespace) -> int:
-    """Do the stages, print what they found; exit codes as in `main`."""
-    request = _read(arguments)
-    with measuring(arguments.store, request.suite) as (pool, begin):
-        prepared = _prepare(request, pool)
-        begin()
-        outcome = _measure(prepared, pool)
-    show(list(_page(outcome)), *(f"written: {path}" for path in dict.fromkeys(outcome.written)))
-    if arguments.until == VERIFY:
-        write_study(
-            open_construction(arguments.out),
-            arguments.images,
-            arguments.annotators,
-            arguments.overlap,
-            # Of a study that is there, it is the seed of draws and models alone.
-            None if has_study(arguments.out) else arguments.seed,
-        )
-    if outcome.chosen is not None:
-        folder = shlex.quote(str(arguments.out))
-        show(
-            [],
-            f"people check the labels: cepbench dataset verify {folder} --annotators NAME,NAME",
-            f"then freeze it:          cepbench dataset freeze {folder}",
-        )
-    return 0
+    """Do the stages, print what they found; exit codes as in `main`.
 
-
-def _read(arguments: Namespace) -> _Request:
-    """Raises SpecError naming the option that is wrong."""
+    Raises SpecError naming the option that is wrong.
+    """
     number, file = _patterns(arguments.patterns)
     settings = ConstructionSettings(
         images=arguments.images,
@@ -103,7 +61,32 @@ def _read(arguments: Namespace) -> _Request:
     names: tuple[RoleName, ...] = ("describer", "writer")
     given = {role: getattr(arguments, role) for role in names}
     choices = RoleChoices(roles={role: spec for role, spec in given.items() if spec is not None})
-    return _Request(settings, choices, arguments.out)
+    # Modules of `python:` models may lie beside the folder of the data set.
+    with measuring(arguments.store, arguments.out) as (pool, begin):
+        describer = pool.runner(assigned_role(choices, "describer"))
+        has_writer = "writer" in choices.roles
+        writer = pool.runner(assigned_role(choices, "writer")) if has_writer else None
+        begin()
+        found = construct_patterns(settings, describer, writer, tell)
+        tell(pool_line(pool))
+    show(list(_page(found)), *(f"written: {path}" for path in dict.fromkeys(found.written)))
+    if arguments.until == VERIFY:
+        write_study(
+            open_construction(arguments.out),
+            arguments.images,
+            arguments.annotators,
+            arguments.overlap,
+            # Of a study that is there, it is the seed of draws and models alone.
+            None if has_study(arguments.out) else arguments.seed,
+        )
+    if found.chosen is not None:
+        folder = shlex.quote(str(arguments.out))
+        show(
+            [],
+            f"people check the labels: cepbench dataset verify {folder} --annotators NAME,NAME",
+            f"then freeze it:          cepbench dataset freeze {folder}",
+        )
+    return 0
 
 
 def _patterns(text: str) -> tuple[int, Path | None]:
@@ -125,39 +108,29 @@ def _patterns(text: str) -> tuple[int, Path | None]:
     return MOST_PATTERNS, path
 
 
-def _prepare(request: _Request, pool: ModelPool) -> _Prepared:
-    def runner(role: RoleName) -> RoleRunner:
-        return pool.runner(assigned_role(request.choices, role))
-
-    given = request.choices.roles
-    models = ConstructionModels(
-        describer=runner("describer"), writer=runner("writer") if "writer" in given else None
-    )
-    return _Prepared(request, models)
-
-
-def _measure(prepared: _Prepared, pool: ModelPool) -> Constructed:
-    constructed = construct_patterns(prepared.request.settings, prepared.models, tell)
-    tell(pool_line(pool))
-    return constructed
-
-
 def _page(constructed: Constructed) -> Iterator[Section]:
-    source = constructed.source
-    lines = [f"files with the same pixels as another, left out: {constructed.duplicates}"]
+    source, counts = constructed.source, constructed.counts
+    same = sum(len(record.same) for record in source.records)
+    lines = [f"files with the same pixels as another, left out: {same}"]
     if source.unreadable:
         name, why = next(iter(source.unreadable.items()))
         lines.append(
             f"files that hold no image that can be read: {len(source.unreadable)} ({name}: {why})"
         )
-    lines += _extraction_lines(constructed)
+    if counts is not None:
+        shown = list(counts.patterns.items())[:_MOST_SHOWN]
+        names = ", ".join(f"{name} {number}" for name, number in shown)
+        lines.append(f"{len(counts.patterns)} names of patterns in {counts.images} images: {names}")
+        if counts.failures:
+            failed = ", ".join(f"{kind} {number}" for kind, number in counts.failures.items())
+            lines.append(f"images without an annotation: {failed}")
     labelled = constructed.annotations
     if labelled:
-        failed = sum(bool(a.failure) for a in labelled)
+        good = sum(not a.failure for a in labelled)
         dropped = sum(len(a.dropped) for a in labelled)
         repaired = sum(a.repaired for a in labelled)
         lines.append(
-            f"annotated: {len(labelled) - failed} of {len(labelled)} images; {dropped} names "
+            f"annotated: {good} of {len(labelled)} images; {dropped} names "
             f"outside the list were dropped, {repaired} replies were repaired"
         )
     yield Section(f"{len(source.records)} images of {source.folder}", tuple(lines))
@@ -168,15 +141,3 @@ def _page(constructed: Constructed) -> Iterator[Section]:
         )
         title = f"{len(chosen.images)} images chosen by {chosen.sampling}"
         yield Section(title, (Table(("pattern", "images", "chosen"), rows),))
-
-
-def _extraction_lines(constructed: Constructed) -> Iterator[str]:
-    counts = constructed.counts
-    if counts is None:
-        return
-    shown = list(counts.patterns.items())[:_MOST_SHOWN]
-    names = ", ".join(f"{name} {number}" for name, number in shown)
-    yield f"{len(counts.patterns)} names of patterns in {counts.images} images: {names}"
-    if counts.failures:
-        failed = ", ".join(f"{kind} {number}" for kind, number in counts.failures.items())
-        yield f"images without an annotation: {failed}"

@@ -68,18 +68,41 @@ def annotate_images(
     What is in the store is not asked again. A reply that cannot be read is asked about once more;
     then it is a failure `bad-json`.
     """
+
+    def ask(prompts: Mapping[ImageRecord, str]) -> dict[ImageRecord, Result]:
+        steps = []
+        for record, prompt in prompts.items():
+            own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
+            key = describer.json_key(prompt, question.schema, own, [["image", record.image]])
+            steps.append(Step(key, own, partial(_load, source, record, prompt)))
+        results = describer.ask("describe_json", steps, question.schema) if steps else []
+        return dict(zip(prompts, results, strict=True))
+
     annotations: list[Annotation] = []
     total = len(source.records)
-    for begin in range(0, total, _CHUNK):
-        chunk = source.records[begin : begin + _CHUNK]
-        annotations += _annotate(describer, source, question, seed, chunk)
-        if begin + _CHUNK < total:
-            announce(f"{question.stage}: {begin + len(chunk):,} of {total:,} images")
     asked = {
         "fingerprint": describer.bound.fingerprint,
         "prompt_digest": digest_text(question.prompt),
     }
-    return [msgspec.structs.replace(annotation, **asked) for annotation in annotations]
+    for begin in range(0, total, _CHUNK):
+        first = ask(dict.fromkeys(source.records[begin : begin + _CHUNK], question.prompt))
+        readings = {record: _read(result) for record, result in first.items()}
+        again = ask(
+            {
+                record: repair_prompt(
+                    question.prompt, str(reading), plain_line(str(first[record]), LONGEST_REPLY)
+                )
+                for record, reading in readings.items()
+                if isinstance(reading, UnreadableReplyError)
+            }
+        )
+        readings |= {record: _read(result) for record, result in again.items()}
+        for record, reading in readings.items():
+            annotation = _annotation(record.image, reading, question.names, again.get(record))
+            annotations.append(msgspec.structs.replace(annotation, **asked))
+        if begin + _CHUNK < total:
+            announce(f"{question.stage}: {begin + _CHUNK:,} of {total:,} images")
+    return annotations
 
 
 def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str) -> None:
@@ -92,41 +115,6 @@ def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str
         f"{stage}: the describer {spec} annotated none of {len(annotations)} images; the first: "
         f"{first.failure}: {first.detail}{reply}"
     )
-
-
-def _annotate(
-    describer: RoleRunner,
-    source: SourceImages,
-    question: ImageQuestion,
-    seed: int,
-    images: Sequence[ImageRecord],
-) -> list[Annotation]:
-    def ask(prompts: Mapping[str, str]) -> dict[str, Result]:
-        asked = [record for record in images if record.image in prompts]
-        steps = [step(record, prompts[record.image]) for record in asked]
-        results = describer.ask("describe_json", steps, question.schema) if steps else []
-        return {record.image: result for record, result in zip(asked, results, strict=True)}
-
-    def step(record: ImageRecord, prompt: str) -> Step:
-        own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
-        key = describer.json_key(prompt, question.schema, own, [["image", record.image]])
-        return Step(key, own, partial(_load, source, record, prompt))
-
-    first = ask({record.image: question.prompt for record in images})
-    readings = {image: _read(result) for image, result in first.items()}
-    problems = {
-        image: repair_prompt(
-            question.prompt, str(reading), plain_line(str(first[image]), LONGEST_REPLY)
-        )
-        for image, reading in readings.items()
-        if isinstance(reading, UnreadableReplyError)
-    }
-    second = ask(problems)
-    readings |= {image: _read(result) for image, result in second.items()}
-    return [
-        _annotation(image, reading, question.names, second.get(image))
-        for image, reading in readings.items()
-    ]
 
 
 def _load(source: SourceImages, record: ImageRecord, prompt: str) -> tuple[Image.Image, str]:
@@ -154,7 +142,7 @@ def _annotation(
         return Annotation(image=image, failure="bad-json", detail=str(reading), reply=reply)
     if isinstance(reading, Failure):
         return Annotation(image=image, failure=reading.kind, detail=plain_line(reading.detail))
-    given = {pattern.name: pattern.words for pattern in reading.patterns}
+    given = {pattern.name: pattern.sentence for pattern in reading.patterns}
     dropped: list[str] = []
     if names is not None:
         known = {fold_name(name): name for name in names}
@@ -214,47 +202,36 @@ def summarize(
     question = summary_question(style, shown, most)
     schema = summary_schema(style)
 
-    def ask(text: str) -> str:
+    known = {fold_name(name): name for name in shown}
+
+    def ask(text: str) -> tuple[str, tuple[Pattern, ...] | UnreadableReplyError]:
         key = writer.json_key("", schema, seed, [["text", digest_text(text)]])
         (result,) = writer.ask("write_json", [Step(key, seed, lambda: (text,))], "", schema)
         if isinstance(result, Failure):
             raise MeasurementError(
                 f"the writer {writer.bound.spec} gave no summary: {result.kind}: {result.detail}"
             )
-        return str(result)
-
-    reply = ask(question)
-    try:
-        patterns = _patterns(reply, shown, most)
-    except UnreadableReplyError as problem:
-        again = ask(repair_prompt(question, str(problem), plain_line(reply, LONGEST_REPLY)))
         try:
-            patterns = _patterns(again, shown, most)
-        except UnreadableReplyError as second:
-            raise MeasurementError(
-                f"the writer {writer.bound.spec} gave no summary that can be read (bad-json: "
-                f"{second}): try another --writer, or write the patterns into a file and give it "
-                "with --patterns FILE"
-            ) from second
-    return patterns
-
-
-def _patterns(reply: str, counts: Mapping[str, int], most: int) -> tuple[Pattern, ...]:
-    """The patterns of a reply; what they take in are names that were counted.
-
-    Raises UnreadableReplyError.
-    """
-    known = {fold_name(name): name for name in counts}
-    patterns = tuple(
-        Pattern(
-            pattern.name,
-            pattern.words,
-            tuple(
-                known[fold_name(name)] for name in pattern.merged_from if fold_name(name) in known
-            ),
+            given = read_pattern_reply(str(result)).patterns[:most]
+        except UnreadableReplyError as problem:
+            return str(result), problem
+        if not given:
+            return str(result), UnreadableReplyError("it names no pattern")
+        # What they take in are names that were counted.
+        merged = [[known[f] for n in p.merged_from if (f := fold_name(n)) in known] for p in given]
+        return str(result), tuple(
+            msgspec.structs.replace(pattern, merged_from=tuple(names))
+            for pattern, names in zip(given, merged, strict=True)
         )
-        for pattern in read_pattern_reply(reply).patterns[:most]
-    )
-    if not patterns:
-        raise UnreadableReplyError("it names no pattern")
+
+    reply, patterns = ask(question)
+    if isinstance(patterns, UnreadableReplyError):
+        problem = str(patterns)
+        _, patterns = ask(repair_prompt(question, problem, plain_line(reply, LONGEST_REPLY)))
+    if isinstance(patterns, UnreadableReplyError):
+        raise MeasurementError(
+            f"the writer {writer.bound.spec} gave no summary that can be read (bad-json: "
+            f"{patterns}): try another --writer, or write the patterns into a file and give it "
+            "with --patterns FILE"
+        ) from patterns
     return patterns

@@ -7,7 +7,6 @@ import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -46,7 +45,7 @@ from pytest_cepbench.files import digest_bytes, parse_toml, read_regular
 from pytest_cepbench.ratings.consent import INSTRUCTIONS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.records import Part
+from pytest_cepbench.ratings.records import Item, Part
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.markdown import escaped
 
@@ -132,6 +131,7 @@ def read_templates(path: Path) -> list[ArenaQuestion]:
     except (ValueError, msgspec.ValidationError) as error:
         raise DatasetError(f"{str(path)!r}: {' '.join(str(error).split())}") from error
     ids = [task.id for task in tasks]
+    questions: list[ArenaQuestion] = []
     for task in tasks:
         place = f"{str(path)!r}, task {task.id!r:.40}"
         if task.id not in TASKS:
@@ -142,21 +142,21 @@ def read_templates(path: Path) -> list[ArenaQuestion]:
             raise DatasetError(
                 f"{place} has {len(task.question)} questions: 1 to {_MOST_QUESTIONS} are expected"
             )
-    return sorted(
-        (
-            _question(path, task, number, question)
-            for task in tasks
-            for number, question in enumerate(task.question, 1)
-        ),
-        key=lambda question: question.uid,
-    )
+        for number, question in enumerate(task.question, 1):
+            place = f"{str(path)!r}, task {task.id}, question {number}"
+            questions.append(_question(place, path.parent, task, f"{task.id}{number:03}", question))
+    return sorted(questions, key=lambda question: question.uid)
 
 
-def _question(path: Path, task: _Task, number: int, question: _Question) -> ArenaQuestion:
-    place = f"{str(path)!r}, task {task.id}, question {number}"
+def _question(place: str, root: Path, task: _Task, uid: str, question: _Question) -> ArenaQuestion:
     text = _fill(place, task.template, question.values)
-    for words in (task.prompt, text, *(part.text for c in question.gold for part in c.steps)):
-        _check_text(place, words)
+    steps = [step for candidate in question.gold for step in candidate.steps]
+    for words in (task.prompt, text, *(step.text for step in steps)):
+        for marker in (IMAGE_MARKER, BEGIN_MARKER):
+            if marker in words:
+                raise DatasetError(
+                    f"{place}: {marker} is a mark of OpenING's files: it cannot stand in a text"
+                )
     if not question.gold:
         raise DatasetError(
             f"{place} has no candidate for its gold answer: add [[task.question.gold]]"
@@ -170,17 +170,17 @@ def _question(path: Path, task: _Task, number: int, question: _Question) -> Aren
             raise DatasetError(
                 f"{place}: an answer has 1 to {MOST_STEPS} steps, got {len(candidate.steps)}"
             )
-        if any(not part.text.strip() and not part.image for part in candidate.steps):
-            raise DatasetError(f"{place}: a step has a text, an image, or both")
-    named = [part.image for candidate in question.gold for part in candidate.steps if part.image]
-    for name in (*question.images, *named):
-        _check_image(place, path.parent, name)
+    if any(not step.text.strip() and not step.image for step in steps):
+        raise DatasetError(f"{place}: a step has a text, an image, or both")
+    for name in (*question.images, *(step.image for step in steps if step.image)):
+        reason = unsafe(name)
+        if reason is None and not (root / name).is_file():
+            reason = f"{name!r} is not there"
+        if reason is not None:
+            raise DatasetError(f"{place}: image {reason}")
+    candidates = tuple(candidate.steps for candidate in question.gold)
     return ArenaQuestion(
-        uid=f"{task.id}{number:03}",
-        prompt=task.prompt,
-        text=text,
-        images=question.images,
-        candidates=tuple(candidate.steps for candidate in question.gold),
+        uid=uid, prompt=task.prompt, text=text, images=question.images, candidates=candidates
     )
 
 
@@ -200,22 +200,6 @@ def _fill(place: str, template: str, values: Mapping[str, str]) -> str:
     return "".join(
         literal + (values[name] if name is not None else "") for literal, name, _, _ in parts
     )
-
-
-def _check_text(place: str, text: Any) -> None:
-    for marker in (IMAGE_MARKER, BEGIN_MARKER):
-        if marker in text:
-            raise DatasetError(
-                f"{place}: {marker} is a mark of OpenING's files: it cannot stand in a text"
-            )
-
-
-def _check_image(place: str, root: Path, name: str) -> None:
-    reason = unsafe(name)
-    if reason is None and not (root / name).is_file():
-        reason = f"{name!r} is not there"
-    if reason is not None:
-        raise DatasetError(f"{place}: image {reason}")
 
 
 KIND = "arena"
@@ -252,25 +236,14 @@ class ArenaRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Approval:
-    """What people said of a candidate. annotators: who looked; approved: who ticked everything."""
-
-    annotators: int
-    approved: int
-
-    @property
-    def accepted(self) -> bool:
-        """Whether most of those who looked approved it."""
-        return 2 * self.approved > self.annotators
-
-
-@dataclass(frozen=True)
 class GoldChoice:
-    """The gold answer of a question. approval: of it; None where nobody looked."""
+    """The gold answer of a question. looks: people who looked at it before it was approved; 0 where
+    nobody approved it.
+    """
 
     question: ArenaQuestion
     steps: tuple[GoldPart, ...]
-    approval: Approval | None
+    looks: int
 
 
 @dataclass(frozen=True)
@@ -330,11 +303,7 @@ def write_approval_study(
     questions, root = read_questions(folder)
     loaded: dict[str, ImageArtifact] = {}
     items = [
-        make_item(
-            "verify",
-            _shown(question, candidate, images or root, loaded),
-            [[Part(text=check)] for check in CHECKS],
-        )
+        _item(question, candidate, images or root, loaded)
         for question in questions
         for candidate in question.candidates
     ]
@@ -356,24 +325,32 @@ def choose_gold(folder: ConstructionFolder, images: Path | None, *, unverified: 
     """
     questions, root = read_questions(folder)
     root = images or root
-    approvals, remarks = _approvals(folder, questions, root)
+    path = folder.path / files.RATINGS
+    ticks: dict[str, list[bool]] = {}  # digest of an item -> whether each person ticked everything
+    remarks: tuple[str, ...] = ()
+    if (path / STUDY).is_file():
+        votes = read_votes(read_ratings(path))
+        remarks = tuple(votes.remarks.lines)
+        for vote in votes.answers():
+            ticks.setdefault(vote.item, []).append(set(CHECKS) <= set(vote.ticked or ()))
     chosen: list[GoldChoice] = []
     unseen: list[str] = []
     without: list[str] = []
     for question in questions:
-        own = [approvals.get((question.uid, n)) for n in range(len(question.candidates))]
-        seen = [(n, approval) for n, approval in enumerate(own) if approval and approval.annotators]
-        accepted = [(n, approval) for n, approval in seen if approval.accepted]
+        # Without a vote no image is read: those of the candidates may have moved.
+        own = [
+            ticks.get(_item(question, candidate, root, {}).item, []) if ticks else []
+            for candidate in question.candidates
+        ]
+        accepted = [n for n, approved in enumerate(own) if 2 * sum(approved) > len(approved)]
         if accepted:
-            number, approval = max(
-                accepted, key=lambda pair: (pair[1].approved / pair[1].annotators, -pair[0])
-            )
-            chosen.append(GoldChoice(question, question.candidates[number], approval))
-        elif len(seen) == len(own):
+            best = max(accepted, key=lambda n: (sum(own[n]) / len(own[n]), -n))
+            chosen.append(GoldChoice(question, question.candidates[best], len(own[best])))
+        elif all(own):
             without.append(question.uid)
         else:
             unseen.append(question.uid)
-            chosen.append(GoldChoice(question, question.candidates[0], None))
+            chosen.append(GoldChoice(question, question.candidates[0], 0))
     if unseen and not unverified:
         raise DatasetError(
             f"{len(unseen)} of {len(questions)} questions have candidates that nobody looked at "
@@ -397,7 +374,7 @@ def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
     contents[_TABLE] = "".join(f"{line}\n" for line in lines).encode()
     digests = {file: digest_bytes(data) for file, data in sorted(contents.items())}
     refuse_other_files(target, name, digests, copy=True)
-    unverified = sum(choice.approval is None for choice in arena.chosen)
+    unverified = sum(not choice.looks for choice in arena.chosen)
     head = {
         "name": name, "kind": KIND, "questions": len(arena.chosen), "unverified": unverified,
     }  # fmt: skip
@@ -407,27 +384,27 @@ def write_arena(arena: ArenaSet, name: str, target: Path) -> list[Path]:
     return [target / file for file in (_TABLE, MANIFEST, CARD)]
 
 
-def _shown(
+def _item(
     question: ArenaQuestion,
     candidate: Sequence[GoldPart],
     root: Path,
     images: dict[str, ImageArtifact],
-) -> list[Part]:
+) -> Item:
     """Question and candidate as people see them; their images are added."""
+
+    def shown(name: str) -> Part:
+        image = _load(root, name)
+        images[image.digest] = image
+        return Part(image=image.digest)
+
     asked = "\n".join(filter(None, (question.prompt, question.text)))
     parts = [Part(text="Tick what is true of the answer below."), Part(text=f"Question: {asked}")]
-    parts += [_part(root, name, images) for name in question.images]
+    parts += [shown(name) for name in question.images]
     parts.append(Part(text="Answer:"))
     for number, step in enumerate(candidate, 1):
         parts.append(Part(text=f"{number}. {step.text}".rstrip()))
-        parts += [_part(root, step.image, images)] if step.image else []
-    return parts
-
-
-def _part(root: Path, name: str, images: dict[str, ImageArtifact]) -> Part:
-    image = _load(root, name)
-    images[image.digest] = image
-    return Part(image=image.digest)
+        parts += [shown(step.image)] if step.image else []
+    return make_item("verify", parts, [[Part(text=check)] for check in CHECKS])
 
 
 def _load(root: Path, name: str) -> ImageArtifact:
@@ -438,28 +415,6 @@ def _load(root: Path, name: str) -> ImageArtifact:
             f"{str(root / name)!r}: {error}; if the images have moved, name their folder with "
             "--images DIR"
         ) from error
-
-
-def _approvals(
-    folder: ConstructionFolder, questions: Sequence[ArenaQuestion], root: Path
-) -> tuple[Mapping[tuple[str, int], Approval], tuple[str, ...]]:
-    """(id of a question, number of a candidate) -> what people said, and remarks on votes."""
-    path = folder.path / files.RATINGS
-    if not (path / STUDY).is_file():
-        return {}, ()
-    ratings = read_ratings(path)
-    votes = read_votes(ratings)
-    by_item: dict[str, list[bool]] = {}
-    for vote in votes.answers():
-        by_item.setdefault(vote.item, []).append(set(CHECKS) <= set(vote.ticked or ()))
-    approvals = {}
-    for question in questions:
-        for number, candidate in enumerate(question.candidates):
-            parts = _shown(question, candidate, root, {})
-            item = make_item("verify", parts, [[Part(text=check)] for check in CHECKS])
-            given = by_item.get(item.item, [])
-            approvals[question.uid, number] = Approval(len(given), sum(given))
-    return approvals, tuple(votes.remarks.lines)
 
 
 def _record(root: Path, choice: GoldChoice, contents: dict[str, bytes]) -> dict[str, object]:
@@ -492,13 +447,13 @@ def _record(root: Path, choice: GoldChoice, contents: dict[str, bytes]) -> dict[
 
 def _card(arena: ArenaSet, name: str, unverified: int) -> Iterator[str]:
     tasks = sorted({choice.question.uid[:4] for choice in arena.chosen})
-    approvals = [choice.approval for choice in arena.chosen if choice.approval is not None]
+    looks = [choice.looks for choice in arena.chosen if choice.looks]
     yield f"# {escaped(name)}"
     yield ""
     yield f"- {len(arena.chosen)} questions of {len(tasks)} tasks, each with a gold answer"
     yield (
-        f"- {len(approvals)} gold answers were approved by most of those who looked at them "
-        f"({sum(approval.annotators for approval in approvals)} looks in all): each of these was "
+        f"- {len(looks)} gold answers were approved by most of those who looked at them "
+        f"({sum(looks)} looks in all): each of these was "
         "ticked: " + " ".join(CHECKS)
     )
     if unverified:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
@@ -138,6 +138,11 @@ class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     models: Mapping[str, ModelRecord]
 
 
+class _Kind(msgspec.Struct):
+    kind: str
+    v: int = 0
+
+
 CONSTRUCTION = "construction.json"
 
 IMAGES, EXTRACT, ANNOTATE = "images.jsonl", "extract.jsonl", "annotate.jsonl"
@@ -248,11 +253,6 @@ def find_recorded(recorded: str, folder: ConstructionFolder) -> Path:
     return path
 
 
-class _Kind(msgspec.Struct):
-    kind: str
-    v: int = 0
-
-
 def _json(record: object) -> str:
     return escape_json(msgspec.json.encode(record).decode("utf-8", "surrogatepass"))
 
@@ -355,24 +355,22 @@ def find_images(
             f"in {str(folder)!r} ({some_of(gone)}): give the folder that it was begun with, or "
             "another --out"
         )
-    return SourceImages(folder, tuple(_number(files, sizes, earlier)), unreadable)
-
-
-def _number(
-    files: Mapping[str, Sequence[str]],
-    sizes: Mapping[str, tuple[int, int]],
-    earlier: Sequence[ImageRecord],
-) -> Iterable[ImageRecord]:
     known = {record.image: record.number for record in earlier}
     new = sorted((names[0], digest) for digest, names in files.items() if digest not in known)
     first = max(known.values(), default=-1) + 1
-    numbers = known | {digest: number for number, (_, digest) in enumerate(new, first)}
-    for digest, number in sorted(numbers.items(), key=lambda item: item[1]):
-        path, *same = files[digest]
-        width, height = sizes[digest]
-        yield ImageRecord(
-            number=number, image=digest, path=path, width=width, height=height, same=tuple(same)
+    known |= {digest: number for number, (_, digest) in enumerate(new, first)}
+    records = tuple(
+        ImageRecord(
+            number=number,
+            image=digest,
+            path=files[digest][0],
+            width=sizes[digest][0],
+            height=sizes[digest][1],
+            same=tuple(files[digest][1:]),
         )
+        for digest, number in sorted(known.items(), key=lambda item: item[1])
+    )
+    return SourceImages(folder, records, unreadable)
 
 
 Sampling = Literal["quota", "bernoulli"]
@@ -395,9 +393,32 @@ def choose_images(
     if per_pattern < 1:
         raise ValueError(f"at least one image of each pattern is expected, got {per_pattern}")
     members = members_of(labels)
+    chosen: set[str] = set()
     if sampling == "bernoulli":
-        return _draw(members, per_pattern, seed)
-    return _fill(labels, members, per_pattern)
+        # By the digest of seed, pattern and image: no image changes the draw of another.
+        for pattern, images in members.items():
+            chosen.update(
+                image
+                for image in images
+                if int(digest_text(f"{seed} {pattern} {image}")[:16], 16) / _UNIT
+                < per_pattern / len(images)
+            )
+        return sorted(chosen)
+    # Every pattern gets its first image, then its second, and so on, the rarest one first; an image
+    # counts for all its patterns. In rounds and not pattern by pattern, since only then a larger
+    # quota takes all that a smaller one takes.
+    counts = dict.fromkeys(members, 0)
+    waiting = {pattern: iter(images) for pattern, images in members.items()}
+    for wanted in range(1, per_pattern + 1):
+        for pattern, left in waiting.items():
+            if counts[pattern] >= wanted:
+                continue
+            image = next((image for image in left if image not in chosen), None)
+            if image is not None:
+                chosen.add(image)
+                for own in dict.fromkeys(labels[image]):
+                    counts[own] += 1
+    return sorted(chosen)
 
 
 def members_of(labels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -407,39 +428,3 @@ def members_of(labels: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         for pattern in dict.fromkeys(labels[image]):
             members.setdefault(pattern, []).append(image)
     return dict(sorted(members.items(), key=lambda item: (len(item[1]), item[0])))
-
-
-def _fill(
-    labels: Mapping[str, Sequence[str]], members: Mapping[str, Sequence[str]], quota: int
-) -> list[str]:
-    """Every pattern gets its first image, then its second, and so on, the rarest one first.
-
-    An image counts for all its patterns. In rounds and not pattern by pattern, since only then a
-    larger quota takes all that a smaller one takes.
-    """
-    chosen: set[str] = set()
-    counts = dict.fromkeys(members, 0)
-    waiting = {pattern: iter(images) for pattern, images in members.items()}
-    for wanted in range(1, quota + 1):
-        for pattern, images in waiting.items():
-            if counts[pattern] >= wanted:
-                continue
-            image = next((image for image in images if image not in chosen), None)
-            if image is not None:
-                chosen.add(image)
-                for own in dict.fromkeys(labels[image]):
-                    counts[own] += 1
-    return sorted(chosen)
-
-
-def _draw(members: Mapping[str, Sequence[str]], per_pattern: int, seed: int) -> list[str]:
-    """Draws by the digest of seed, pattern and image: no image changes the draw of another."""
-    chosen: set[str] = set()
-    for pattern, images in members.items():
-        probability = per_pattern / len(images)
-        chosen.update(
-            image
-            for image in images
-            if int(digest_text(f"{seed} {pattern} {image}")[:16], 16) / _UNIT < probability
-        )
-    return sorted(chosen)

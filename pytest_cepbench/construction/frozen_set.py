@@ -22,8 +22,9 @@ import msgspec
 import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
-from pytest_cepbench.construction.folder import FORMAT, ModelRecord, PatternCounts, encode
+from pytest_cepbench.construction.folder import FORMAT, PatternCounts, encode
 from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
+from pytest_cepbench.datasets.sources.text_files import convert_record
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json, quote_toml, visible
 from pytest_cepbench.files import digest_bytes, parse_toml, read_regular
@@ -67,18 +68,16 @@ def vote_labels(
     A pattern has one vote of the model and one of each person. Where as many are for it as against
     it, the majority of the people decides: then their number is odd, so that they have one.
     """
-    patterns = tuple(name for name in names if _holds(name in model, [name in p for p in people]))
-    disputed = tuple(
-        name for name in names if len({name in labels for labels in (model, *people)}) > 1
-    )
+    patterns, disputed = [], []
+    for name in names:
+        votes = [name in labels for labels in people]
+        balance = 2 * (sum(votes) + (name in model)) - len(votes) - 1
+        if balance > 0 or (balance == 0 and 2 * sum(votes) > len(votes)):
+            patterns.append(name)
+        if len({name in model, *votes}) > 1:
+            disputed.append(name)
     changed = set(patterns) != set(model) & set(names)
-    return FinalLabel(patterns, len(people), changed, disputed)
-
-
-def _holds(model: bool, people: Sequence[bool]) -> bool:  # noqa: FBT001 - votes, one of each
-    votes = int(model) + sum(people)
-    against = 1 + len(people) - votes
-    return votes > against if votes != against else sum(people) > len(people) / 2
+    return FinalLabel(tuple(patterns), len(people), changed, tuple(disputed))
 
 
 class FrozenImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,25 +109,12 @@ class FrozenSet:
         return sum(not label.annotators for label in self.labels.values())
 
     @property
-    def images(self) -> Iterator[FrozenImage]:
-        """The images by index."""
-        for record in self.labelled.records:
-            label = self.labels[record.image]
-            yield FrozenImage(
-                index=record.number,
-                image=record.image,
-                path=record.path,
-                patterns=label.patterns,
-                annotators=label.annotators,
-            )
-
-    @property
     def members(self) -> dict[str, list[int]]:
         """Pattern -> indices of its images; patterns without an image are left out."""
         members: dict[str, list[int]] = {name: [] for name in self.labelled.names}
-        for image in self.images:
-            for name in image.patterns:
-                members[name].append(image.index)
+        for record in self.labelled.records:
+            for name in self.labels[record.image].patterns:
+                members[name].append(record.number)
         return {name: indices for name, indices in members.items() if indices}
 
     @property
@@ -185,11 +171,21 @@ def write_frozen(
     Raises DatasetError for an image that has changed, and for a folder that holds another set;
     WriteError.
     """
-    name = frozen.name
+    name, labelled = frozen.name, frozen.labelled
+    images = [
+        FrozenImage(
+            index=record.number,
+            image=record.image,
+            path=record.path,
+            patterns=frozen.labels[record.image].patterns,
+            annotators=frozen.labels[record.image].annotators,
+        )
+        for record in labelled.records
+    ]
     index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
     contents: dict[str, bytes] = {
         label_index_name(name): (escape_json(index) + "\n").encode(),
-        f"{name}-images.jsonl": encode(list(frozen.images)),
+        f"{name}-images.jsonl": encode(images),
     }
     digests = {file: digest_bytes(data) for file, data in contents.items()}
     table = table_path(folder, name)
@@ -198,10 +194,29 @@ def write_frozen(
             digests[table.name] = digest
         kept = refuse_other_files(folder, name, digests, copy=copy)
     copied = copy or bool(kept)
-    contents |= {
-        CARD: _card(frozen, counts, copy=copied).encode(),
-        MANIFEST: _manifest(frozen, digests | kept, copy=copied),
+    chosen, construction = labelled.chosen, labelled.construction
+    fields = ("role", "spec", "what", "adapter", "fingerprint", "prompt_digest")
+    tables: dict[str, Mapping[str, Any]] = {
+        "": {
+            "name": name,
+            "kind": "patterns",
+            "images": len(images),
+            "images_copied": copied,
+            "unverified": frozen.unverified,
+            "data": digest_json(sorted(frozen.labels)),
+        },
+        "sampling": {
+            "how": chosen.sampling,
+            "per_pattern": chosen.per_pattern,
+            "seed": chosen.seed,
+        },
+        "prompts": {"style": construction.prompts},
+        FILES: digests | kept,
     }
+    for stage, model in construction.models.items():
+        tables[f"models.{quote_toml(stage)}"] = {field: getattr(model, field) for field in fields}
+    contents[CARD] = _card(frozen, counts, copy=copied).encode()
+    contents[MANIFEST] = manifest_text(tables)
     replace_files(folder, {folder / file: data for file, data in contents.items()})
     return [folder / file for file in (*digests, CARD, MANIFEST)]
 
@@ -255,34 +270,6 @@ def label_index_name(name: str) -> str:
     return f"{name}-label-index.json"
 
 
-def _manifest(frozen: FrozenSet, digests: Mapping[str, str], *, copy: bool) -> bytes:
-    labelled, construction = frozen.labelled, frozen.labelled.construction
-    chosen = labelled.chosen
-    head = {
-        "name": frozen.name,
-        "kind": "patterns",
-        "images": len(labelled.records),
-        "images_copied": copy,
-        "unverified": frozen.unverified,
-        "data": digest_json(sorted(frozen.labels)),
-    }
-    sampling = {"how": chosen.sampling, "per_pattern": chosen.per_pattern, "seed": chosen.seed}
-    fields = ("role", "spec", "what", "adapter", "fingerprint", "prompt_digest")
-    models = {
-        f"models.{quote_toml(stage)}": {field: getattr(model, field) for field in fields}
-        for stage, model in construction.models.items()
-    }
-    return manifest_text(
-        {
-            "": head,
-            "sampling": sampling,
-            "prompts": {"style": construction.prompts},
-            FILES: digests,
-            **models,
-        }
-    )
-
-
 def manifest_text(tables: Mapping[str, Mapping[str, Any]]) -> bytes:
     """A manifest of tables of texts, numbers and truth values.
 
@@ -323,36 +310,34 @@ def refuse_other_files(
                 f"{str(folder)!r} holds other files ({min(others)}): name a new folder with --to"
             )
         return {}
-    before = _read_manifest(folder / MANIFEST)
-    frozen: Mapping[str, str] = before[FILES]
-    copied = before.get("images_copied", False) and not copy
-    left = {file: digest for file, digest in frozen.items() if file not in digests}
+    try:
+        manifest = parse_toml(read_regular(folder / MANIFEST, _LARGEST))
+    except (OSError, ValueError) as error:
+        raise DatasetError(f"{str(folder / MANIFEST)!r} cannot be read: {error}") from error
+    place = f"{str(folder / MANIFEST)!r} is no manifest of a data set"
+    before = convert_record(place, manifest, _Manifest)
+    copied = before.images_copied and not copy
+    left = {file: digest for file, digest in before.files.items() if file not in digests}
     changed = sorted(
         file
-        for file, digest in frozen.items()
+        for file, digest in before.files.items()
         if digests.get(file) != digest and not (file in left and copied)
     )
-    if before["name"] != name:
+    if before.name != name:
         changed = [MANIFEST]
     if changed:
         raise DatasetError(
-            f"{str(folder)!r} holds the set {before['name']!r}, which was frozen with other labels "
+            f"{str(folder)!r} holds the set {before.name!r}, which was frozen with other labels "
             f"or images, or under another name ({changed[0]} would change): what is frozen stays; "
             "name another folder with --to"
         )
     return left if all((folder / file).is_file() for file in left) else {}
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest = parse_toml(read_regular(path, _LARGEST))
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{str(path)!r} cannot be read: {error}") from error
-    if not isinstance(manifest.get("name"), str) or not isinstance(manifest.get(FILES), dict):
-        raise DatasetError(
-            f"{str(path)!r} is no manifest of a data set: it has no name, or no files"
-        )
-    return manifest
+class _Manifest(msgspec.Struct, frozen=True):
+    name: str
+    files: dict[str, str]
+    images_copied: bool = False
 
 
 # -- the card: where a set comes from, who labelled it, and how to use it --------------------------
@@ -363,15 +348,33 @@ def _card(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> str
 
     copy: whether the images are in the table.
     """
-
-    def items(texts: Iterator[str]) -> list[str]:
-        return [f"- {escaped(text, 500)}" for text in texts]
-
-    lines = [f"# {escaped(frozen.name)}", "", *items(_facts(frozen, counts, copy=copy))]
-    lines += ["", "## Patterns", "", *_patterns(frozen)]
-    lines += ["", "## Labels of people", "", *items(_votes(frozen)), "", "## Models", ""]
-    for stage, model in frozen.labelled.construction.models.items():
-        lines += _model(stage, model)
+    labelled, construction = frozen.labelled, frozen.labelled.construction
+    sentences = {pattern.name: pattern.sentence for pattern in labelled.patterns}
+    lines = [f"# {escaped(frozen.name)}", "", *_items(_facts(frozen, counts, copy=copy))]
+    lines += ["", "## Patterns", ""]
+    lines += ["| pattern | images | changed by people | what it is |", "|---|---:|---:|---|"]
+    for name, images, changed in frozen.shown_members:
+        what = escaped(sentences[name], 500)
+        lines.append(f"| {escaped(name)} | {images} | {changed} | {what} |")
+    bare = sum(not label.patterns for label in frozen.labels.values())
+    if bare:
+        lines += ["", f"{bare} images have no pattern that is left: they count in the whole alone."]
+    without = [name for name in sentences if name not in frozen.members]
+    if without:
+        lines += ["", f"Without an image: {escaped(', '.join(without), 500)}."]
+    lines += ["", "## Labels of people", "", *_items(_votes(frozen)), "", "## Models", ""]
+    for stage, model in construction.models.items():
+        lines += [
+            f"### {escaped(stage)}",
+            "",
+            f"- {escaped(model.role)}: {escaped(model.spec, 500)} ({escaped(model.what)})",
+            f"- adapter {escaped(model.adapter)}, fingerprint {model.fingerprint}",
+        ]
+        if model.prompt:
+            of_counts = ", with the frequencies of counts.json" if stage == "summary" else ""
+            lines += [f"- prompt{of_counts}, digest {model.prompt_digest}:", ""]
+            lines += [f"      {visible(line)}" for line in model.prompt.splitlines()]
+        lines.append("")
     lines += ["## Use", ""]
     if not copy:
         how = "`cepbench dataset freeze FOLDER --copy --images DIR`"
@@ -380,7 +383,11 @@ def _card(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> str
     labels = quote_toml(label_index_name(frozen.name))
     lines += ["In a suite:", "", "    [data]", '    loader = "mmgenbench"']
     lines += [f"    options = {{ file = {table}, labels = {labels} }}"]
-    return "\n".join(lines).rstrip() + "\n"
+    return "\n".join(lines) + "\n"
+
+
+def _items(texts: Iterator[str]) -> list[str]:
+    return [f"- {escaped(text, 500)}" for text in texts]
 
 
 def _facts(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> Iterator[str]:
@@ -416,28 +423,16 @@ def _facts(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> It
     yield f"the images are {where}; their licences are those of their source"
 
 
-def _patterns(frozen: FrozenSet) -> Iterator[str]:
-    sentences = {pattern.name: pattern.sentence for pattern in frozen.labelled.patterns}
-    yield "| pattern | images | changed by people | what it is |"
-    yield "|---|---:|---:|---|"
-    for name, images, changed in frozen.shown_members:
-        yield f"| {escaped(name)} | {images} | {changed} | {escaped(sentences[name], 500)} |"
-    bare = sum(not label.patterns for label in frozen.labels.values())
-    if bare:
-        yield ""
-        yield f"{bare} images have no pattern that is left: they count in the whole alone."
-    without = [name for name in sentences if name not in frozen.members]
-    if without:
-        yield ""
-        yield f"Without an image: {escaped(', '.join(without), 500)}."
-
-
 def _votes(frozen: FrozenSet) -> Iterator[str]:
+    """What people said; how far they agree, by Krippendorff's alpha of yes or no for each image and
+    pattern, drawn anew by image.
+    """
     labels = list(frozen.labels.values())
-    annotators = {name for people in frozen.people.labels.values() for name in people}
+    names = frozen.labelled.names
+    people = sorted({name for own in frozen.people.labels.values() for name in own})
     yield (
         f"{len(labels) - frozen.unverified} of {len(labels)} images were checked, by "
-        f"{len(annotators)} people; final labels are the majority of the model and those who "
+        f"{len(people)} people; final labels are the majority of the model and those who "
         "looked, and of the latter where it is a tie"
     )
     if frozen.unverified:
@@ -445,24 +440,15 @@ def _votes(frozen: FrozenSet) -> Iterator[str]:
     changed = sum(label.changed for label in labels)
     disputed = sum(bool(label.disputed) for label in labels)
     yield f"{changed} images have other labels than the model gave; on {disputed} not all agreed"
-    yield from _agreement(frozen)
-    if frozen.people.outside:
-        yield f"{frozen.people.outside} ticks are of names that have left the list: dropped"
-    yield from frozen.people.remarks
-
-
-def _agreement(frozen: FrozenSet) -> Iterator[str]:
-    """Krippendorff's alpha of labels, yes or no for each image and pattern, by image."""
-    names = frozen.labelled.names
-    people = sorted({name for labels in frozen.people.labels.values() for name in labels})
-    ratings = np.full((len(people) + 1, len(frozen.labels) * len(names)), np.nan)
+    ratings = np.full((len(people) + 1, len(labels) * len(names)), np.nan)
     for place, image in enumerate(frozen.labels):
-        own = slice(place * len(names), (place + 1) * len(names))
-        model = frozen.labelled.labels.get(image, ())
-        ratings[0, own] = [name in model for name in names]
-        for person, labels in frozen.people.labels.get(image, {}).items():
-            ratings[1 + people.index(person), own] = [name in labels for name in names]
-    owners = np.repeat(np.arange(len(frozen.labels)), len(names))
+        raters = {0: frozen.labelled.labels.get(image, ())}
+        for person, own in frozen.people.labels.get(image, {}).items():
+            raters[1 + people.index(person)] = own
+        for rater, given in raters.items():
+            columns = slice(place * len(names), (place + 1) * len(names))
+            ratings[rater, columns] = [name in given for name in names]
+    owners = np.repeat(np.arange(len(labels)), len(names))
     for who, rows in (("people", ratings[1:]), ("people and the model", ratings)):
         alpha = alpha_estimate(RatedThings(rows, owners), "nominal")
         if alpha.value is not None and alpha.low is not None and alpha.high is not None:
@@ -470,17 +456,6 @@ def _agreement(frozen: FrozenSet) -> Iterator[str]:
                 f"agreement of {who}: Krippendorff's alpha {alpha.value:.2f}, 95 % interval "
                 f"{alpha.low:.2f} to {alpha.high:.2f}, over {alpha.items} images"
             )
-
-
-def _model(stage: str, model: ModelRecord) -> Sequence[str]:
-    lines = [
-        f"### {escaped(stage)}",
-        "",
-        f"- {escaped(model.role)}: {escaped(model.spec, 500)} ({escaped(model.what)})",
-        f"- adapter {escaped(model.adapter)}, fingerprint {model.fingerprint}",
-    ]
-    if model.prompt:
-        what = "prompt, with the frequencies of counts.json," if stage == "summary" else "prompt,"
-        lines += [f"- {what} digest {model.prompt_digest}:", ""]
-        lines += [f"      {visible(line)}" for line in model.prompt.splitlines()]
-    return [*lines, ""]
+    if frozen.people.outside:
+        yield f"{frozen.people.outside} ticks are of names that have left the list: dropped"
+    yield from frozen.people.remarks

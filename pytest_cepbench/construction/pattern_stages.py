@@ -83,20 +83,12 @@ class ConstructionSettings:
     until: Stage = "sample"
 
 
-@dataclass(frozen=True)
-class ConstructionModels:
-    """The models that are asked; a writer only where it is needed and given."""
-
-    describer: RoleRunner
-    writer: RoleRunner | None = None
-
-
 @dataclass
 class Constructed:
     """What the stages found.
 
     counts: of extraction; annotations: with the closed list; chosen: the set. None, where a stage
-    was not reached. duplicates: files whose pixels another file has too.
+    was not reached.
     """
 
     source: SourceImages
@@ -106,44 +98,67 @@ class Constructed:
     chosen: ChosenImages | None = None
     written: list[Path] = field(default_factory=list)
 
-    @property
-    def duplicates(self) -> int:
-        """Files that are left out, since another one has the same pixels."""
-        return sum(len(record.same) for record in self.source.records)
-
 
 def construct_patterns(
-    settings: ConstructionSettings, models: ConstructionModels, announce: Announce
+    settings: ConstructionSettings,
+    describer: RoleRunner,
+    writer: RoleRunner | None,
+    announce: Announce,
 ) -> Constructed:
     """Do the stages up to the last one that is wanted.
 
+    writer: asked for a summary; None where none is given, or needed.
     Raises DatasetError for images, folders and files that cannot be used, SpecError where a writer
     is needed and not given, MeasurementError and WriteError, and what models and store raise.
     """
     folder = start_construction(settings.out, KIND)
     earlier = folder.read_lines(files.IMAGES, ImageRecord) if folder.has(files.IMAGES) else []
-    store = models.describer.store
     source = find_images(
         settings.images,
         earlier,
         # Decoded once as long as a file does not change: large folders are read at every run.
-        lambda path: store.file_digest(path, f"pixels and size {DECODER}", look_at),
+        lambda path: describer.store.file_digest(path, f"pixels and size {DECODER}", look_at),
         without=settings.out,
     )
-    run = _Run(settings, models, announce, folder, Constructed(source))
-    run.begin()
+    asked: dict[str, ModelRecord] = {}
+    if folder.has(files.CONSTRUCTION):
+        asked.update(folder.read(files.CONSTRUCTION, ConstructionRecord).models)
+    found = Constructed(source)
+    run = _Run(settings, announce, folder, found, asked)
+    run.write({files.IMAGES: list(source.records)})
     last = STAGES.index(settings.until)
+    style = settings.style
     given = run.given_patterns()
     if not given or settings.until in ("extract", "count"):
-        extracted = run.extract()
-        run.result.counts = run.count(extracted) if last >= STAGES.index("count") else None
+        question = ImageQuestion("extract", extraction_prompt(style), pattern_schema(style))
+        extracted = run.ask(describer, question, files.EXTRACT)
+        if last >= STAGES.index("count"):
+            found.counts = count_patterns(extracted)
+            run.write({files.COUNTS: found.counts})
     if last >= STAGES.index("summary"):
-        run.result.patterns = given or run.summary()
+        found.patterns = given or run.summary(writer)
     if last >= STAGES.index("annotate"):
-        run.result.annotations = run.annotate()
+        names = [pattern.name for pattern in found.patterns]
+        prompt = annotation_prompt(style, found.patterns)
+        question = ImageQuestion("annotate", prompt, pattern_schema(style, names), names)
+        found.annotations = run.ask(describer, question, files.ANNOTATE)
     if last >= STAGES.index("sample"):
-        run.result.chosen = run.sample()
-    return run.result
+        labels = {a.image: a.patterns for a in found.annotations if a.patterns}
+        images = choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
+        members = members_of(labels)
+        found.chosen = ChosenImages(
+            sampling=settings.sampling,
+            per_pattern=settings.per_pattern,
+            seed=settings.seed,
+            images=tuple(images),
+            patterns={
+                pattern.name: PatternShare(len(own), len(set(images).intersection(own)))
+                for pattern in found.patterns
+                for own in [members.get(pattern.name, [])]
+            },
+        )
+        run.write({files.CHOSEN: found.chosen})
+    return found
 
 
 @dataclass
@@ -151,17 +166,10 @@ class _Run:
     """The stages over one source. asked: stage -> the model that was asked in it last."""
 
     settings: ConstructionSettings
-    models: ConstructionModels
     announce: Announce
     folder: ConstructionFolder
-    result: Constructed
-    asked: dict[str, ModelRecord] = field(default_factory=dict)
-
-    def begin(self) -> None:
-        """Write the list of images."""
-        if self.folder.has(files.CONSTRUCTION):
-            self.asked = dict(self.folder.read(files.CONSTRUCTION, ConstructionRecord).models)
-        self._write({files.IMAGES: list(self.result.source.records)})
+    found: Constructed
+    asked: dict[str, ModelRecord]
 
     def given_patterns(self) -> tuple[Pattern, ...]:
         """The closed list that people gave or edited; none where it is still to be made.
@@ -173,7 +181,7 @@ class _Run:
         patterns = () if given is None else read_patterns(given)
         if not own.is_file():
             if patterns:
-                self._write({files.PATTERNS: write_patterns(patterns)})
+                self.write({files.PATTERNS: write_patterns(patterns)})
             return patterns
         kept = read_patterns(own)
         if patterns and [(p.name, p.sentence) for p in patterns] != [
@@ -185,77 +193,34 @@ class _Run:
             )
         return kept
 
-    def extract(self) -> list[Annotation]:
-        """Ask for patterns of any name."""
-        style = self.settings.style
-        question = ImageQuestion("extract", extraction_prompt(style), pattern_schema(style))
-        return self._ask(question, files.EXTRACT)
-
-    def count(self, extracted: Sequence[Annotation]) -> PatternCounts:
-        """Count the names."""
-        counts = count_patterns(extracted)
-        self._write({files.COUNTS: counts})
-        return counts
-
-    def summary(self) -> tuple[Pattern, ...]:
+    def summary(self, writer: RoleRunner | None) -> tuple[Pattern, ...]:
         """Let a writer propose the closed list, for people to edit."""
-        counts, writer = self.result.counts, self.models.writer
+        counts, settings = self.found.counts, self.settings
         assert counts is not None
         if writer is None:
             raise SpecError(
                 f"a summary of {len(counts.patterns)} names needs a writer: give one with --writer "
                 "SPEC, or the patterns themselves with --patterns FILE"
             )
-        settings = self.settings
         if not counts.patterns:
             raise DatasetError("no image has a pattern: there is nothing to summarize")
         patterns = summarize(writer, counts.patterns, settings.style, settings.most, settings.seed)
         self._note("summary", writer, summary_question(settings.style, {}, settings.most))
-        self._write({files.PATTERNS: write_patterns(patterns)})
+        self.write({files.PATTERNS: write_patterns(patterns)})
         # As a person would find it: what cannot be read again must not be annotated with.
-        patterns = read_patterns(self.folder.path / files.PATTERNS)
         path = self.folder.path / files.PATTERNS
+        patterns = read_patterns(path)
         self.announce(f"{len(patterns)} patterns proposed: {path} is for you to edit")
         return patterns
 
-    def annotate(self) -> list[Annotation]:
-        """Ask for patterns of the closed list."""
-        style, patterns = self.settings.style, self.result.patterns
-        names = [pattern.name for pattern in patterns]
-        question = ImageQuestion(
-            "annotate", annotation_prompt(style, patterns), pattern_schema(style, names), names
-        )
-        return self._ask(question, files.ANNOTATE)
-
-    def sample(self) -> ChosenImages:
-        """Choose the images of the set by their patterns."""
-        settings = self.settings
-        labels = {a.image: a.patterns for a in self.result.annotations if a.patterns}
-        images = choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
-        members = members_of(labels)
-        inside = set(images)
-        chosen = ChosenImages(
-            sampling=settings.sampling,
-            per_pattern=settings.per_pattern,
-            seed=settings.seed,
-            images=tuple(images),
-            patterns={
-                pattern.name: PatternShare(len(own), len(inside.intersection(own)))
-                for pattern in self.result.patterns
-                for own in [members.get(pattern.name, [])]
-            },
-        )
-        self._write({files.CHOSEN: chosen})
-        return chosen
-
-    def _ask(self, question: ImageQuestion, file: str) -> list[Annotation]:
-        describer = self.models.describer
+    def ask(self, describer: RoleRunner, question: ImageQuestion, file: str) -> list[Annotation]:
+        """Ask about all images, and write the answers into a file of the folder."""
         self._note(question.stage, describer, question.prompt)
-        self._write({})  # before the first image: a run that is stopped has asked this model
+        self.write({})  # before the first image: a run that is stopped has asked this model
         annotations = annotate_images(
-            describer, self.result.source, question, self.settings.seed, self.announce
+            describer, self.found.source, question, self.settings.seed, self.announce
         )
-        self._write({file: annotations})  # also where all failed: it has their replies
+        self.write({file: annotations})  # also where all failed: it has their replies
         require_annotations(annotations, question.stage, describer.bound.spec)
         return annotations
 
@@ -282,15 +247,16 @@ class _Run:
             self.announce(f"{stage}: the prompt has changed: all is asked anew")
         self.asked[stage] = record
 
-    def _write(self, contents: Mapping[str, object]) -> None:
+    def write(self, contents: Mapping[str, object]) -> None:
+        """Write files of the folder, and anew what it was constructed from."""
         settings = self.settings
         record = ConstructionRecord(
             kind=KIND,
             source=str(settings.images),
             prompts=f"{settings.style} {PROMPTS_VERSION}",
             seed=settings.seed,
-            unreadable=self.result.source.unreadable,
+            unreadable=self.found.source.unreadable,
             models=self.asked,
         )
         self.folder.write({**contents, files.CONSTRUCTION: record})
-        self.result.written += [self.folder.path / name for name in contents]
+        self.found.written += [self.folder.path / name for name in contents]

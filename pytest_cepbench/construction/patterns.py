@@ -9,7 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import msgspec
+from msgspec.structs import replace
+
 from pytest_cepbench.artifacts.answer import Repeated, after_reasoning, parse_reply, read_objects
+from pytest_cepbench.datasets.sources.text_files import convert_record
 from pytest_cepbench.errors import DatasetError, UnreadableReplyError
 from pytest_cepbench.escapes import quote_toml, visible
 from pytest_cepbench.files import parse_toml, read_regular
@@ -24,8 +28,6 @@ _LONGEST_SENTENCE = 1000
 
 _LARGEST = 2**20  # bytes
 
-_FIELDS = {"name", "sentence", "merged_from"}
-
 _HEAD = """\
 # The patterns of this data set, for people to edit: change names and sentences, take patterns out,
 # add others. While this file is there it is not written again; images are annotated with what
@@ -33,11 +35,11 @@ _HEAD = """\
 """
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A pattern of the closed list.
+class Pattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A pattern of the closed list, or one that a model gives.
 
-    name: unique, whatever its case. sentence: what it is; may be empty.
+    name: unique, whatever its case.
+    sentence: what it is, or why an image has it; may be empty.
     merged_from: names that models gave, which it takes in.
     """
 
@@ -78,13 +80,21 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
     taken: dict[str, int] = {}
     for number, table in enumerate(tables, 1):
         place = f"{str(path)!r}, pattern {number}"
-        pattern = _pattern(place, table)
+        pattern = convert_record(place, table, Pattern)
+        if not pattern.name.strip():
+            raise DatasetError(f"{place}: a name is expected, got {pattern.name!r:.60}")
+        if len(pattern.name) > LONGEST_NAME or visible(pattern.name, "") != pattern.name:
+            raise DatasetError(
+                f"{place}: a name has at most {LONGEST_NAME} characters, all of them visible"
+            )
+        if len(pattern.sentence) > _LONGEST_SENTENCE:
+            raise DatasetError(f"{place}: a sentence has at most {_LONGEST_SENTENCE} characters")
         first = taken.setdefault(fold_name(pattern.name), number)
         if first != number:
             raise DatasetError(
                 f"{place}: the name {pattern.name!r} is there already, in pattern {first}"
             )
-        patterns.append(pattern)
+        patterns.append(replace(pattern, name=" ".join(pattern.name.split())))
     return tuple(patterns)
 
 
@@ -98,29 +108,6 @@ def write_patterns(patterns: Sequence[Pattern]) -> str:
             f"sentence = {quote_toml(pattern.sentence)}\nmerged_from = [{merged}]\n"
         )
     return "\n".join(blocks)
-
-
-def _pattern(place: str, table: Any) -> Pattern:
-    if not isinstance(table, dict):
-        raise DatasetError(f"{place}: a table [[pattern]] is expected, got {table!r:.60}")
-    unknown = sorted(table.keys() - _FIELDS)
-    if unknown:
-        raise DatasetError(
-            f"{place}: unknown field {unknown[0]!r:.60}; known: {', '.join(sorted(_FIELDS))}"
-        )
-    name, sentence = table.get("name"), table.get("sentence", "")
-    merged = table.get("merged_from", [])
-    if not isinstance(name, str) or not name.strip():
-        raise DatasetError(f"{place}: a name is expected, got {name!r:.60}")
-    if len(name) > LONGEST_NAME or visible(name, "") != name:
-        raise DatasetError(
-            f"{place}: a name has at most {LONGEST_NAME} characters, all of them visible"
-        )
-    if not isinstance(sentence, str) or len(sentence) > _LONGEST_SENTENCE:
-        raise DatasetError(f"{place}: sentence is a text of at most {_LONGEST_SENTENCE} characters")
-    if not isinstance(merged, list) or not all(isinstance(text, str) for text in merged):
-        raise DatasetError(f"{place}: merged_from is a list of texts, got {merged!r:.60}")
-    return Pattern(" ".join(name.split()), sentence, tuple(merged))
 
 
 # -- the questions to models of a construction, and the JSON schemas of their replies --------------
@@ -152,7 +139,10 @@ EXAMPLE_NAMES = (
 All of them are among the ten most frequent patterns that it brought (Figure 12): examples prime.
 """
 
-_ROLE = "You are an expert who looks at images closely and annotates their patterns.\n\n"
+_ROLES: Mapping[Style, str] = {
+    "neutral": "",
+    "paper": "You are an expert who looks at images closely and annotates their patterns.\n\n",
+}
 
 _DEFINITION = (
     "An image pattern is a visual feature or structure that repeats or is consistent in an image: "
@@ -189,7 +179,7 @@ def extraction_prompt(style: Style) -> str:
     if style == "paper":
         named = f" Examples of patterns: {', '.join(EXAMPLE_NAMES)}."
     return (
-        f"{_role(style)}{_DEFINITION}{named}\n\n"
+        f"{_ROLES[style]}{_DEFINITION}{named}\n\n"
         "1. Describe the image in detail, with everything that you see in it.\n"
         "2. Name the patterns that the image has, several where it has several, and give a reason "
         "for each.\n\n"
@@ -204,7 +194,7 @@ def annotation_prompt(style: Style, patterns: Sequence[Pattern]) -> str:
         for pattern in patterns
     )
     return (
-        f"{_role(style)}{_DEFINITION} These are all patterns that count:\n{known}\n\n"
+        f"{_ROLES[style]}{_DEFINITION} These are all patterns that count:\n{known}\n\n"
         "1. Describe the image in detail, with everything that you see in it.\n"
         "2. Name those of the patterns above that the image has, several where it has several and "
         "none where it has none, spelled as above, and give a reason for each. Use no other "
@@ -220,7 +210,8 @@ def summary_question(style: Style, counts: Mapping[str, int], most: int) -> str:
     """
     given = json.dumps({"frequencies": dict(counts), "most": most}, ensure_ascii=False)
     return (
-        f"{_role(style)}These are names of image patterns, and in how many images each was named:\n"
+        f"{_ROLES[style]}These are names of image patterns, and in how many images each was "
+        "named:\n"
         f"{given}\n\n"
         f"Summarize them as at most {most} patterns. New names are as short as they can be, and "
         "general enough to take in several of the given ones: do not go by frequency alone. Say in "
@@ -242,36 +233,28 @@ def pattern_schema(style: Style, names: Sequence[str] | None = None) -> dict[str
 
     names: the closed list; None where any name may be given.
     """
-    name: dict[str, Any] = {"type": "string"}
-    if names is not None:
-        name["enum"] = list(names)
-    head = {"description": {"type": "string"}}
-    if style == "paper":
-        detail: dict[str, Any] = {
-            "type": "object",
-            "additionalProperties": {"type": "string"},
-        }
-        return _object({**head, "image_pattern": _list(name), "pattern_detail": detail})
-    pattern = _object({"name": name, "reason": {"type": "string"}})
-    return _object({**head, "image_pattern": _list(pattern)})
+    name = {"type": "string"} if names is None else {"type": "string", "enum": list(names)}
+    return _reply_schema(style, {"description": _TEXT}, {"name": name, "reason": _TEXT})
 
 
 def summary_schema(style: Style) -> dict[str, Any]:
     """JSON schema of a summary."""
-    text = {"type": "string"}
+    merged = {"type": "array", "items": _TEXT}
+    return _reply_schema(style, {}, {"name": _TEXT, "sentence": _TEXT, "merged_from": merged})
+
+
+_TEXT = {"type": "string"}
+
+
+def _reply_schema(
+    style: Style, head: Mapping[str, Any], pattern: Mapping[str, Any]
+) -> dict[str, Any]:
+    """JSON schema of a reply. head: fields before the patterns. pattern: fields of each."""
     if style == "paper":
-        detail = {"type": "object", "additionalProperties": text}
-        return _object({"image_pattern": _list(text), "pattern_detail": detail})
-    pattern = _object({"name": text, "sentence": text, "merged_from": _list(text)})
-    return _object({"image_pattern": _list(pattern)})
-
-
-def _role(style: Style) -> str:
-    return _ROLE if style == "paper" else ""
-
-
-def _list(items: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
+        patterns, detail = pattern["name"], {"type": "object", "additionalProperties": _TEXT}
+        fields = {**head, _FIELD: {"type": "array", "items": patterns}, _DETAILS: detail}
+        return _object(fields)
+    return _object({**head, _FIELD: {"type": "array", "items": _object(pattern)}})
 
 
 def _object(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -299,33 +282,33 @@ _WORDS = ("reason", "sentence", "explanation", "detail")
 
 
 @dataclass(frozen=True)
-class NamedPattern:
-    """A pattern as a model gives it.
-
-    name, words: on one line, cut at `LONGEST_NAME`; words are a reason or a sentence, or empty.
-    merged_from: names that it takes in.
-    """
-
-    name: str
-    words: str = ""
-    merged_from: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class PatternReply:
     """What a reply says: a description, empty where there is none, and patterns, each once."""
 
     description: str
-    patterns: tuple[NamedPattern, ...]
+    patterns: tuple[Pattern, ...]
 
 
 def read_pattern_reply(text: str) -> PatternReply:
     """The description and the patterns of a reply, at most `MOST_PATTERNS`.
 
     Patterns stand in `image_pattern`, as names whose reasons are in `pattern_detail`, or as objects
-    with `name` and `reason` or `sentence`. Raises UnreadableReplyError.
+    with `name` and `reason` or `sentence`; words are on one line, and cut at `LONGEST_NAME`.
+    Raises UnreadableReplyError.
     """
-    document = _read_object(text)
+    reply = after_reasoning(text)
+    if reply is None:
+        raise UnreadableReplyError("it ends inside its reasoning")
+    document = next(iter(read_objects(reply.strip())), None)
+    if document is None:
+        try:
+            other = parse_reply(reply.strip())
+        except (ValueError, RecursionError) as error:
+            raise UnreadableReplyError(plain_line(str(error)) or "it is no JSON") from error
+        raise UnreadableReplyError(f"a JSON object is expected, not {type(other).__name__}")
+    repeated = [key for key, value in document.items() if isinstance(value, Repeated)]
+    if repeated:
+        raise UnreadableReplyError(f"the field {plain_line(repeated[0])!r} is there twice")
     if _FIELD not in document:
         raise UnreadableReplyError(f"it has no field {_FIELD}")
     entries, details = document[_FIELD], document.get(_DETAILS, {})
@@ -336,11 +319,22 @@ def read_pattern_reply(text: str) -> PatternReply:
     description = document.get("description", "")
     if not isinstance(description, str):
         raise UnreadableReplyError("description is no text")
-    patterns: dict[str, NamedPattern] = {}
+    patterns: dict[str, Pattern] = {}
     for entry in entries:
-        pattern = _read_pattern(entry, details)
-        if pattern.name:
-            patterns.setdefault(pattern.name.casefold(), pattern)
+        fields = {"name": entry} if isinstance(entry, str) else entry
+        if not isinstance(fields, Mapping) or not isinstance(fields.get("name"), str):
+            raise UnreadableReplyError(
+                f"{_FIELD} has an entry that is no name, and no object with a name"
+            )
+        name = plain_line(fields["name"])
+        given = (fields[field] for field in _WORDS if field in fields)
+        words = next(given, details.get(fields["name"]))
+        merged = fields.get("merged_from", [])
+        names = [n for n in merged if isinstance(n, str)] if isinstance(merged, list) else []
+        if name:
+            sentence = plain_line(words) if isinstance(words, str) else ""
+            pattern = Pattern(name, sentence, tuple(map(plain_line, names)))
+            patterns.setdefault(name.casefold(), pattern)
     return PatternReply(
         plain_line(description, LONGEST_DESCRIPTION), tuple(patterns.values())[:MOST_PATTERNS]
     )
@@ -354,43 +348,3 @@ def plain_line(text: str, most: int = LONGEST_NAME) -> str:
         if char.isspace() or not unicodedata.category(char).startswith("C")
     )
     return " ".join(spaced.split())[:most].rstrip()
-
-
-def _read_object(text: str) -> Mapping[str, Any]:
-    reply = after_reasoning(text)
-    if reply is None:
-        raise UnreadableReplyError("it ends inside its reasoning")
-    document = next(iter(read_objects(reply.strip())), None)
-    if document is None:
-        raise UnreadableReplyError(_why(reply.strip()))
-    repeated = [key for key, value in document.items() if isinstance(value, Repeated)]
-    if repeated:
-        raise UnreadableReplyError(f"the field {plain_line(repeated[0])!r} is there twice")
-    return document
-
-
-def _why(reply: str) -> str:
-    try:
-        document = parse_reply(reply)
-    except (ValueError, RecursionError) as error:
-        return plain_line(str(error)) or "it is no JSON"
-    return f"a JSON object is expected, not {type(document).__name__}"
-
-
-def _read_pattern(entry: Any, details: Mapping[str, Any]) -> NamedPattern:
-    """Raises UnreadableReplyError for what is neither a name nor an object with one."""
-    if isinstance(entry, str):
-        words = details.get(entry, "")
-        return NamedPattern(plain_line(entry), _text(words))
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
-        raise UnreadableReplyError(
-            f"{_FIELD} has an entry that is no name, and no object with a name"
-        )
-    words = next((entry[field] for field in _WORDS if field in entry), details.get(entry["name"]))
-    merged = entry.get("merged_from", [])
-    names = [name for name in merged if isinstance(name, str)] if isinstance(merged, list) else []
-    return NamedPattern(plain_line(entry["name"]), _text(words), tuple(map(plain_line, names)))
-
-
-def _text(words: Any) -> str:
-    return plain_line(words) if isinstance(words, str) else ""

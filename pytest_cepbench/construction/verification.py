@@ -98,13 +98,23 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
             f"{str(folder.path)!r}: annotation was stopped, and {files.ANNOTATE} has the labels of "
             "another model or prompt: run cepbench dataset patterns again"
         )
-    labels = {a.image: a.patterns for a in annotations if a.image in inside}
-    if _edited(construction, patterns) or set(chosen.patterns) != {p.name for p in patterns}:
+    # With other words around the list, what the describer was shown cannot be told.
+    same_words = construction.prompts.split()[-1:] == [PROMPTS_VERSION]
+    shown = {digest_text(annotation_prompt(style, patterns)) for style in STYLES}
+    edited = same_words and construction.models["annotate"].prompt_digest not in shown
+    if edited or set(chosen.patterns) != {p.name for p in patterns}:
         raise DatasetError(
             f"{str(folder.path / files.PATTERNS)!r} was edited after images were annotated with "
             "it: run cepbench dataset patterns again"
         )
-    _refuse_other_choice(folder, chosen, annotations)
+    sampling = cast("Sampling", chosen.sampling)
+    all_labels = {a.image: a.patterns for a in annotations if a.patterns}
+    if choose_images(all_labels, chosen.per_pattern, sampling, chosen.seed) != list(chosen.images):
+        raise DatasetError(
+            f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
+            f"{files.ANNOTATE}: run cepbench dataset patterns again, without --until"
+        )
+    labels = {a.image: a.patterns for a in annotations if a.image in inside}
     source = SourceImages(images or find_recorded(construction.source, folder), tuple(every), {})
     records = tuple(record for record in every if record.image in inside)
     return LabelledSet(patterns, records, labels, source, chosen, construction)
@@ -142,27 +152,6 @@ def _stopped(
     return any((a.fingerprint, a.prompt_digest) != asked for a in annotations)
 
 
-def _edited(construction: ConstructionRecord, patterns: Sequence[Pattern]) -> bool:
-    """Whether the list, its names or sentences, is another than the describer was shown."""
-    if construction.prompts.split()[-1:] != [PROMPTS_VERSION]:
-        return False  # other words around the list: what it was cannot be told
-    shown = {digest_text(annotation_prompt(style, patterns)) for style in STYLES}
-    return construction.models["annotate"].prompt_digest not in shown
-
-
-def _refuse_other_choice(
-    folder: ConstructionFolder, chosen: ChosenImages, annotations: Sequence[Annotation]
-) -> None:
-    """Raise DatasetError where images were chosen by other labels than there are now."""
-    labels = {a.image: a.patterns for a in annotations if a.patterns}
-    sampling = cast("Sampling", chosen.sampling)
-    if choose_images(labels, chosen.per_pattern, sampling, chosen.seed) != list(chosen.images):
-        raise DatasetError(
-            f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
-            f"{files.ANNOTATE}: run cepbench dataset patterns again, without --until"
-        )
-
-
 def write_verification(
     folder: ConstructionFolder, labelled: LabelledSet, settings: VerificationSettings
 ) -> Path:
@@ -173,17 +162,33 @@ def write_verification(
     """
     path = folder.path / files.RATINGS
     if (path / STUDY).is_file():
-        _refuse_other(path, labelled, settings)
+        ratings = read_ratings(path)
+        _refuse_unasked(path, ratings.study, labelled.names)
+        asked = {
+            part.image
+            for item in ratings.items.values()
+            if item.kind == "item"
+            for part in item.question
+            if part.image
+        }
+        wanted = {record.image for record in labelled.records}
+        if asked != wanted:
+            raise DatasetError(
+                f"{str(path)!r} asks about other images ({len(asked - wanted)} that are not chosen "
+                f"any more, {len(wanted - asked)} not yet): its votes stay valid for freeze; move "
+                "it away to write a study of the images that are chosen now"
+            )
+        refuse_other_settings(path, settings)
         return path
     study = verification_study(settings, labelled.names, len(labelled.records))
     images = {record.image: labelled.source.load(record) for record in labelled.records}
+    meanings = "\n".join(f"{p.name}: {p.sentence}" for p in labelled.patterns if p.sentence)
+    options = [[Part(text=name)] for name in labelled.names]
     items = {
-        record.image: make_item(
-            "verify",
-            _question(record.image, labelled.patterns),
-            [[Part(text=name)] for name in labelled.names],
+        image: make_item(
+            "verify", [Part(image=image), *([Part(text=meanings)] if meanings else [])], options
         )
-        for record in labelled.records
+        for image in images
     }
     known, known_images = known_items(study, list(items.values()), images)
     annotator = labelled.construction.models["annotate"]
@@ -252,12 +257,6 @@ def read_people(folder: ConstructionFolder, names: Sequence[str]) -> PeopleLabel
     return PeopleLabels(labels, outside, tuple(votes.remarks.lines))
 
 
-def _question(image: str, patterns: Sequence[Pattern]) -> list[Part]:
-    """The image, and what the names mean."""
-    meanings = [f"{p.name}: {p.sentence}" for p in patterns if p.sentence]
-    return [Part(image=image), *([Part(text="\n".join(meanings))] if meanings else [])]
-
-
 def _refuse_unasked(path: Path, study: Study, names: Sequence[str]) -> None:
     """Raise DatasetError where people were not asked about a name: no tick is no vote on it."""
     unasked = [name for name in names if name not in study.names]
@@ -266,27 +265,6 @@ def _refuse_unasked(path: Path, study: Study, names: Sequence[str]) -> None:
             f"people were not asked about {unasked[0]!r} in {str(path)!r}, which came into "
             f"{files.PATTERNS} later: take it out, or move the ratings away and verify anew"
         )
-
-
-def _refuse_other(path: Path, labelled: LabelledSet, settings: VerificationSettings) -> None:
-    """Raise DatasetError where a study that is there already is another one."""
-    ratings = read_ratings(path)
-    _refuse_unasked(path, ratings.study, labelled.names)
-    asked = {
-        part.image
-        for item in ratings.items.values()
-        if item.kind == "item"
-        for part in item.question
-        if part.image
-    }
-    wanted = {record.image for record in labelled.records}
-    if asked != wanted:
-        raise DatasetError(
-            f"{str(path)!r} asks about other images ({len(asked - wanted)} that are not chosen any "
-            f"more, {len(wanted - asked)} not yet): its votes stay valid for freeze; move it away "
-            "to write a study of the images that are chosen now"
-        )
-    refuse_other_settings(path, settings)
 
 
 def refuse_other_settings(path: Path, settings: VerificationSettings) -> None:

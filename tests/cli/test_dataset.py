@@ -266,7 +266,7 @@ def test_a_badly_edited_list_is_one_line(photos: Home) -> None:
 
     assert ended.code in (1, 2)
     assert ended.err.count("\n") == 1
-    assert "pattern 1: a name is expected, got 3" in ended.err
+    assert "pattern 1, name: Expected `str`, got `int`" in ended.err
 
 
 def test_patterns_of_ones_own_need_no_writer(photos: Home) -> None:
@@ -424,7 +424,7 @@ def test_a_changed_image_and_a_damaged_manifest_are_refused(photos: Home) -> Non
 
     for ended, complaint in (
         (other, "has changed since it was read first"),
-        (damaged, "it has no name, or no files"),
+        (damaged, "is no manifest of a data set: Object missing required field `name`"),
     ):
         assert (ended.code, ended.err.count("\n")) == (2, 1)
         assert complaint in ended.err

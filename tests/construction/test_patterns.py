@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from pytest_cepbench.construction.patterns import (
     LONGEST_NAME,
     MOST_PATTERNS,
-    NamedPattern,
     Pattern,
     fold_name,
     plain_line,
@@ -69,13 +68,13 @@ def test_invisible_characters_are_escaped(tmp_path: Path) -> None:
         ("", "tables [[pattern]] are expected"),
         ("pattern = []", "tables [[pattern]] are expected"),
         ("patterns = 3", "tables [[pattern]] are expected"),
-        ("pattern = [3]", "a table [[pattern]] is expected"),
-        ("[[pattern]]", "a name is expected"),
+        ("pattern = [3]", "pattern 1: Expected `object`, got `int`"),
+        ("[[pattern]]", "missing required field `name`"),
         ("[[pattern]]\nname = ' '", "a name is expected"),
-        ("[[pattern]]\nname = 3", "a name is expected"),
-        ("[[pattern]]\nname = 'a'\nsentense = 'b'", "unknown field 'sentense'"),
-        ("[[pattern]]\nname = 'a'\nsentence = 3", "sentence is a text"),
-        ("[[pattern]]\nname = 'a'\nmerged_from = 'b'", "merged_from is a list"),
+        ("[[pattern]]\nname = 3", "pattern 1, name: Expected `str`"),
+        ("[[pattern]]\nname = 'a'\nsentense = 'b'", "contains unknown field `sentense`"),
+        ("[[pattern]]\nname = 'a'\nsentence = 3", "pattern 1, sentence: Expected `str`"),
+        ("[[pattern]]\nname = 'a'\nmerged_from = 'b'", "pattern 1, merged_from: Expected `array`"),
         ("[[pattern]]\nname = 'a b'\n[[pattern]]\nname = ' A  B'", "there already, in pattern 1"),
         ('[[pattern]]\nname = "a\\u202e"', "all of them visible"),
         (f"[[pattern]]\nname = '{'a' * 201}'", "at most 200 characters"),
@@ -121,7 +120,7 @@ def test_both_forms_say_the_same_inside_any_prose(
         "description": "d",
         "image_pattern": [{"name": name, "reason": reason} for name in names],
     }
-    expected = tuple(NamedPattern(name, plain_line(reason)) for name in names)
+    expected = tuple(Pattern(name, plain_line(reason)) for name in names)
 
     for document in (two_fields, objects):
         text = json.dumps(document)
@@ -198,4 +197,4 @@ def test_merged_names_are_read_as_far_as_they_are_texts() -> None:
     entry = {"name": "Count", "sentence": "How many.", "merged_from": ["number", 3, "quantity"]}
     (pattern,) = read_pattern_reply(json.dumps({"image_pattern": [entry]})).patterns
 
-    assert pattern == NamedPattern("Count", "How many.", ("number", "quantity"))
+    assert pattern == Pattern("Count", "How many.", ("number", "quantity"))
