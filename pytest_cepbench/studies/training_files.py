@@ -320,7 +320,8 @@ def _chats(
         images = [album.add(piece) for piece in pieces if not isinstance(piece, str)]
         verdict = prompt.phrases[winner]
         facts = {"images": images, "battle": battle.id}
-        parts.append(_row(_in_parts(prompt.system, pieces, verdict) | facts))
+        places = {"verdict": winner, "answers": prompt.bounds(shown)}
+        parts.append(_row(_in_parts(prompt.system, pieces, verdict) | facts | places))
         marked.append(_row(_in_text(prompt.system, pieces, verdict) | facts))
     return {f"{split}.jsonl": parts, f"{split}.llamafactory.jsonl": marked}
 

@@ -1,8 +1,13 @@
-"""The recipe of docs/judges.md for trl, run as it is printed there, on the shipped small judge."""
+"""Both ways of docs/judges.md to train a judge, run as they are printed, on the small judge."""
 
 from __future__ import annotations
 
+import ast
+import json
+import runpy
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -15,12 +20,10 @@ from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.models.protocols import Battle, Judge, Reply
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.studies.training_files import TrainingBattle, stored_battles, write_training
-from tests.docs.markdown import DOCS, ROOT, blocks
+from tests.docs.markdown import DOCS, EXAMPLES, ROOT, blocks
 from tests.models.binding import bind_text
 
-pytest.importorskip("torch", reason="the training needs the [models] extra")
-pytest.importorskip("trl", reason="the recipe is one for trl")
-pytest.importorskip("datasets", reason="trl reads the rows by datasets")
+torch = pytest.importorskip("torch", reason="the training needs the [models] extra")
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -45,6 +48,8 @@ def test_the_recipe_teaches_verdicts_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It goes through, only the verdict's tokens are learned, and what it saves is a judge."""
+    pytest.importorskip("trl", reason="the recipe is one for trl")
+    pytest.importorskip("datasets", reason="trl reads the rows by datasets")
     monkeypatch.chdir(tmp_path)
     write_training(Path("battles"), battles(), "chat", PROMPT)
     shutil.copytree(ROOT / "reference" / "checkpoints" / "judge", "checkpoints/start")
@@ -65,8 +70,100 @@ def test_the_recipe_teaches_verdicts_and_nothing_else(
     lengths = [len(trainer.data_collator([row])["input_ids"][0]) for row in rows]
     assert max(lengths) > 1024
 
-    judge = bind_text("checkpoints/judge?device=cpu", "judge").load()
+    _assert_judges("checkpoints/judge")
+
+
+def _assert_judges(checkpoint: str) -> None:
+    judge = bind_text(f"{checkpoint}?device=cpu", "judge").load()
     assert isinstance(judge, Judge)
     (reply,) = judge.judge([next(battles()).battle], [0])
     assert isinstance(reply, Reply)
     assert reply.value in WINNERS
+
+
+START = ROOT / "reference" / "checkpoints" / "judge"
+SCRIPT = EXAMPLES / "train_judge.py"
+
+
+def _train(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(SCRIPT), str(folder), "--model", str(START), *options]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def _logged(run: subprocess.CompletedProcess[str]) -> dict[str, float]:
+    """What the last line of the training's log says."""
+    line = [line for line in run.stdout.splitlines() if "train_runtime" in line][-1]
+    logged = ast.literal_eval(line[line.index("{") :])
+    return {name: float(value) for name, value in logged.items()}
+
+
+@pytest.mark.parametrize("rank", [0, 4])
+def test_script_trains_a_judge_with_four_losses(tmp_path: Path, rank: int) -> None:
+    """All weights or LoRA: every loss is logged, weights change, what it saves is a judge."""
+    from safetensors.torch import load_file
+
+    write_training(tmp_path / "battles", battles(), "chat", PROMPT)
+    options = ["--rank", str(rank), "--contrast", "0.2", "--features", "0.2", "--batch", "2"]
+    where = ["--out", str(tmp_path / "judge"), "--accumulate", "1", "--rate", "1e-3"]
+
+    run = _train(tmp_path / "battles", *options, *where, "--steps", "2")
+
+    assert run.returncode == 0, run.stderr
+    logged = _logged(run)
+    assert all(logged[n] > 0 for n in ("verdict", "ranking", "contrast", "features"))
+    before = load_file(START / "model.safetensors")
+    after = load_file(tmp_path / "judge" / "model.safetensors")
+    assert before.keys() == after.keys()
+    changed = {name for name, value in after.items() if not value.equal(before[name].to(value))}
+    assert any("language_model" in name or "layers" in name for name in changed)
+    assert any("visual" in name for name in changed) == (rank == 0)
+    _assert_judges(str(tmp_path / "judge"))
+
+    again = _train(tmp_path / "battles", *options, *where, "--steps", "3", "--resume")
+
+    assert again.returncode == 0, again.stderr
+    state = json.loads((tmp_path / "judge/training/checkpoint-3/trainer_state.json").read_text())
+    assert state["global_step"] == 3
+
+
+def test_script_learns_from_what_stands_in_the_answers(tmp_path: Path) -> None:
+    """Only the verdict's tokens are learned, and each answer is where its tokens are."""
+    from transformers import AutoProcessor
+
+    write_training(tmp_path, battles(), "chat", PROMPT)
+    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    script = runpy.run_path(str(SCRIPT))
+    for row in rows:
+        script["without_empty_texts"](row)
+    processor = AutoProcessor.from_pretrained(START)
+    batch = script["Battles"](processor, tmp_path)(rows)
+
+    leads = {"A": 1, "B": -1, "Tie(A)": 0.5, "Tie(B)": -0.5}
+    shown = [
+        each
+        for battle in battles()
+        for each in ((battle.battle, battle.verdict), battle.mirrored())
+    ]
+    decode = processor.tokenizer.decode
+    for row, (battle, verdict) in enumerate(shown):
+        ids, labels = batch["input_ids"][row], batch["labels"][row]
+        assert decode(labels[labels != -100]).strip() == PROMPT.phrases[verdict]
+        assert batch["lead"][row] == leads[verdict]
+        first, second, end = batch["answers"][row].tolist()
+        for answer, heading, part in (
+            (battle.first, "Answer A:", ids[first:second]),
+            (battle.second, "Answer B:", ids[second:end]),
+        ):
+            texts = [piece for piece in answer if isinstance(piece, str)]
+            kept = [token for token in decode(part).split() if not token.startswith("<|")]
+            assert kept == " ".join([heading, *texts]).split()
+            images = len(answer) - len(texts)
+            assert decode(part).count("<|vision_start|>") == images
+
+
+def test_script_names_what_it_lacks(tmp_path: Path) -> None:
+    """A folder without battles is a line that names the command which writes them."""
+    run = _train(tmp_path, "--out", str(tmp_path / "judge"))
+
+    assert run.returncode == 2
+    assert "`cepbench arena training` writes it" in run.stderr.splitlines()[-1]

@@ -147,8 +147,15 @@ class JudgePrompt:
 
         max_pixels: larger images are made smaller, to at most so many pixels; None leaves them.
         """
-        parts = zip(self.headings, (battle.question, battle.first, battle.second), strict=True)
-        return _shrink([*self.layout(list(parts)), self.closing], max_pixels)
+        return _shrink([*self.layout(self._parts(battle)), self.closing], max_pixels)
+
+    def bounds(self, battle: Battle) -> tuple[int, int, int]:
+        """The pieces of `show` at which the first and the second answer begin and the last ends."""
+        first, second, end = (len(self.layout(self._parts(battle)[:n])) for n in (1, 2, 3))
+        return first, second, end
+
+    def _parts(self, battle: Battle) -> list[Part]:
+        return list(zip(self.headings, (battle.question, battle.first, battle.second), strict=True))
 
     def show_answer(
         self, answered: AnsweredQuestion, closing: str, max_pixels: int | None = None
