@@ -229,7 +229,15 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Measurement:
     """
     try:
         table = parse_toml(text)
-        _refuse_newer(table, where)
+        version = table.get("format") if isinstance(table, dict) else None
+        if isinstance(version, int) and version < 1:
+            raise BaselineError(f"baseline {where} has format {version}, which never was; {REMEDY}")
+        if isinstance(version, int) and version > FORMAT:
+            raise BaselineError(
+                f"baseline {where} has format {version}, this version reads up to {FORMAT}: it was "
+                "written by a newer pytest-cepbench; install that one, or restore an earlier file "
+                "from version control"
+            )
         baseline = msgspec.convert(table, Measurement)
     except (msgspec.MsgspecError, ValueError) as error:
         raise BaselineError(f"baseline {where} cannot be read: {error}; {REMEDY}") from error
@@ -237,19 +245,6 @@ def load_baseline(text: str, key: CaseKey, where: str) -> Measurement:
     if problem:
         raise BaselineError(f"baseline {where} {problem}; {REMEDY}")
     return baseline
-
-
-def _refuse_newer(table: Any, where: str) -> None:
-    """Before the fields are looked at: those of a newer format are not known here."""
-    version = table.get("format") if isinstance(table, dict) else None
-    if isinstance(version, int) and version < 1:
-        raise BaselineError(f"baseline {where} has format {version}, which never was; {REMEDY}")
-    if isinstance(version, int) and version > FORMAT:
-        raise BaselineError(
-            f"baseline {where} has format {version}, this version reads up to {FORMAT}: it was "
-            "written by a newer pytest-cepbench; install that one, or restore an earlier file from "
-            "version control"
-        )
 
 
 def contradiction(baseline: Measurement, key: CaseKey) -> str | None:  # noqa: PLR0911 - one per check
@@ -268,7 +263,10 @@ def contradiction(baseline: Measurement, key: CaseKey) -> str | None:  # noqa: P
         return f"says value = {baseline.value} and its scores give {value}"
     if floor is not None and not -1 <= floor <= 1:  # of cosines: NaN is in no range
         return f"says floor = {floor}, and chance gives a similarity from -1 to 1"
-    if baseline.answers and not _holds_answers(baseline):
+    parts = baseline.scores.values()
+    samples = {sample for part in parts for sample in part}
+    even = all(score == EVEN for part in parts for score in part.values())
+    if baseline.answers and not (even and baseline.answers.keys() == samples):
         return "does not hold one answer, and a score of one half, for every sample"
     if noise and (wrong := _wrong_noise(noise)):
         return f"says of its noise {wrong}"
@@ -294,13 +292,6 @@ def _is_sound(spread: Spread, baseline: Measurement) -> bool:
     known = parts in (baseline.scores.keys(), {CaseKey.parse(baseline.case).part})
     numbers = all(0 <= deviation < inf for deviation in spread.deviations.values())
     return spread.seeds >= 2 and known and numbers
-
-
-def _holds_answers(baseline: Measurement) -> bool:
-    parts = baseline.scores.values()
-    samples = {sample for part in parts for sample in part}
-    even = all(score == EVEN for part in parts for score in part.values())
-    return even and baseline.answers.keys() == samples
 
 
 def _toml(value: str | float) -> str:

@@ -22,10 +22,11 @@ from pytest_cepbench.gate.measurement import (
 from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
+    SMALLEST_SHARE,
     blindness_of,
     largest_drop,
     power_remark,
-    remarks_on_comparing,
+    range_of,
     units_to_decide,
 )
 from pytest_cepbench.gate.statistics import (
@@ -170,35 +171,36 @@ def judge(
             reasons=("no baseline has been accepted for this case",),
             warnings=(blind.reason,) if blind else (),
         )
-
-    shares = policy.series
-
-    def compare(
-        scored: FreshMeasurement, reference: Measurement, rules: Policy, share: float | None
-    ) -> Judgement:
-        # In a series the shares are of the whole alpha, and anchor and baseline have one each.
-        return _compare(
+    half, shares = policy_beside(anchor, baseline, policy), policy.series
+    # In a series the shares are of the whole alpha, and anchor and baseline have one each.
+    upper_alpha = None if shares is None else policy.alpha * shares.baseline
+    judgement = _compare(
+        measurement, baseline, half, upper_alpha=upper_alpha, pairing=pairing, partial=partial
+    )
+    if anchor is not None and half is not policy:
+        scored = measurement
+        if measurement.answers and not measurement.anchor_scores:
+            obstacle = "the battles against the anchor's answers were not fought"
+            scored = altered(measurement, obstacles=(*measurement.obstacles, obstacle))
+        elif measurement.answers:  # labels are of the battles against the last accepted answers
+            scores = measurement.anchor_scores
+            scored = altered(
+                measurement,
+                value=value_of(scores),
+                n=sum(map(len, scores.values())),
+                scores=scores,
+                labels=None,
+                blind=measurement.anchor_blind,
+            )
+        since_anchor = _compare(
             scored,
-            reference,
-            rules,
-            upper_alpha=None if share is None else policy.alpha * share,
+            anchor,
+            replace(half, tolerance=policy.since_anchor),
+            upper_alpha=None if shares is None else policy.alpha * shares.anchor,
             pairing=pairing,
             partial=partial,
         )
-
-    of_baseline, of_anchor = (None, None) if shares is None else (shares.baseline, shares.anchor)
-    half = policy_beside(anchor, baseline, policy)
-    if anchor is None or half is policy:
-        judgement = compare(measurement, baseline, policy, of_baseline)
-    else:
-        since_anchor = compare(
-            _against_anchor(measurement),
-            anchor,
-            replace(half, tolerance=policy.since_anchor),
-            of_anchor,
-        )
-        since_baseline = compare(measurement, baseline, half, of_baseline)
-        judgement = _both(since_baseline, since_anchor, policy)
+        judgement = _both(judgement, since_anchor, policy)
     return _limited_by_headroom(judgement, measurement, baseline, policy)
 
 
@@ -210,106 +212,6 @@ def policy_beside(anchor: Measurement | None, baseline: Measurement, policy: Pol
     if anchor is None or (anchor.scores, anchor.answers) == (baseline.scores, baseline.answers):
         return policy
     return replace(policy, alpha=policy.alpha / 2)
-
-
-def _against_anchor(measurement: FreshMeasurement) -> FreshMeasurement:
-    """The measurement with the scores of its battles against the anchor's answers, if it has any.
-
-    Without them it cannot be compared with the anchor.
-    """
-    if not measurement.answers:
-        return measurement
-    if not measurement.anchor_scores:
-        obstacle = "the battles against the anchor's answers were not fought"
-        return altered(measurement, obstacles=(*measurement.obstacles, obstacle))
-    # Labels are of the battles against the last accepted answers.
-    scores = measurement.anchor_scores
-    return altered(
-        measurement,
-        value=value_of(scores),
-        n=sum(map(len, scores.values())),
-        scores=scores,
-        labels=None,
-        blind=measurement.anchor_blind,
-    )
-
-
-def _limited_by_sight(
-    judgement: Judgement, measurement: FreshMeasurement, policy: Policy
-) -> Judgement:
-    """The judgement, inconclusive where what decides may hide a larger drop than is tolerated."""
-    blind = blindness_of(measurement)
-    if blind is None or blind.visible > policy.tolerance:
-        return judgement
-    passing = judgement.verdict in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
-    if not passing:
-        return replace(judgement, warnings=(*judgement.warnings, blind.reason))
-    if rounded(blind.hidden) <= policy.tolerance:
-        statement = f"{blind.reason}; that hides a drop of {blind.hidden:.4g} at most"
-        return _add(judgement, statement)
-    reason = (
-        f"{blind.reason}; a drop of {blind.hidden:.4g} could hide, and {policy.tolerance:g} is "
-        "tolerated"
-    )
-    reasons = (*judgement.reasons, reason)
-    return replace(judgement, verdict=Verdict.INCONCLUSIVE, needed=None, reasons=reasons)
-
-
-def _limited_by_headroom(
-    judgement: Judgement, measurement: FreshMeasurement, baseline: Measurement, policy: Policy
-) -> Judgement:
-    """The judgement, inconclusive where the case cannot lose as much as is tolerated."""
-    if judgement.verdict not in (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE):
-        return judgement
-    warnings = (*judgement.warnings, *remarks_on_comparing(measurement, baseline))
-    judgement = replace(judgement, warnings=warnings)
-    floor = measurement.floor if baseline.floor is None else baseline.floor
-    value = baseline.value if judgement.baseline_value is None else judgement.baseline_value
-    most = known = largest_drop(value, baseline, floor)
-    # What chance gives rises where an encoder grows dull.
-    if floor is not None and measurement.floor is not None and measurement.floor > floor:
-        most = largest_drop(value, baseline, measurement.floor)
-    if most is None or most > policy.tolerance:
-        return judgement
-    risen = known is not None and known > policy.tolerance
-    judgement = replace(judgement, needed=None)  # more samples show no drop that cannot be there
-    if judgement.verdict is not Verdict.HELD and not risen:
-        return judgement
-    end = "the worst there is" if baseline.shares else "what chance gives"
-    end += " now" if risen else ""
-    reason = (
-        f"the baseline of {value:.4g} can lose {max(most, 0.0):.4g} down to {end}, and "
-        f"{policy.tolerance:g} is tolerated: a regression could not be seen"
-    )
-    reasons = (*judgement.reasons, reason)
-    return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
-
-
-def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
-    """The verdict against the last baseline, unless the drop since the anchor says worse."""
-    warnings = (*last.warnings, *(f"anchor: {warning}" for warning in first.warnings))
-    together = replace(last, since_anchor=first, warnings=warnings)
-    if first.verdict in (Verdict.REGRESSED, Verdict.INCOMPARABLE):
-        if last.verdict in (Verdict.REGRESSED, Verdict.INCOMPARABLE):
-            return together
-        added_up = (
-            f"the steps since the anchor add up to {first.difference or 0.0:+.4f}, and "
-            f"{-policy.since_anchor:+.4f} is tolerated"
-        )
-        reasons = tuple(f"anchor: {reason}" for reason in first.reasons) or (added_up,)
-        return replace(
-            together, verdict=first.verdict, reasons=reasons, needed=None, reference="anchor"
-        )
-    # An inconclusive comparison has reasons where it could see nothing.
-    unknown = first.verdict is Verdict.INCONCLUSIVE and (
-        policy.gate == "noninferiority" or first.reasons
-    )
-    if unknown and last.verdict in (Verdict.HELD, Verdict.IMPROVED):
-        reasons = tuple(f"anchor: {reason}" for reason in first.reasons) or (
-            "a drop since the anchor that is larger than tolerated is not excluded",
-        )
-        return replace(together, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
-    return together
 
 
 def _compare(
@@ -325,76 +227,64 @@ def _compare(
 
     upper_alpha: error of the upper bound where it is not alpha, in a series.
     """
+    statements, warnings = [], []
     try:
         both = pair(measurement, baseline, pairing, partial=partial)
-        _require_labels(measurement, both)
     except IncomparableError as error:
+        reasons = error.reasons
+    else:
+        needed = both.dropped and measurement.labels is not None and measurement.labels.needed
+        reasons = (_LABELS_NEEDED,) if needed else ()
+    if reasons:
         return Judgement(
-            Verdict.INCOMPARABLE,
-            baseline.value,
-            reasons=error.reasons,
-            baseline_floor=baseline.floor,
+            Verdict.INCOMPARABLE, baseline.value, reasons=reasons, baseline_floor=baseline.floor
         )
-    difference = rounded(both.differences.mean)
-    judgement = Judgement(
-        Verdict.INCONCLUSIVE,
-        both.baseline_value,
-        difference,
-        units=both.differences.units if both.bounded else 0,
-        baseline_floor=baseline.floor,
-    )
     if both.dropped:
-        left_out = f"{both.dropped} samples that only one of the two has were left out"
-        judgement = _add(judgement, left_out)
+        statements.append(f"{both.dropped} samples that only one of the two has were left out")
         if measurement.labels is not None:
             measurement = altered(measurement, labels=None)
-            judgement = _add(judgement, _NO_LABELS)
-    judgement = _add(judgement, _UNSCORED.format(count=both.unscored) if both.unscored else None)
-    judgement = _two_ways(judgement, measurement, baseline)
-    judgement = _decide(
-        judgement, both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
-    )
-    if measurement.labels is not None and judgement.verdict is not Verdict.REGRESSED:
-        alone = _decide(
-            Judgement(Verdict.INCONCLUSIVE, both.baseline_value),
-            both,
-            altered(measurement, labels=None),
-            baseline,
-            policy,
-            upper_alpha=upper_alpha,
-            partial=partial,
+            statements.append(_NO_LABELS)
+    if both.unscored:
+        statements.append(_UNSCORED.format(count=both.unscored))
+    other, same_model = _other_answers(measurement, baseline), _same_model(measurement, baseline)
+    if other and same_model:
+        warnings.append(
+            f"one identity answered in two ways: {other} of {len(measurement.answers)} answers are "
+            "not the accepted ones, and the model is the accepted one by its identity, "
+            f"{measurement.model['identity']}: {_CHECK_IDENTITY}"
         )
-        if alone.verdict is Verdict.REGRESSED:
-            warning = OVERTURNED.format(verdict=judgement.verdict.value)
-            judgement = replace(judgement, warnings=(*judgement.warnings, warning))
-    if measurement.labels is not None and judgement.method:
-        of_people = rounded(both.baseline_value + (judgement.difference or 0.0))
-        judgement = replace(judgement, labelled_value=of_people)
-    judgement = _told_from_libraries(judgement, both, measurement, baseline, policy)
+    judgement = _decide(
+        both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
+    )
+    if measurement.labels is not None:
+        alone = altered(measurement, labels=None)
+        if (
+            judgement.verdict is not Verdict.REGRESSED
+            and _decide(
+                both, alone, baseline, policy, upper_alpha=upper_alpha, partial=partial
+            ).verdict
+            is Verdict.REGRESSED
+        ):
+            warnings.append(OVERTURNED.format(verdict=judgement.verdict.value))
+        if judgement.method:
+            of_people = rounded(both.baseline_value + (judgement.difference or 0.0))
+            judgement = replace(judgement, labelled_value=of_people)
+    statements += judgement.statements
+    then, now = (model.get("libraries") for model in (baseline.model, measurement.model))
+    moved = both.largest_change > _SAME * policy.tolerance and not measurement.answers
+    # Accepted weights that moved beside other libraries are no drift.
+    if then and now and then != now and moved and same_model:
+        statement = f"same weights, other library versions: {now}; the baseline's: {then}"
+        if judgement.verdict is Verdict.REGRESSED:
+            reason = f"{statement}. Accept it anew beside these, or gate beside those"
+            judgement = replace(judgement, verdict=Verdict.INCOMPARABLE, reasons=(reason,))
+        else:
+            statements.append(statement)
+    judgement = replace(judgement, statements=tuple(statements), warnings=tuple(warnings))
     return _limited_by_sight(judgement, measurement, policy)
 
 
-def _told_from_libraries(
-    judgement: Judgement,
-    both: Pair,
-    measurement: FreshMeasurement,
-    baseline: Measurement,
-    policy: Policy,
-) -> Judgement:
-    """The judgement, which is no drift where accepted weights moved beside other libraries."""
-    then, now = (model.get("libraries") for model in (baseline.model, measurement.model))
-    moved = both.largest_change > _SAME * policy.tolerance and not measurement.answers
-    if not (then and now and then != now and moved and _same_model(measurement, baseline)):
-        return judgement
-    statement = f"same weights, other library versions: {now}; the baseline's: {then}"
-    if judgement.verdict is not Verdict.REGRESSED:
-        return _add(judgement, statement)
-    reason = f"{statement}. Accept it anew beside these, or gate beside those"
-    return replace(judgement, verdict=Verdict.INCOMPARABLE, reasons=(reason,))
-
-
 def _decide(
-    judgement: Judgement,
     both: Pair,
     measurement: FreshMeasurement,
     baseline: Measurement,
@@ -403,116 +293,98 @@ def _decide(
     upper_alpha: float | None,
     partial: bool,
 ) -> Judgement:
-    """The judgement so far with the verdict on a pair, and its bounds."""
+    """The verdict on a pair, by the mean change alone, by what is the same, or by bounds."""
+    judgement = Judgement(
+        Verdict.INCONCLUSIVE,
+        both.baseline_value,
+        rounded(both.differences.mean),
+        units=both.differences.units if both.bounded else 0,
+        baseline_floor=baseline.floor,
+    )
     if not policy.statistical:
-        return _by_threshold(judgement, both, policy.tolerance)
-    same = _held_as_same(judgement, both, measurement, baseline, policy, partial=partial)
-    if same is not None:
-        return same
+        at_worst, at_best = (
+            rounded((end or both).differences.mean + policy.tolerance) >= 0
+            for end in (both.worst, both.best)
+        )
+        if at_worst != at_best:  # it depends on what has no score
+            return replace(judgement, reasons=(_UNKNOWN,))
+        return replace(judgement, verdict=Verdict.HELD if at_worst else Verdict.REGRESSED)
+    # Where nothing was compared that could differ, bounds would say what other samples could have
+    # lost, and the model has not changed for any. At a look at a part the answers that are still
+    # to come may be others. Of battles the answers tell: ties are no sign of the same model.
+    if measurement.answers and not partial and not _other_answers(measurement, baseline):
+        statement = "every answer is the one that was accepted"
+        redrawn = sum(item in measurement.redrawn for item in baseline.answers.items())
+        if redrawn:
+            statement += f", {redrawn} but for rounding: {_OTHER_ARITHMETIC}"
+        return replace(
+            judgement, verdict=Verdict.HELD, method=SAME_ANSWERS, statements=(statement,)
+        )
+    spread = baseline.spread
+    before = spread is not None and spread.first == scores_digest(measurement.scores)
+    near = both.largest_change <= _SAME * policy.tolerance or before
+    if near and not (measurement.answers or both.unscored) and _same_model(measurement, baseline):
+        statement = "the same model as the baseline's gave the same scores"
+        if before:
+            statement += " as in the first of its measurements"
+        elif both.largest_change:
+            statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
+        return replace(judgement, verdict=Verdict.HELD, method=SAME_MODEL, statements=(statement,))
     if not both.bounded:
-        judgement = replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha)
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
-        return _add(judgement, reason)
+        return replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha, statements=(reason,))
+    return _by_bounds(judgement, both, measurement, policy, upper_alpha, partial=partial)
+
+
+def _by_bounds(
+    judgement: Judgement,
+    both: Pair,
+    measurement: FreshMeasurement,
+    policy: Policy,
+    upper_alpha: float | None,
+    *,
+    partial: bool,
+) -> Judgement:
+    """The judgement with bounds, the verdict that they make, and what they can see."""
     bounds = _bounds_with_unscored(both, measurement, policy, policy.alpha)
     if upper_alpha is not None:
         upper = _bounds_with_unscored(both, measurement, policy, upper_alpha)
         bounds = replace(bounds, high=upper.high, p=None)
-        judgement = replace(judgement, upper_alpha=upper.alpha)
-    strict = _is_strict(measurement, policy)
+        upper_alpha = upper.alpha
+    betting, in_series = _is_betting(measurement, policy), policy.series is not None
+    strict = in_series or (betting and policy.looks == "betting-strict")
     verdict = verdict_of(bounds, policy.tolerance, strict=strict)
-    if partial and _is_betting(measurement, policy) and verdict is not Verdict.INCONCLUSIVE:
-        judgement = _add(judgement, _OVERSTATED)
-    judgement = _with_bounds(judgement, bounds, _design(both, bounds, measurement), policy)
-    if verdict is Verdict.INCONCLUSIVE and not both.blocks:  # of which there are never more
-        judgement = _with_needed(judgement, measurement, policy)
-    return replace(judgement, verdict=verdict)
-
-
-def _held_as_same(
-    judgement: Judgement,
-    both: Pair,
-    measurement: FreshMeasurement,
-    baseline: Measurement,
-    policy: Policy,
-    *,
-    partial: bool,
-) -> Judgement | None:
-    """The judgement where nothing was compared that could differ; else None.
-
-    Bounds would say what other samples could have lost, and the model has not changed for any.
-    """
-    # At a look at a part the answers that are still to come may be others.
-    if measurement.answers and not partial and not _other_answers(measurement, baseline):
-        method, statement = SAME_ANSWERS, "every answer is the one that was accepted"
-        redrawn = sum(item in measurement.redrawn for item in baseline.answers.items())
-        if redrawn:
-            statement += f", {redrawn} but for rounding: {_OTHER_ARITHMETIC}"
-    # Of battles the answers tell: ties are no sign of the same model.
-    elif (
-        not measurement.answers
-        and _same_model(measurement, baseline)
-        and not both.unscored
-        and (
-            both.largest_change <= _SAME * policy.tolerance
-            or _measured_before(measurement, baseline)
-        )
-    ):
-        method, statement = SAME_MODEL, "the same model as the baseline's gave the same scores"
-        if _measured_before(measurement, baseline):
-            statement += " as in the first of its measurements"
-        elif both.largest_change:
-            statement += f", within {both.largest_change:.6f}: {_OTHER_ARITHMETIC}"
-    else:
-        return None
-    return replace(_add(judgement, statement), verdict=Verdict.HELD, method=method)
-
-
-def _by_threshold(judgement: Judgement, both: Pair, tolerance: float) -> Judgement:
-    """The verdict of the mean change alone, inconclusive where it depends on what has no score."""
-    at_worst, at_best = (
-        rounded((end or both).differences.mean + tolerance) >= 0 for end in (both.worst, both.best)
+    decided = verdict is not Verdict.INCONCLUSIVE
+    overstated = _OVERSTATED if partial and betting and decided else ""
+    remark, needed, visible = None, None, inf
+    design = _design(both, bounds, measurement)
+    if design is not None and design.sd > _NO_SPREAD:
+        level = upper_alpha or bounds.alpha
+        visible = smallest_visible(design, level, policy.tolerance, strict=in_series)
+    if design is not None and not decided and not both.blocks:  # of which there are never more
+        labelled = measurement.labels is not None
+        what = "labelled battles" if labelled else "independent samples"
+        remark = power_remark(design, policy, what)
+        if not labelled:
+            needed = units_to_decide(design, rounded(bounds.mean), policy)
+        if needed:  # as many samples to a unit as there are now
+            needed = ceil(needed * max(measurement.n, bounds.units) / bounds.units)
+    return replace(
+        judgement,
+        verdict=verdict,
+        difference=rounded(bounds.mean),
+        p=bounds.p,
+        low=None if bounds.low is None else rounded(bounds.low),
+        high=None if bounds.high is None else rounded(bounds.high),
+        alpha=bounds.alpha,
+        upper_alpha=upper_alpha,
+        design=design,
+        method=bounds.method,
+        units=bounds.units,
+        visible=rounded(visible) if visible < inf else None,
+        needed=needed,
+        statements=tuple(filter(None, (overstated, bounds.statement, remark))),
     )
-    if at_worst != at_best:
-        return replace(judgement, reasons=(*judgement.reasons, _UNKNOWN))
-    return replace(judgement, verdict=Verdict.HELD if at_worst else Verdict.REGRESSED)
-
-
-def _require_labels(measurement: FreshMeasurement, both: Pair) -> None:
-    """Raise IncomparableError where people's labels have to decide, and samples are left out."""
-    if both.dropped and measurement.labels is not None and measurement.labels.needed:
-        raise IncomparableError((_LABELS_NEEDED,))
-
-
-def _is_strict(measurement: FreshMeasurement, policy: Policy) -> bool:
-    """Whether only a drop that is larger than the tolerance beyond doubt is a regression."""
-    betting = _is_betting(measurement, policy)
-    return policy.series is not None or (betting and policy.looks == "betting-strict")
-
-
-def _is_betting(measurement: FreshMeasurement, policy: Policy) -> bool:
-    """Whether bets decide: on answers alone, whose scores are won or lost."""
-    return policy.bets and bool(measurement.answers)
-
-
-def _with_needed(judgement: Judgement, measurement: FreshMeasurement, policy: Policy) -> Judgement:
-    """With how much more it takes to decide an inconclusive comparison."""
-    design = judgement.design
-    if design is None:
-        return judgement
-    if measurement.labels is not None:
-        return _add(judgement, power_remark(design, policy, what="labelled battles"))
-    judgement = _add(judgement, power_remark(design, policy))
-    needed = units_to_decide(design, judgement.difference or 0.0, policy)
-    if needed:  # as many samples to a unit as there are now
-        needed = ceil(needed * max(measurement.n, judgement.units) / judgement.units)
-    return replace(judgement, needed=needed)
-
-
-def _add(judgement: Judgement, statement: str | None) -> Judgement:
-    """With one more statement, where there is one."""
-    if not statement:
-        return judgement
-    return replace(judgement, statements=(*judgement.statements, statement))
 
 
 def verdict_of(bounds: Bounds, tolerance: float, *, strict: bool = False) -> Verdict:
@@ -536,27 +408,6 @@ def verdict_of(bounds: Bounds, tolerance: float, *, strict: bool = False) -> Ver
     if lost and rounded(bounds.mean) < -tolerance:
         return Verdict.REGRESSED
     return Verdict.INCONCLUSIVE
-
-
-def _with_bounds(
-    judgement: Judgement, bounds: Bounds, design: Design | None, policy: Policy
-) -> Judgement:
-    visible = inf
-    if design is not None and design.sd > _NO_SPREAD:
-        level, strict = judgement.upper_alpha or bounds.alpha, policy.series is not None
-        visible = smallest_visible(design, level, policy.tolerance, strict=strict)
-    return replace(
-        _add(judgement, bounds.statement),
-        difference=rounded(bounds.mean),
-        p=bounds.p,
-        low=None if bounds.low is None else rounded(bounds.low),
-        high=None if bounds.high is None else rounded(bounds.high),
-        alpha=bounds.alpha,
-        method=bounds.method,
-        units=bounds.units,
-        visible=rounded(visible) if visible < inf else None,
-        design=design,
-    )
 
 
 def _design(both: Pair, bounds: Bounds, measurement: FreshMeasurement) -> Design | None:
@@ -610,38 +461,30 @@ def _bounds_of_look(
 
 def _bounds(both: Pair, measurement: FreshMeasurement, policy: Policy, alpha: float) -> Bounds:
     """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
+    clusters = measurement.clusters
     if measurement.labels is not None:
         return bounds_by_labels(
-            both.now,
-            measurement.labels,
-            measurement.clusters,
-            alpha,
-            unscored=measurement.unscored,
+            both.now, measurement.labels, clusters, alpha, unscored=measurement.unscored
         )
-    if _is_betting(measurement, policy):
-        return _bounds_by_betting(both, measurement, alpha)
-    bounds = mean_bounds(
-        both.differences,
-        alpha,
-        shares=measurement.shares,
-        blocks=both.blocks,
-        span=EVEN if measurement.answers else 1.0,
-    )
-    if both.spread is None:
-        return bounds
-    return both.spread.widened(bounds, inf if both.blocks else 1.0)
-
-
-def _bounds_by_betting(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
-    """Bounds of a win rate, less one half, that hold at every look."""
+    if not _is_betting(measurement, policy):
+        bounds = mean_bounds(
+            both.differences,
+            alpha,
+            shares=measurement.shares,
+            blocks=both.blocks,
+            span=EVEN if measurement.answers else 1.0,
+        )
+        if both.spread is None:
+            return bounds
+        return both.spread.widened(bounds, inf if both.blocks else 1.0)
+    # Bounds of a win rate, less one half, that hold at every look.
     strata = measurement.strata or {name: tuple(part) for name, part in both.now.items()}
     by_sample = {sample: score for part in both.now.values() for sample, score in part.items()}
     scores = {
         name: {sample: by_sample[sample] for sample in samples if sample in by_sample}
         for name, samples in strata.items()
     }
-    pooled = strata.keys() != both.now.keys()
-    rounds = Rounds.deal(strata, scores, measurement.clusters, pooled=pooled)
+    rounds = Rounds.deal(strata, scores, clusters, pooled=strata.keys() != both.now.keys())
     mean, units = both.differences.mean, both.differences.units
     if rounds is None:
         statement = "no round of all categories is complete: no bet was made"
@@ -652,41 +495,113 @@ def _bounds_by_betting(both: Pair, measurement: FreshMeasurement, alpha: float) 
     return Bounds(mean, least, most, alpha, BETTING, units)
 
 
+def _is_betting(measurement: FreshMeasurement, policy: Policy) -> bool:
+    """Whether bets decide: on answers alone, whose scores are won or lost."""
+    return policy.bets and bool(measurement.answers)
+
+
 def _same_model(measurement: FreshMeasurement, baseline: Measurement) -> bool:
     """True where weights and settings say that they are those of the baseline."""
     ours, theirs = measurement.model.get("identity"), baseline.model.get("identity")
     return ours is not None and ours == theirs
 
 
-def _measured_before(measurement: FreshMeasurement, baseline: Measurement) -> bool:
-    """True where the scores are those of the first measurement of which the baseline is a mean."""
-    spread = baseline.spread
-    return spread is not None and spread.first == scores_digest(measurement.scores)
-
-
-def _other_answers(measurement: FreshMeasurement, baseline: Measurement) -> list[str]:
+def _other_answers(measurement: FreshMeasurement, baseline: Measurement) -> int:
     """Samples of both whose answers are not the accepted ones, not even but for rounding."""
-    return [
-        name
-        for name, own in measurement.answers.items()
-        if (other := baseline.answers.get(name, own)) != own
+    return sum(
+        (other := baseline.answers.get(name, own)) != own
         and (name, other) not in measurement.redrawn
-    ]
-
-
-def _two_ways(
-    judgement: Judgement, measurement: FreshMeasurement, baseline: Measurement
-) -> Judgement:
-    """The judgement, with a warning where a model of the accepted identity answers otherwise."""
-    other = len(_other_answers(measurement, baseline))
-    if not other or not _same_model(measurement, baseline):
-        return judgement
-    warning = (
-        f"one identity answered in two ways: {other} of {len(measurement.answers)} answers are not "
-        "the accepted ones, and the model is the accepted one by its identity, "
-        f"{measurement.model['identity']}: {_CHECK_IDENTITY}"
+        for name, own in measurement.answers.items()
     )
-    return replace(judgement, warnings=(*judgement.warnings, warning))
+
+
+# -- limits of a judgement -------------------------------------------------------------------------
+
+
+def _both(last: Judgement, first: Judgement, policy: Policy) -> Judgement:
+    """The verdict against the last baseline, unless the drop since the anchor says worse."""
+    warnings = (*last.warnings, *(f"anchor: {warning}" for warning in first.warnings))
+    together = replace(last, since_anchor=first, warnings=warnings)
+    lost = (Verdict.REGRESSED, Verdict.INCOMPARABLE)
+    reasons = tuple(f"anchor: {reason}" for reason in first.reasons)
+    if first.verdict in lost:
+        if last.verdict in lost:
+            return together
+        added_up = (
+            f"the steps since the anchor add up to {first.difference or 0.0:+.4f}, and "
+            f"{-policy.since_anchor:+.4f} is tolerated"
+        )
+        return replace(
+            together,
+            verdict=first.verdict,
+            reasons=reasons or (added_up,),
+            needed=None,
+            reference="anchor",
+        )
+    # An inconclusive comparison has reasons where it could see nothing.
+    unknown = first.verdict is Verdict.INCONCLUSIVE and (policy.gate == "noninferiority" or reasons)
+    if unknown and last.verdict in (Verdict.HELD, Verdict.IMPROVED):
+        reason = "a drop since the anchor that is larger than tolerated is not excluded"
+        return replace(together, verdict=Verdict.INCONCLUSIVE, reasons=reasons or (reason,))
+    return together
+
+
+_OPEN = (Verdict.HELD, Verdict.IMPROVED, Verdict.INCONCLUSIVE)
+
+
+def _limited_by_sight(
+    judgement: Judgement, measurement: FreshMeasurement, policy: Policy
+) -> Judgement:
+    """The judgement, inconclusive where what decides may hide a larger drop than is tolerated."""
+    blind = blindness_of(measurement)
+    if blind is None or blind.visible > policy.tolerance:
+        return judgement
+    if judgement.verdict not in _OPEN:
+        return replace(judgement, warnings=(*judgement.warnings, blind.reason))
+    if rounded(blind.hidden) <= policy.tolerance:
+        statement = f"{blind.reason}; that hides a drop of {blind.hidden:.4g} at most"
+        return replace(judgement, statements=(*judgement.statements, statement))
+    reason = (
+        f"{blind.reason}; a drop of {blind.hidden:.4g} could hide, and {policy.tolerance:g} is "
+        "tolerated"
+    )
+    reasons = (*judgement.reasons, reason)
+    return replace(judgement, verdict=Verdict.INCONCLUSIVE, needed=None, reasons=reasons)
+
+
+def _limited_by_headroom(
+    judgement: Judgement, measurement: FreshMeasurement, baseline: Measurement, policy: Policy
+) -> Judgement:
+    """The judgement, inconclusive where the case cannot lose as much as is tolerated."""
+    if judgement.verdict not in _OPEN:
+        return judgement
+    warnings = list(judgement.warnings)
+    # A baseline of before floors were kept is seen with the floor of the measurement.
+    for name, record in (("baseline", baseline), ("measurement", measurement)):
+        span = range_of(record, measurement.floor)
+        if span is not None and span.share < SMALLEST_SHARE:
+            warnings.append(f"the {name} is close to what chance gives: {span}")
+    judgement = replace(judgement, warnings=tuple(warnings))
+    floor = measurement.floor if baseline.floor is None else baseline.floor
+    value = baseline.value if judgement.baseline_value is None else judgement.baseline_value
+    most = known = largest_drop(value, baseline, floor)
+    # What chance gives rises where an encoder grows dull.
+    if floor is not None and measurement.floor is not None and measurement.floor > floor:
+        most = largest_drop(value, baseline, measurement.floor)
+    if most is None or most > policy.tolerance:
+        return judgement
+    risen = known is not None and known > policy.tolerance
+    judgement = replace(judgement, needed=None)  # more samples show no drop that cannot be there
+    if judgement.verdict is not Verdict.HELD and not risen:
+        return judgement
+    end = "the worst there is" if baseline.shares else "what chance gives"
+    end += " now" if risen else ""
+    reason = (
+        f"the baseline of {value:.4g} can lose {max(most, 0.0):.4g} down to {end}, and "
+        f"{policy.tolerance:g} is tolerated: a regression could not be seen"
+    )
+    reasons = (*judgement.reasons, reason)
+    return replace(judgement, verdict=Verdict.INCONCLUSIVE, reasons=reasons)
 
 
 def losers_of(scores: Scores, reference: Measurement) -> tuple[Loser, ...]:

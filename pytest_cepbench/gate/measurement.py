@@ -267,7 +267,13 @@ class FreshMeasurement(Measurement, frozen=True):
         ]
         if not (scores and all(scores.values()) and (np.abs(numbers) <= _LARGEST).all()):
             raise ValueError(f"{key}: a measurement needs a finite score for every sample")
-        fields |= {name: _rounded_parts(part) for name, part in parts.items()}
+        fields |= {
+            name: {
+                category: {name: rounded(value) for name, value in part.items()}
+                for category, part in part.items()
+            }
+            for name, part in parts.items()
+        }
         fields["floor"] = None if fields.get("floor") is None else rounded(fields["floor"])
         return cls(
             format=FORMAT,
@@ -285,10 +291,3 @@ class FreshMeasurement(Measurement, frozen=True):
 def value_of(scores: Scores) -> float:
     """The case's number: unweighted mean of the categories' means."""
     return round(mean_of_scores(scores), DECIMALS)
-
-
-def _rounded_parts(parts: Scores) -> Scores:
-    return {
-        category: {name: rounded(value) for name, value in part.items()}
-        for category, part in parts.items()
-    }

@@ -208,17 +208,6 @@ def remarks_on_accepting(record: Record) -> Iterator[str]:
         yield f"every sample is at the best there is, {BEST:g}: drops are seen, gains are not"
 
 
-def remarks_on_comparing(measurement: FreshMeasurement, baseline: Measurement) -> Iterator[str]:
-    """Remarks on values close to what chance gives, a sentence each.
-
-    A baseline of before floors were kept is seen with the floor of the measurement.
-    """
-    for name, record in (("baseline", baseline), ("measurement", measurement)):
-        span = range_of(record, measurement.floor)
-        if span is not None and span.share < SMALLEST_SHARE:
-            yield f"the {name} is close to what chance gives: {span}"
-
-
 def blindness_of(measurement: FreshMeasurement) -> Blindness | None:
     """Why what decides a measurement can see no drop: people where they labelled, else a judge."""
     labels = measurement.labels

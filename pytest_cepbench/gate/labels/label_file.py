@@ -169,7 +169,19 @@ def read_label_file(path: Path) -> LabelFile:
     labels: dict[Battle, Label] = {}
     for place, line in _lines(path, text):
         if isinstance(line, Draw):
-            _check_draw(place, line, draw)
+            if draw is not None:
+                _refuse(place, "a second draw")
+            if line.v != FORMAT:
+                _refuse(place, f"format {line.v} is not known here, {FORMAT} is")
+            if line.count < 1:
+                _refuse(place, f"at least one battle is drawn, got {line.count}")
+            try:
+                _ = line.seconds
+            except (ValueError, OverflowError):
+                _refuse(
+                    place,
+                    f"the time of the draw is {one_line(line.drawn, 60)!r}, no time of ISO 8601",
+                )
             draw = line
         elif draw is None:
             _refuse(place, "the draw is expected first")
@@ -179,7 +191,13 @@ def read_label_file(path: Path) -> LabelFile:
             if drawn.setdefault(line.sample, line) != line:
                 _refuse(place, f"the sample {one_line(line.sample, 60)} was drawn twice")
         else:
-            _check_label(place, line, labels.setdefault(line.battle, line))
+            before = labels.setdefault(line.battle, line)
+            if not (0 <= line.score <= 1 and line.votes >= 1):
+                _refuse(place, f"a score in [0, 1] of people is expected, got {line.score:g}")
+            if before.score != line.score:
+                _refuse(
+                    place, f"its battle has the label {before.score:g}, and {line.score:g} here"
+                )
     if draw is None:
         raise LabelError(f"labels {path}: the file is empty: a draw is expected first; {_REMEDY}")
     return LabelFile(path, draw, drawn, labels)
@@ -193,26 +211,6 @@ def _lines(path: Path, text: str) -> Iterator[tuple[str, _Line]]:
                 yield place, msgspec.json.decode(line, type=_Line)
             except (msgspec.MsgspecError, UnicodeError) as error:
                 _refuse(place, f"damaged: {one_line(str(error))}")
-
-
-def _check_label(place: str, label: Label, before: Label) -> None:
-    if not (0 <= label.score <= 1 and label.votes >= 1):
-        _refuse(place, f"a score in [0, 1] of people is expected, got {label.score:g}")
-    if before.score != label.score:
-        _refuse(place, f"its battle has the label {before.score:g}, and {label.score:g} here")
-
-
-def _check_draw(place: str, draw: Draw, before: Draw | None) -> None:
-    if before is not None:
-        _refuse(place, "a second draw")
-    if draw.v != FORMAT:
-        _refuse(place, f"format {draw.v} is not known here, {FORMAT} is")
-    if draw.count < 1:
-        _refuse(place, f"at least one battle is drawn, got {draw.count}")
-    try:
-        _ = draw.seconds
-    except (ValueError, OverflowError):
-        _refuse(place, f"the time of the draw is {one_line(draw.drawn, 60)!r}, no time of ISO 8601")
 
 
 def _refuse(place: str, why: str) -> NoReturn:

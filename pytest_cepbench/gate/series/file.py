@@ -97,7 +97,14 @@ class SeriesFile:
             if known is None or known.look <= newest or record.is_free(known.look):
                 own = record.look_of_run(entry.run)
                 look = own if own is not None and own > newest else record.next_look
-                self._check_look(look, record.expected)
+                share = checkpoint_share(look, record.expected)
+                if share < LEAST_SHARE:
+                    raise SeriesError(
+                        f"series {self.name}: checkpoint {look} of a series that was begun for "
+                        f"{record.expected} has {share:.1g} of alpha, at which no drop is told "
+                        "from noise: begin another one under a new name, for more checkpoints with "
+                        "--cep-series-length"
+                    )
                 known = msgspec.structs.replace(entry, look=look)
                 record.add(known)
                 self._append(file, known, record)
@@ -120,15 +127,6 @@ class SeriesFile:
             counts = entry.run == run or entry.verdict not in SAYS_NOTHING
             if record is not None and counts and known.verdict != entry.verdict:
                 self._append(file, entry, record)
-
-    def _check_look(self, look: int, expected: int) -> None:
-        share = checkpoint_share(look, expected)
-        if share < LEAST_SHARE:
-            raise SeriesError(
-                f"series {self.name}: checkpoint {look} of a series that was begun for {expected} "
-                f"has {share:.1g} of alpha, at which no drop is told from noise: begin another one "
-                "under a new name, for more checkpoints with --cep-series-length"
-            )
 
     def _parse(self, data: bytes) -> SeriesRecord | None:
         if not data:

@@ -116,7 +116,12 @@ class Differences:
         multi-stage samples, 2002 (the jackknife, there CR3).
         """
         where = self._layout
-        means = where.per_category(self.values / where.pairs_in[where.category])
+        means = np.asarray(
+            np.bincount(
+                where.category, (self.values / where.pairs_in[where.category]), len(where.pairs_in)
+            ),
+            np.float64,
+        )
         means[where.clusters_in == 1] = self._mean
         away = (self.values - means[where.category]) * where.stretch
         return where.per_cluster(away * where.weights)
@@ -227,9 +232,6 @@ class _Layout:
     weights: Array
     stretch: Array
     units: int
-
-    def per_category(self, values: Array) -> Array:
-        return np.asarray(np.bincount(self.category, values, len(self.pairs_in)), np.float64)
 
     def per_cluster(self, values: Array) -> Array:
         return np.asarray(np.bincount(self.cluster, values, self.units), np.float64)

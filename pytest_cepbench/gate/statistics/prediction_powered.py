@@ -305,7 +305,13 @@ def labelled_bounds(
     Raises ValueError as `mean_bounds`.
     """
     alone = prediction_powered_mean(scores, 0.0)
-    if alone.labelled.units < LEAST_LABELLED or _unlike(alone.people) < _LEAST_UNLIKE:
+    values = np.round(alone.people.weighted() / alone.people.weights(), _DECIMALS)
+    _, counts = np.unique(values, return_counts=True)
+    spread = int((np.abs(alone.people.residuals) > 10.0**-_DECIMALS).sum())
+    if (
+        alone.labelled.units < LEAST_LABELLED
+        or min(alone.people.units - int(counts.max()), spread) < _LEAST_UNLIKE
+    ):
         bounds = mean_bounds(alone.people, alpha, span=span)
         return replace(bounds, method=f"{PEOPLE_ONLY}, {bounds.method}"), alone
     tuned = prediction_powered_mean(scores, lam)
@@ -313,14 +319,6 @@ def labelled_bounds(
     mean = min(max(tuned.mean, -span), span)
     low, high = max(mean - below, -span), min(mean + above, span)
     return Bounds(mean, low, high, alpha, PREDICTION_POWERED, tuned.labelled.units), tuned
-
-
-def _unlike(people: Differences) -> int:
-    """Units that differ from the most frequent score, or where less, from their category's mean."""
-    values = np.round(people.weighted() / people.weights(), _DECIMALS)
-    _, counts = np.unique(values, return_counts=True)
-    spread = int((np.abs(people.residuals) > 10.0**-_DECIMALS).sum())
-    return min(people.units - int(counts.max()), spread)
 
 
 def scores_of_array(people: Array, judge: Array, judge_unlabelled: Array) -> LabelledScores:
