@@ -18,8 +18,6 @@ from pytest_cepbench.gate import FreshMeasurement, Verdict, present
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.measurement import DECIMALS, CaseKey
 from pytest_cepbench.gate.statistics import (
-    FIRST_SEQUENTIAL_LOOK,
-    SEQUENTIAL_GROWTH,
     Differences,
     look_shares,
     look_sizes,
@@ -27,6 +25,7 @@ from pytest_cepbench.gate.statistics import (
     sequential_levels,
 )
 from pytest_cepbench.gate.statistics.bounds import find_lump, flip_p_value, hall_steps, shows_spread
+from pytest_cepbench.gate.statistics.constants import FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH
 
 Hits = npt.NDArray[np.bool_]
 

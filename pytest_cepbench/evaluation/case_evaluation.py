@@ -15,25 +15,22 @@ from pytest_cepbench.evaluation.evaluator import Evaluator
 from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import Loser, losers_of
-from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores, rounded
+from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.series import Entry, Place, SeriesFile
-from pytest_cepbench.gate.statistics import (
+from pytest_cepbench.gate.statistics import look_shares, look_sizes
+from pytest_cepbench.gate.statistics.constants import (
+    BETTING_GROWTH,
     FIRST_SEQUENTIAL_LOOK,
+    LEAST_BET_ON,
     LEAST_LOST,
+    MOST_UNSCORED,
     SEQUENTIAL_GROWTH,
-    look_shares,
-    look_sizes,
 )
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import WorkQueue
 from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
-
-LEAST_BET_ON = 400
-"""Samples of a case of which bets decide; fewer are judged whole, by bounds."""
-
-_BETTING_GROWTH = 1.25  # a look costs no error, only the wait for the slowest shard
 
 
 @dataclass(frozen=True)
@@ -374,7 +371,7 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
     if not (policy.bets and run.battles(case)):
         return _sizes_for_bounds(run, case, policy, most)
     if _decided_by_bets(evaluator, run, case, policy):
-        return list(look_sizes(most, LEAST_LOST, _BETTING_GROWTH))
+        return list(look_sizes(most, LEAST_LOST, BETTING_GROWTH))
     return [most]
 
 

@@ -22,7 +22,6 @@ from pytest_cepbench.gate.measurement import (
 from pytest_cepbench.gate.pairing import Pair, pair
 from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
-    SMALLEST_SHARE,
     blindness_of,
     largest_drop,
     power_remark,
@@ -40,13 +39,11 @@ from pytest_cepbench.gate.statistics import (
     sequential_levels,
     smallest_visible,
 )
+from pytest_cepbench.gate.statistics.constants import SAME_SCORE, SMALLEST_SHARE
 from pytest_cepbench.gate.verdict import Verdict
 
 _NO_SPREAD = 1e-9
 """Scores have six decimals: what is smaller is rounding."""
-
-_SAME = 0.1
-"""Of the tolerance: how far each score of the same weights may move, on another machine, say."""
 
 _NO_LABELS = (
     "people's labels are not used: they were drawn from all samples, and some were left out"
@@ -271,7 +268,7 @@ def _compare(
             judgement = replace(judgement, labelled_value=of_people)
     statements += judgement.statements
     then, now = (model.get("libraries") for model in (baseline.model, measurement.model))
-    moved = both.largest_change > _SAME * policy.tolerance and not measurement.answers
+    moved = both.largest_change > SAME_SCORE * policy.tolerance and not measurement.answers
     # Accepted weights that moved beside other libraries are no drift.
     if then and now and then != now and moved and same_model:
         statement = f"same weights, other library versions: {now}; the baseline's: {then}"
@@ -322,7 +319,7 @@ def _decide(
         )
     spread = baseline.spread
     before = spread is not None and spread.first == scores_digest(measurement.scores)
-    near = both.largest_change <= _SAME * policy.tolerance or before
+    near = both.largest_change <= SAME_SCORE * policy.tolerance or before
     if near and not (measurement.answers or both.unscored) and _same_model(measurement, baseline):
         statement = "the same model as the baseline's gave the same scores"
         if before:

@@ -29,10 +29,6 @@ SAMPLE = "sample "
 _LARGEST = 1e12
 """No score of ours is larger, and sums of squares of larger ones lose their decimals."""
 
-MOST_UNSCORED = 0.02
-"""Share of a case's samples that may lack a score because a model that measures failed. Of more,
-bounds that allow for the worst could decide nothing at the tolerances of the suites."""
-
 Scores = Mapping[str, Mapping[str, float]]
 """Category -> sample id -> score."""
 

@@ -9,7 +9,6 @@ from math import sqrt
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.measurement import (
     DECIMALS,
-    MOST_UNSCORED,
     SAMPLE,
     FreshMeasurement,
     Measurement,
@@ -18,6 +17,7 @@ from pytest_cepbench.gate.measurement import (
 )
 from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.statistics import Differences, MeasurementSpread
+from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 
 SAMPLE_FIELDS = ("samples", "data", "clauses", "facts")
 """Fields of an identity that differ where there are other samples, and only there."""

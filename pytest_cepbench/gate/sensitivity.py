@@ -23,25 +23,21 @@ from pytest_cepbench.gate.statistics import (
     units_needed,
     units_to_fail,
 )
+from pytest_cepbench.gate.statistics.constants import (
+    LEAST_LABELLED,
+    MOST_TIES,
+    SMALL_SHARE,
+    SMALLEST_SHARE,
+)
 from pytest_cepbench.gate.statistics.power import POWER
-from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
 
 BEST = 1.0
 """The best that a similarity or a share of right answers can be."""
-
-SMALL_SHARE = 0.25
-"""Below this share of the range from chance to the best, accepting warns."""
-
-SMALLEST_SHARE = 0.05
-"""Below this one it is refused, unless asked for."""
 
 ACCEPT_OPTION = "--cep-accept-insensitive"
 
 _CEILING = 1e-6
 """Scores have six decimals: what is as near to the best as this is the best."""
-
-MOST_TIES = 0.9
-"""Of different answers: from this share of ties on, what judges them may tell nothing apart."""
 
 Record = Measurement | FreshMeasurement
 

@@ -14,7 +14,7 @@ from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome, 
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
-from pytest_cepbench.gate.sensitivity import MOST_TIES
+from pytest_cepbench.gate.statistics.constants import MOST_TIES
 from pytest_cepbench.measures.answer_contents import (
     AnswerMeasure,
     CaseOpponents,

@@ -15,7 +15,8 @@ from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import CepError, MeasurementError, UnscoredError
 from pytest_cepbench.gate import FreshMeasurement, Measurement
-from pytest_cepbench.gate.measurement import MOST_UNSCORED, Scores
+from pytest_cepbench.gate.measurement import Scores
+from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.measures.base import (
     CaseScores,
     MeasureBase,

@@ -26,7 +26,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from pytest_cepbench.errors import SeriesError, WriteError
 from pytest_cepbench.gate.series import Entry, Place, SeriesFile
 from pytest_cepbench.gate.series.record import SeriesRecord, parse_record
-from pytest_cepbench.gate.statistics import LEAST_SHARE, Design, Differences, checkpoint_share
+from pytest_cepbench.gate.statistics import Design, Differences, checkpoint_share
+from pytest_cepbench.gate.statistics.constants import LEAST_SHARE
 from pytest_cepbench.option_values import LONGEST_SERIES
 
 CASE = "shapes/overall/gc"

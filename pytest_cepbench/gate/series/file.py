@@ -28,7 +28,8 @@ from pytest_cepbench.gate.series.record import (
     parse_record,
     sealed,
 )
-from pytest_cepbench.gate.statistics import EXPECTED_CHECKPOINTS, LEAST_SHARE, checkpoint_share
+from pytest_cepbench.gate.statistics import checkpoint_share
+from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS, LEAST_SHARE
 
 SERIES = "series"
 """The folder of the records, in the folder of baselines."""

@@ -24,12 +24,12 @@ import msgspec
 
 from pytest_cepbench.gate.policy import Policy, SeriesShares
 from pytest_cepbench.gate.statistics import (
-    EXPECTED_CHECKPOINTS,
     Design,
     checkpoint_share,
     detection_delay,
     reference_share,
 )
+from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS
 from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.option_values import LONGEST_SERIES
 

@@ -3,19 +3,10 @@
 Pure functions of arrays, without files, models or pytest.
 """
 
-from pytest_cepbench.gate.statistics.betting import (
-    LEAST_LOST,
-    Rounds,
-    betting_bounds,
-    stops_of,
-)
+from pytest_cepbench.gate.statistics.betting import Rounds, betting_bounds, stops_of
 from pytest_cepbench.gate.statistics.bounds import GAFFKE, HALL, Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import (
-    EXPECTED_CHECKPOINTS,
-    FIRST_SEQUENTIAL_LOOK,
-    LEAST_SHARE,
-    SEQUENTIAL_GROWTH,
     alpha_shares,
     checkpoint_share,
     holm,

@@ -19,15 +19,13 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.artifacts.outcome import EVEN
+from pytest_cepbench.gate.statistics.constants import LEAST_LOST
 from pytest_cepbench.gate.statistics.differences import Array
 
 Direction = Literal["above", "below"]
 """The side of m on which the mean is shown to lie."""
 
 Decision = Literal["held", "regressed", "inconclusive"]
-
-LEAST_LOST = 50
-"""Samples before a mean is said to lie below anything: what stops sooner overstates too much."""
 
 _LARGEST_STAKE = 0.5  # of the wealth that the worst score would lose
 _PRIOR_VARIANCE = 0.25  # of one score of 1/2, which stands for the past before there is any

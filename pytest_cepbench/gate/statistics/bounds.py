@@ -25,6 +25,14 @@ from math import inf, isfinite, log, pi, sqrt
 import numpy as np
 import numpy.typing as npt
 
+from pytest_cepbench.gate.statistics.constants import (
+    ALL_UNITS,
+    ENOUGH_FLIPS,
+    FARTHEST_TURN,
+    FLIP_ROUNDS,
+    LUMP,
+    SAME_DIFFERENCE,
+)
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
@@ -141,11 +149,6 @@ def _log_probability(away: Array, counts: Array) -> float:
 # (subgroups); Hall, On the removal of skewness by transformation, 1992 (the statistic).
 
 
-ALL_UNITS = 17
-"""Units that differ of which all flips are made."""
-
-_ROUNDS = (11, 13, 15, 17, 18)  # log2 of flips: the first round is enough for most p values
-_HITS = 100  # flips in the tail: they put the p value right within a tenth
 _AT_ONCE = 6  # bits: all in two products would take three times as long
 _ROUNDING = 1e-9  # within which statistics tie: BLAS libraries round sums differently
 _NOTHING = 1e-13  # of the largest part: what is left where the seeds of a unit cancel out
@@ -174,9 +177,9 @@ def flip_p_value(parts: Array, alpha: float) -> float:
     if units <= ALL_UNITS:
         return _share(scaled, units) if units else 1.0
     p = 1.0
-    for bits in _ROUNDS:
+    for bits in FLIP_ROUNDS:
         p = _share(scaled, bits)
-        if max(p, alpha) * (1 << bits) >= _HITS:
+        if max(p, alpha) * (1 << bits) >= ENOUGH_FLIPS:
             break
     return p
 
@@ -234,12 +237,7 @@ def _numbers(units: int, bits: int) -> npt.NDArray[np.int64]:
 HALL, GAFFKE = "Hall", "Gaffke"
 """Methods of bounds."""
 
-LUMP = 0.75
-"""Share of units with the same difference from which on they are a lump."""
-
-_SAME = 0.0005  # of the span: noise as small says nothing of what no unit shows
 _GRID = 9  # decimals within which differences of six-decimal scores count as equal
-_FARTHEST = 9 / 8  # of c t + c^2 / 6, where Hall's transformation turns back
 
 
 @dataclass(frozen=True)
@@ -370,7 +368,7 @@ def find_lump(d: Differences, span: float) -> str | None:
     """
     weights = d.weights()
     values = np.sort(d.weighted() / weights)
-    near = max(_SAME * span, 10.0**-_GRID)
+    near = max(SAME_DIFFERENCE * span, 10.0**-_GRID)
     first = np.searchsorted(values, values - near, "left")
     counts = np.searchsorted(values, values + near, "right") - first
     within = int((np.abs(d.residuals / weights) <= near).sum())
@@ -425,7 +423,7 @@ def hall_step(t: float, skewness: float) -> float:
     most lopsided samples count as harmless: from there on it stays where it was farthest. Without
     that, bounds of 8 samples err up to 2.8 times as often as they say.
     """
-    c = -min(-skewness, 3 * (sqrt(t * t + _FARTHEST * 2 / 3) - t))
+    c = -min(-skewness, 3 * (sqrt(t * t + FARTHEST_TURN * 2 / 3) - t))
     root = float(np.cbrt(1 + c * (t - c / 6)))
     # (root^3 - 1) / (root - 1): hardly any skewness would leave nothing but rounding of root - 1.
     return max(t, 3 * (t - c / 6) / (root * root + root + 1))

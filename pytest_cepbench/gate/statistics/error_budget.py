@@ -33,11 +33,16 @@ from statistics import NormalDist
 
 import numpy as np
 
+from pytest_cepbench.gate.statistics.constants import (
+    EXPECTED_CHECKPOINTS,
+    FIRST_LOOK,
+    FIXED,
+    LAST_LOOK,
+    LEAST_GROWTH,
+    RECENT,
+    SPENT,
+)
 from pytest_cepbench.gate.statistics.differences import Array
-
-FIRST_LOOK = 25
-
-_LEAST_GROWTH = 1.25  # a look at hardly more samples costs error and shows nothing new
 
 
 def alpha_shares(weights: Mapping[str, float], alpha: float) -> Mapping[str, float]:
@@ -97,7 +102,7 @@ def look_sizes(most: int, first: int = FIRST_LOOK, growth: float = 2.0) -> tuple
     300, and (25, 50, 110) for 110, where the last look replaces the one at 100.
     Raises ValueError for other numbers.
     """
-    if growth < _LEAST_GROWTH:
+    if growth < LEAST_GROWTH:
         raise ValueError(f"looks grow by at least a quarter, got a factor of {growth}")
     if most < 1 or first < 1:
         raise ValueError(
@@ -105,7 +110,7 @@ def look_sizes(most: int, first: int = FIRST_LOOK, growth: float = 2.0) -> tuple
         )
     sizes = []
     size = first
-    while size * _LEAST_GROWTH <= most:
+    while size * LEAST_GROWTH <= most:
         sizes.append(size)
         size = ceil(size * growth)
     return (*sizes, most)
@@ -132,18 +137,6 @@ def look_shares(count: int) -> tuple[float, ...]:
 
 # -- checkpoints of a series -----------------------------------------------------------------------
 
-EXPECTED_CHECKPOINTS = 40
-"""Checkpoints over which half of the error is spent, where nothing else is said."""
-
-LEAST_SHARE = 1e-5
-"""The smallest share of a checkpoint: with less of alpha no drop is told from noise."""
-
-_RECENT = 2
-"""Checkpoints after a baseline over which half of the error of its comparisons is spent."""
-
-_FIXED = 0.5
-"""Of a checkpoint's share: for the baseline that the series began with."""
-
 
 def checkpoint_share(number: int, expected: int = EXPECTED_CHECKPOINTS) -> float:
     """Share of the error that the gate of a checkpoint has.
@@ -168,10 +161,10 @@ def reference_share(number: int, reference: int | None) -> float:
     Raises ValueError for a reference that is not earlier.
     """
     if reference is None:
-        return _FIXED
+        return FIXED
     if not 0 <= reference < number:
         raise ValueError(f"checkpoint {number} is compared with earlier ones, got {reference}")
-    return (1 - _FIXED) * _telescoping(number - reference, _RECENT, "distance")
+    return (1 - FIXED) * _telescoping(number - reference, RECENT, "distance")
 
 
 def _telescoping(index: int, half: int, what: str) -> float:
@@ -183,19 +176,6 @@ def _telescoping(index: int, half: int, what: str) -> float:
 
 
 # -- looks whose means are correlated --------------------------------------------------------------
-
-SEQUENTIAL_GROWTH = 1.25
-"""Growth of a look over the one before it: finer looks cost little where levels know each other."""
-
-FIRST_SEQUENTIAL_LOOK = 12
-"""Samples at the first look: large drops show in few."""
-
-_LAST = 0.5
-"""Of the error: what the last look has, as under `look_shares`, so that whoever does not stop early
-pays as little for having looked."""
-
-_SPENT = 0.95
-"""Of the error: what the looks spend together by the computation, which is one of normal means."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
 
@@ -224,12 +204,12 @@ def sequential_levels(sizes: tuple[int, ...], alpha: float) -> tuple[float, ...]
     if len(sizes) == 1:
         return least
     shares = tuple(size / sizes[-1] for size in sizes)
-    last = _LAST * alpha
+    last = LAST_LOOK * alpha
     low, high = least[0], alpha
     for _ in range(30):
         middle = sqrt(low * high)
         levels = (*[middle] * (len(sizes) - 1), last)
-        if crossing_probability(shares, levels) <= _SPENT * alpha:
+        if crossing_probability(shares, levels) <= SPENT * alpha:
             low = middle
         else:
             high = middle

@@ -15,6 +15,7 @@ from statistics import NormalDist
 import numpy as np
 
 from pytest_cepbench.gate.statistics.bounds import hall_step
+from pytest_cepbench.gate.statistics.constants import FEWEST_IN_STRATUM, MOST_SCATTER
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
@@ -25,7 +26,6 @@ _NORMAL = NormalDist()
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(40)  # of integrals over a normal density
 _SHARES = _WEIGHTS / _WEIGHTS.sum()
 _MOST = 10**7  # units that are planned for
-_FEWEST, _MOST_SCATTER = 2.5, 1.6  # units of a stratum that show skewness, and how far theirs does
 
 
 @dataclass(frozen=True)
@@ -266,9 +266,9 @@ def _skewness_scatter(design: Design) -> float:
     share = min(design.degrees / design.effective, 0.99)
     root = sqrt((2 + share) ** 2 - 4 * (1 - share))
     units = (2 + share + root) / (2 * (1 - share))
-    if units < _FEWEST:
+    if units < FEWEST_IN_STRATUM:
         return 0.0
-    return min(float((units - 1) ** 1.5) / (sqrt(units) * (units - 2)), _MOST_SCATTER)
+    return min(float((units - 1) ** 1.5) / (sqrt(units) * (units - 2)), MOST_SCATTER)
 
 
 def _beyond(distance: float, degrees: float, steps: Array) -> Array:

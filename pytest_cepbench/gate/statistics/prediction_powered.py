@@ -21,6 +21,7 @@ import numpy as np
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.gate.statistics.bounds import Bounds, hall_step, mean_bounds
+from pytest_cepbench.gate.statistics.constants import LABEL_FOLDS, LEAST_LABELLED, LEAST_UNLIKE
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
@@ -33,16 +34,9 @@ PREDICTION_POWERED = "prediction-powered"
 PEOPLE_ONLY = "people only"
 """Method of bounds that are made of labels alone."""
 
-LEAST_LABELLED = 50
-"""Labelled units from which on the judge's scores are made use of."""
-
 LEAST_IN_CATEGORY = 2
 """Labelled units that show the spread of a category."""
 
-_LEAST_UNLIKE = 15
-"""Labelled units beside those of the most frequent score, without which there is no bell shape."""
-
-_FOLDS = 5
 _DECIMALS = 9  # within which scores count as equal
 
 
@@ -278,11 +272,11 @@ def _weighted(parts: Scores, probabilities: Mapping[str, float]) -> Scores:
 def _lam_of_units(scores: LabelledScores, lam: float | None) -> dict[str, float]:
     """The lam of each labelled unit."""
     units = scores.units
-    if lam is not None or len(units) < _FOLDS:
+    if lam is not None or len(units) < LABEL_FOLDS:
         return dict.fromkeys(units, scores.tune() if lam is None else lam)
     lams: dict[str, float] = {}
-    for fold in range(_FOLDS):
-        own = units[fold::_FOLDS]
+    for fold in range(LABEL_FOLDS):
+        own = units[fold::LABEL_FOLDS]
         lams |= dict.fromkeys(own, scores.tune(frozenset(own)))
     return lams
 
@@ -310,7 +304,7 @@ def labelled_bounds(
     spread = int((np.abs(alone.people.residuals) > 10.0**-_DECIMALS).sum())
     if (
         alone.labelled.units < LEAST_LABELLED
-        or min(alone.people.units - int(counts.max()), spread) < _LEAST_UNLIKE
+        or min(alone.people.units - int(counts.max()), spread) < LEAST_UNLIKE
     ):
         bounds = mean_bounds(alone.people, alpha, span=span)
         return replace(bounds, method=f"{PEOPLE_ONLY}, {bounds.method}"), alone

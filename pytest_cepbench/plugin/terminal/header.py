@@ -76,7 +76,8 @@ def setup_lines(
 
 def series_line(file: SeriesFile) -> str:
     """Where a series is. Raises SeriesError for a record that cannot be used."""
-    from pytest_cepbench.gate.statistics import EXPECTED_CHECKPOINTS, checkpoint_share
+    from pytest_cepbench.gate.statistics import checkpoint_share
+    from pytest_cepbench.gate.statistics.constants import EXPECTED_CHECKPOINTS
 
     record = file.read()
     if record is None or not record.last_look:

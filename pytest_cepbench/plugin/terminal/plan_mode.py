@@ -11,7 +11,7 @@ from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_refer
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.sensitivity import Power, design_of, labels_needed, power_of
-from pytest_cepbench.gate.statistics.prediction_powered import LEAST_LABELLED
+from pytest_cepbench.gate.statistics.constants import LEAST_LABELLED
 from pytest_cepbench.models.binding import BoundRole, weights_bytes
 from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.plugin.terminal.header import series_line

@@ -13,7 +13,8 @@ import numpy as np
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.gate.baseline import baseline_path, record_of, usable_baseline
 from pytest_cepbench.gate.measurement import DECIMALS
-from pytest_cepbench.gate.sensitivity import SMALL_SHARE, SMALLEST_SHARE, largest_drop, range_of
+from pytest_cepbench.gate.sensitivity import largest_drop, range_of
+from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHARE
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.measures.sanity_checks import same_answers
 from pytest_cepbench.metrics.constancy import COMMON_SHARE, FEWEST_ANSWERS, most_common

@@ -11,12 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences, mean_bounds
-from pytest_cepbench.gate.statistics.betting import (
-    LEAST_LOST,
-    Rounds,
-    betting_bounds,
-    stops_of,
-)
+from pytest_cepbench.gate.statistics.betting import Rounds, betting_bounds, stops_of
+from pytest_cepbench.gate.statistics.constants import LEAST_LOST
 from tests.gate.statistics.build import Array
 
 TOLERANCE, ALPHA, RUNS = 0.05, 0.05, 2000

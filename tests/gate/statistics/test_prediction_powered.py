@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences, mean_bounds
+from pytest_cepbench.gate.statistics.constants import LEAST_LABELLED
 from pytest_cepbench.gate.statistics.prediction_powered import (
-    LEAST_LABELLED,
     PEOPLE_ONLY,
     PREDICTION_POWERED,
     LabelledScores,

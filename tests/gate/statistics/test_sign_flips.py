@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences, mean_bounds
-from pytest_cepbench.gate.statistics.bounds import ALL_UNITS, _numbers, flip_p_value
+from pytest_cepbench.gate.statistics.bounds import _numbers, flip_p_value
+from pytest_cepbench.gate.statistics.constants import ALL_UNITS
 from tests.gate.statistics.build import SCORE, Array
 
 LEVELS = (0.3, 0.05, 0.05 / 14, 0.05 / 40)
