@@ -30,10 +30,13 @@ def release_memory(holders: Sequence[Any]) -> Iterator[None]:
     Raises TrainingGateError where a holder has no tensors that can be found, and DeviceMemoryError
     where the memory cannot be taken back, after which the training cannot go on.
     """
+    import torch
+
     storages = [each for each in find_storages(holders) if each.device.type not in _HOST]
     with moved_to_host(storages):
         gc.collect()
-        _empty_caches()
+        if torch.accelerator.is_available():
+            torch.accelerator.memory.empty_cache()
         yield
 
 
@@ -54,7 +57,18 @@ def moved_to_host(storages: Sequence[Any]) -> Iterator[None]:
         yield
     finally:
         for storage, size, copy in copies:
-            _resize(storage, size)
+            for attempt in range(1, _ATTEMPTS + 1):
+                try:
+                    storage.resize_(size)
+                    break
+                except RuntimeError as error:
+                    if attempt == _ATTEMPTS:
+                        raise DeviceMemoryError(
+                            f"the training's memory cannot be taken back after a gate ({error}): "
+                            "another process uses the device, or the gate needs a device of its "
+                            "own (device=)"
+                        ) from error
+                    time.sleep(_PAUSE)
             storage.copy_(copy)
 
 
@@ -66,10 +80,9 @@ def find_storages(holders: Iterable[Any]) -> list[Any]:
     """
     found = {}
     for tensor in _tensors(list(holders)):
-        for plain in _plain_tensors(tensor):
-            storage = plain.untyped_storage()
-            if storage.nbytes():
-                found[storage.device, storage.data_ptr()] = storage
+        storage = tensor.untyped_storage()
+        if storage.nbytes():
+            found[storage.device, storage.data_ptr()] = storage
     return list(found.values())
 
 
@@ -85,13 +98,21 @@ def visible_device() -> str | None:
 
 
 def _tensors(holder: Any, *, in_state: bool = False) -> Iterator[Any]:
-    """A holder's tensors and their gradients. in_state: of an optimizer, which has numbers too."""
+    """A holder's tensors and their gradients; those inside a wrapper: a shard, quantized parts.
+
+    in_state: of an optimizer, which has numbers too.
+    """
     import torch
 
     if isinstance(holder, torch.Tensor):
-        yield holder
+        if hasattr(holder, "__tensor_flatten__"):
+            for part in (getattr(holder, name) for name in holder.__tensor_flatten__()[0]):
+                if isinstance(part, torch.Tensor):  # a DTensor names its mesh too
+                    yield from _tensors(part)
+        else:
+            yield holder
         if holder.is_leaf and holder.grad is not None:
-            yield holder.grad
+            yield from _tensors(holder.grad)
     elif isinstance(holder, torch.nn.Module):
         for tensor in (*holder.parameters(), *holder.buffers()):
             yield from _tensors(tensor)
@@ -105,38 +126,3 @@ def _tensors(holder: Any, *, in_state: bool = False) -> Iterator[Any]:
             f"the memory of a {type(holder).__name__} cannot be given back: modules, optimizers "
             "and tensors are expected"
         )
-
-
-def _plain_tensors(tensor: Any) -> Iterator[Any]:
-    """The tensors inside a wrapper: a shard of a DTensor, the parts of a quantized one."""
-    import torch
-
-    if not hasattr(tensor, "__tensor_flatten__"):
-        yield tensor
-        return
-    names, _ = tensor.__tensor_flatten__()
-    for part in (getattr(tensor, name) for name in names):
-        if isinstance(part, torch.Tensor):  # a DTensor names its mesh too
-            yield from _plain_tensors(part)
-
-
-def _resize(storage: Any, size: int) -> None:
-    for attempt in range(_ATTEMPTS):
-        try:
-            storage.resize_(size)
-        except RuntimeError as error:
-            if attempt == _ATTEMPTS - 1:
-                raise DeviceMemoryError(
-                    f"the training's memory cannot be taken back after a gate ({error}): another "
-                    "process uses the device, or the gate needs a device of its own (device=)"
-                ) from error
-            time.sleep(_PAUSE)
-        else:
-            return
-
-
-def _empty_caches() -> None:
-    import torch
-
-    if torch.accelerator.is_available():
-        torch.accelerator.memory.empty_cache()

@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -189,7 +189,16 @@ class GateRun:
         self._passed: GateOutcome | None = None
         self._verdict: GateVerdict | None = None
         self.submission = submission
-        self._lock = _lock(files.lock)
+        self._lock = FileLock(files.lock, timeout=0)
+        try:
+            files.lock.parent.mkdir(parents=True, exist_ok=True)
+            self._lock.acquire()
+        except Timeout as error:
+            raise TrainingGateError(
+                f"another process gates into {files.root}: give each training a folder of its own"
+            ) from error
+        except OSError as error:
+            raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
         try:
             self._first = files.load().accepted is None
             # What passed may have to be accepted still: the process was killed that was about to.
@@ -236,29 +245,27 @@ class GateRun:
         return None if timeout is None else max(0.0, timeout - (time.monotonic() - self._begin))
 
     def _measure(self) -> GateProcess:
-        report = self._files.report(self.submission.name)
-        for path in (
-            *(report.with_suffix(suffix) for suffix in (".json", ".html", ".md")),
-            self._files.log(self.submission.name),
-        ):
-            path.unlink(missing_ok=True)
-        if self._first:
-            return self._start(*self._pytest(self._files.baselines), *_ACCEPT_FIRST)
-        # A --snapshot-update of an ini file would accept what has not passed.
-        self._files.copy_baselines()
-        return self._start(*self._pytest(self._files.compared))
-
-    def _pytest(self, baselines: Path) -> Iterator[str]:
-        """The command that measures the checkpoint, as an engineer would type it."""
-        gate, name = self._gate, self.submission.name
-        yield from (gate.python, "-m", "pytest", "-p", "pytest_cepbench.integrations.gate_process")
-        yield from gate.suite_names
-        yield f"--model={gate.model.replace('{checkpoint}', self._files.path(self.submission))}"
-        yield f"--cep-report={self._files.report(name)}"
-        if gate.series is not None:
-            yield f"--cep-series={gate.series}"
-        yield from gate.options
-        yield f"--cep-baselines={baselines}"
+        """Start the command that measures the checkpoint, as an engineer would type it."""
+        gate, files, name = self._gate, self._files, self.submission.name
+        report = files.report(name)
+        for suffix in (".json", ".html", ".md"):
+            report.with_suffix(suffix).unlink(missing_ok=True)
+        files.log(name).unlink(missing_ok=True)
+        baselines, last = files.baselines, [*_ACCEPT_FIRST]
+        if not self._first:
+            # A --snapshot-update of an ini file would accept what has not passed.
+            files.copy_baselines()
+            baselines, last = files.compared, []
+        return self._start(
+            *(gate.python, "-m", "pytest", "-p", "pytest_cepbench.integrations.gate_process"),
+            *gate.suite_names,
+            f"--model={gate.model.replace('{checkpoint}', files.path(self.submission))}",
+            f"--cep-report={report}",
+            *([] if gate.series is None else [f"--cep-series={gate.series}"]),
+            *gate.options,
+            f"--cep-baselines={baselines}",
+            *last,
+        )
 
     def _accept(self, measured: GateOutcome | None) -> GateProcess:
         """Have what passed be the new baselines; the first ones stay as the anchors."""
@@ -294,11 +301,10 @@ class GateRun:
     def _advance(self, code: int) -> None:
         """Go on after a process ended."""
         if self._passed is not None:
+            passed, words = self._passed, "it passed, and what it measured could not be accepted"
             if code != 0:
-                words = "it passed, and what it measured could not be accepted"
-                self._conclude(GateOutcome(Outcome.FAILED, self._passed.cases, words), code)
-            else:
-                self._conclude(self._passed, code)
+                passed = GateOutcome(Outcome.FAILED, passed.cases, words)
+            self._conclude(passed, code)
             return
         measured = self._read(code)
         if measured.outcome is not Outcome.ACCEPTED or self._first:
@@ -313,9 +319,12 @@ class GateRun:
         state = files.load()
         accepted, best = state.accepted, state.best
         if measured.outcome is Outcome.ACCEPTED:
-            value = measured.cases[0].value
+            headline = measured.cases[0]
+            value, sign = headline.value, 1 if headline.higher_is_better else -1
             accepted = replace(submission, accepting=False, value=value)
-            best = accepted if _is_better(measured, best) else best
+            known = None if best is None else best.value
+            if known is None or (value is not None and sign * value > sign * known):
+                best = accepted
         failed = measured.outcome is Outcome.FAILED
         # What failed is not known to be bad: the next process of this training gates it again.
         running = replace(submission, accepting=False) if failed else None
@@ -336,27 +345,3 @@ class GateRun:
             output=output + "".join(f"{line}\n" for line in lines),
             seconds=time.monotonic() - self._begin,
         )
-
-
-def _lock(path: Path) -> FileLock:
-    lock = FileLock(path, timeout=0)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout as error:
-        raise TrainingGateError(
-            f"another process gates into {path.parent}: give each training a folder of its own"
-        ) from error
-    except OSError as error:
-        raise TrainingGateError(f"the gate's folder cannot be used: {error}") from error
-    return lock
-
-
-def _is_better(measured: GateOutcome, best: Submission | None) -> bool:
-    headline = measured.cases[0]
-    if best is None or best.value is None:
-        return True
-    if headline.value is None:
-        return False
-    sign = 1 if headline.higher_is_better else -1
-    return sign * headline.value > sign * best.value

@@ -141,9 +141,17 @@ class GateFolder:
             entries = {each.name: document[each.name] for each in fields(GateState)}
             return msgspec.convert(entries, GateState)
         except FileNotFoundError:
-            if any(self.baselines.rglob("*.toml")):
-                raise TrainingGateError(self._lost()) from None
-            return GateState()
+            if not any(self.baselines.rglob("*.toml")):
+                return GateState()
+            accepted = ""
+            with suppress(OSError, ValueError):
+                accepted = f", {read_text(self.root / 'accepted')}"
+            raise TrainingGateError(
+                f"{self.baselines} has baselines, and there is no {path} that says of which "
+                "checkpoint: the next one would be accepted without a comparison. Bring the file "
+                f"back; or `rm -r {self.baselines}` and gate a checkpoint that is known to be good "
+                f"first (the last accepted one{accepted})"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise TrainingGateError(
                 f"{path} cannot be read ({error!r}): give the training a new folder for its gate"
@@ -307,19 +315,6 @@ class GateFolder:
             for path in self.kept("").iterdir():
                 if path.name not in needed:
                     shutil.rmtree(path, ignore_errors=True)
-
-    def _lost(self) -> str:
-        """What to do where there are baselines and no state."""
-        try:
-            accepted = f", {read_text(self.root / 'accepted')}"
-        except (OSError, ValueError):
-            accepted = ""
-        return (
-            f"{self.baselines} has baselines, and there is no {self.root / 'state.json'} that says "
-            "of which checkpoint: the next one would be accepted without a comparison. Bring the "
-            f"file back; or `rm -r {self.baselines}` and gate a checkpoint that is known to be "
-            f"good first (the last accepted one{accepted})"
-        )
 
     @contextmanager
     def _explained(self, name: str) -> Iterator[None]:

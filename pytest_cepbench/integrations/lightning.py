@@ -50,7 +50,19 @@ class GateCallback(Callback):
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Gate what the process before was killed over; refuse what cannot be exported."""
         if self._export is None:
-            _check_export(trainer, pl_module)
+            strategy = type(trainer.strategy).__name__
+            if not hasattr(getattr(pl_module, "model", None), "save_pretrained"):
+                raise TrainingGateError(
+                    f"{type(pl_module).__name__} has no `model` with save_pretrained: give "
+                    "GateCallback(export=...) a function that writes the model of a module into a "
+                    "folder"
+                )
+            if not strategy.startswith(_WHOLE):
+                raise TrainingGateError(
+                    f"under {strategy} a rank may hold a part of the model: give "
+                    "GateCallback(export=...) a function that gathers it and writes it into a "
+                    "folder"
+                )
         if self.gate.trackers is None and trainer.loggers:
             self.gate.trackers = [to_logger(logger) for logger in trainer.loggers]
         self._step, self._saved = trainer.global_step, False
@@ -97,10 +109,16 @@ class GateCallback(Callback):
             self._stop(trainer, stop=self.gate.step(self._step, self._saver(trainer, module)))
 
     def _saver(self, trainer: Any, module: Any) -> Callable[[Path], object]:
-        if self._export is None:
-            return lambda folder: _save_pretrained(trainer, module, folder)
-        export = self._export
-        return lambda folder: export(module, folder)
+        def save(folder: Path) -> None:
+            if self._export is not None:
+                self._export(module, folder)
+            elif trainer.is_global_zero:
+                for name in ("model", "processor", "tokenizer"):
+                    part: Any = getattr(module, name, None)
+                    if hasattr(part, "save_pretrained"):
+                        part.save_pretrained(folder)
+
+        return save
 
     @staticmethod
     def _stop(trainer: Any, *, stop: bool) -> None:
@@ -126,25 +144,3 @@ def to_logger(logger: Any) -> Tracker:
         logger.save()
 
     return write
-
-
-def _check_export(trainer: Any, module: Any) -> None:
-    strategy = type(trainer.strategy).__name__
-    if not hasattr(getattr(module, "model", None), "save_pretrained"):
-        raise TrainingGateError(
-            f"{type(module).__name__} has no `model` with save_pretrained: give "
-            "GateCallback(export=...) a function that writes the model of a module into a folder"
-        )
-    if not strategy.startswith(_WHOLE):
-        raise TrainingGateError(
-            f"under {strategy} a rank may hold a part of the model: give GateCallback(export=...) "
-            "a function that gathers it and writes it into a folder"
-        )
-
-
-def _save_pretrained(trainer: Any, module: Any, folder: Path) -> None:
-    if trainer.is_global_zero:
-        for name in ("model", "processor", "tokenizer"):
-            part: Any = getattr(module, name, None)
-            if hasattr(part, "save_pretrained"):
-                part.save_pretrained(folder)

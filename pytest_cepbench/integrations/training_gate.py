@@ -37,18 +37,6 @@ OnError = Literal["stop", "warn"]
 _STOP_ON = (str(Outcome.REGRESSED), str(Outcome.INCONCLUSIVE))
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What rank 0 tells the others after it looked at its gate.
-
-    verdicts: that are new.
-    busy: whether a checkpoint is still being gated or waits.
-    """
-
-    verdicts: tuple[GateVerdict, ...]
-    busy: bool
-
-
 @dataclass
 class TrainingGate:
     """Gates the checkpoints of a training loop, and tells the loop when to stop.
@@ -245,19 +233,18 @@ class TrainingGate:
     def _look(self, act: Callable[[], None]) -> bool:
         """Act on rank 0, and have every rank know what came of it."""
 
-        def acted() -> _Look:
+        def acted() -> tuple[list[GateVerdict], bool]:
             known = len(self.verdicts)
             try:
                 act()
             except TrainingGateError as error:
                 self._raise_or_warn(error)
-            return _Look(tuple(self.verdicts[known:]), self._run is not None)
+            return self.verdicts[known:], self._run is not None
 
-        look = self._all_ranks.on_first(acted)
-        self._busy = look.busy
+        new, self._busy = self._all_ranks.on_first(acted)
         if self._all_ranks.rank != 0:
-            self.verdicts.extend(look.verdicts)
-        for verdict in look.verdicts:
+            self.verdicts.extend(new)
+        for verdict in new:
             if self.stopped is None and self._stops(verdict):
                 self.stopped = verdict
         return self.stopped is not None
@@ -284,10 +271,11 @@ class TrainingGate:
                 'folder, or set stop_on="never"'
             )
             raise TrainingStoppedError(msg, 1)
-        left = [each for each in (state.running, *state.waiting) if each is not None]
-        there = [each for each in left if self.gate.files.exists(each)]
-        for each in left:
-            if each not in there:
+        there = []
+        for each in (state.running, *state.waiting):
+            if each is not None and self.gate.files.exists(each):
+                there.append(each)
+            elif each is not None:
                 LOGGER.warning("gate: %s was to be gated and is gone", each.given)
         self._queue = there
         self.gate.files.change(running=None, waiting=tuple(there), stopped=None)
@@ -332,22 +320,18 @@ class TrainingGate:
             submission = self._run.submission
             self._run.close()
             self._run = None
-            self._take(verdict, submission)
+            self.verdicts.append(verdict)
+            failed, stops = verdict.outcome is Outcome.FAILED, self._stops(verdict)
+            if stops:  # before trackers, which are the user's code and may be interrupted
+                self._queue = []
+                self.gate.files.change(stopped=None if failed else submission, waiting=())
+            fine = verdict.outcome is Outcome.ACCEPTED
+            (LOGGER.info if fine else LOGGER.warning)("%s", verdict.line)
+            if failed and not stops:
+                LOGGER.warning("%s", verdict.output)
+            track(verdict, self.trackers)
             if self._queue:
                 self._start_next()
-
-    def _take(self, verdict: GateVerdict, submission: Submission) -> None:
-        self.verdicts.append(verdict)
-        stops = self._stops(verdict)
-        if stops:  # before trackers, which are the user's code and may be interrupted
-            self._queue = []
-            stopped = None if verdict.outcome is Outcome.FAILED else submission
-            self.gate.files.change(stopped=stopped, waiting=())
-        fine = verdict.outcome is Outcome.ACCEPTED
-        (LOGGER.info if fine else LOGGER.warning)("%s", verdict.line)
-        if verdict.outcome is Outcome.FAILED and not stops:
-            LOGGER.warning("%s", verdict.output)
-        track(verdict, self.trackers)
 
     def _stops(self, verdict: GateVerdict) -> bool:
         if verdict.outcome is Outcome.FAILED:

@@ -8,8 +8,8 @@ This module imports transformers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from transformers import TrainerCallback
@@ -60,7 +60,11 @@ class GateCallback(TrainerCallback):
         if self.gate.due(state.global_step):
             checkpoint = Path(args.output_dir, f"checkpoint-{state.global_step}")
             if self._processing_class is not None and state.is_world_process_zero:
-                _add_missing(checkpoint, self._processing_class.save_pretrained)
+                with TemporaryDirectory(dir=checkpoint, prefix=".processor-") as temporary:
+                    self._processing_class.save_pretrained(Path(temporary))
+                    for path in Path(temporary).iterdir():
+                        if not (checkpoint / path.name).exists():  # what was saved stays
+                            path.rename(checkpoint / path.name)
             self._stop(control, stop=self.gate.submit(state.global_step, checkpoint))
         self._wait_at_the_end(state, control)
 
@@ -98,14 +102,3 @@ def to_trainer(trainer: Any) -> Tracker:
             control.should_log = should_log  # which on_log takes for done
 
     return report
-
-
-def _add_missing(folder: Path, save: Callable[[Path], object]) -> None:
-    """Save into a folder the files that it does not have."""
-    from tempfile import TemporaryDirectory
-
-    with TemporaryDirectory(dir=folder, prefix=".processor-") as temporary:
-        save(Path(temporary))
-        for path in Path(temporary).iterdir():
-            if not (folder / path.name).exists():
-                path.rename(folder / path.name)

@@ -148,21 +148,34 @@ def read_outcome(code: int, report: Path, *, case: str | None, first: bool) -> G
     try:
         document = parse_json(read_text(report, _MOST))
         if document["schema"] != SCHEMA:
-            return _failed(f"{report} has schema {document['schema']}, and {SCHEMA} is expected")
+            reason = f"{report} has schema {document['schema']}, and {SCHEMA} is expected"
+            return GateOutcome(Outcome.FAILED, (), reason)
         entries = [entry for entry in document["cases"] if entry["primary"]]
         accepted = any(entry["accepted"] for entry in entries)
         passed = document["verdict"] in ("passed", "undecided")
         cases = _with_headline([_case(entry) for entry in entries], case)
     except FileNotFoundError:
-        return _failed(f"pytest ended with exit code {code} and wrote no report")
+        reason = f"pytest ended with exit code {code} and wrote no report"
+        return GateOutcome(Outcome.FAILED, (), reason)
     except TrainingGateError as error:
-        return _failed(str(error))
+        return GateOutcome(Outcome.FAILED, (), str(error))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        return _failed(f"{report} cannot be read as a JSON report: {error!r}")
+        reason = f"{report} cannot be read as a JSON report: {error!r}"
+        return GateOutcome(Outcome.FAILED, (), reason)
+    verdicts = {each.verdict for each in cases}
+    outcome, reason = Outcome.FAILED, ""
     if accepted and not first:
         reason = "the run accepted what it was to judge: remove --snapshot-update from its options"
-        return GateOutcome(Outcome.FAILED, cases, reason)
-    return _outcome(code, cases, passed=passed, first=first)
+    elif code == 0 and not passed:
+        reason = "the report's verdict is neither `passed` nor `undecided`"
+    elif code == 0:
+        undecided = not first and "inconclusive" in verdicts
+        outcome = Outcome.INCONCLUSIVE if undecided else Outcome.ACCEPTED
+    elif code == 1 and "regressed" in verdicts:
+        outcome = Outcome.REGRESSED
+    elif code == 1 and "inconclusive" in verdicts <= {"held", "improved", "inconclusive"}:
+        outcome = Outcome.INCONCLUSIVE
+    return GateOutcome(outcome, cases, reason)
 
 
 def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedCase, ...]:
@@ -183,22 +196,6 @@ def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedC
     return (*chosen, *(case for case in cases if case not in chosen))
 
 
-def _outcome(code: int, cases: tuple[GatedCase, ...], *, passed: bool, first: bool) -> GateOutcome:
-    verdicts = {case.verdict for case in cases}
-    if code == 0 and not passed:
-        return GateOutcome(
-            Outcome.FAILED, cases, "the report's verdict is neither `passed` nor `undecided`"
-        )
-    if code == 0:
-        undecided = not first and "inconclusive" in verdicts
-        return GateOutcome(Outcome.INCONCLUSIVE if undecided else Outcome.ACCEPTED, cases)
-    if code == 1 and "regressed" in verdicts:
-        return GateOutcome(Outcome.REGRESSED, cases)
-    if code == 1 and "inconclusive" in verdicts <= {"held", "improved", "inconclusive"}:
-        return GateOutcome(Outcome.INCONCLUSIVE, cases)
-    return GateOutcome(Outcome.FAILED, cases)
-
-
 def _case(entry: Mapping[str, Any]) -> GatedCase:
     judgement, measurement = entry["judgement"], entry["measurement"] or {}
     value = judgement["labelled_value"]
@@ -213,7 +210,3 @@ def _case(entry: Mapping[str, Any]) -> GatedCase:
         low=judgement["low"],
         high=judgement["high"],
     )
-
-
-def _failed(reason: str) -> GateOutcome:
-    return GateOutcome(Outcome.FAILED, (), reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -131,17 +132,34 @@ def test_what_holds_no_tensors_is_an_error() -> None:
         find_storages(["model"])
 
 
-class BusyStorage:
-    """A storage whose device is full for a while."""
+class Storage:
+    """A storage of 4 bytes whose device is full for a while when they are taken back."""
 
-    def __init__(self, times: int) -> None:
-        self.times = times
+    def __init__(self, kind: str, times: int = 0) -> None:
+        self.device, self.size, self.times = SimpleNamespace(type=kind), 4, times
+        self.copied: Any = None
+        self.moved: list[int] = []
+
+    def nbytes(self) -> int:
+        """As of torch's."""
+        return self.size
+
+    def cpu(self) -> str:
+        """As of torch's."""
+        return "bytes on the host"
 
     def resize_(self, size: int) -> None:
         """Fail as torch does, so many times."""
-        self.times -= 1
-        if self.times >= 0:
-            raise RuntimeError(f"CUDA out of memory. Tried to allocate {size} bytes")
+        if size:
+            self.times -= 1
+            if self.times >= 0:
+                raise RuntimeError(f"CUDA out of memory. Tried to allocate {size} bytes")
+        self.size = size
+        self.moved.append(size)
+
+    def copy_(self, copy: Any) -> None:
+        """As of torch's."""
+        self.copied = copy
 
 
 @pytest.mark.parametrize("times", [0, 1, 19, 20])
@@ -151,44 +169,26 @@ def test_memory_of_a_process_that_has_just_ended_is_waited_for(
     """Twenty attempts with half a second between them; then the training cannot go on."""
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
+    storage = Storage("cuda", times)
+    words = r"4 bytes.*another process uses the device"
 
-    if times < 20:
-        device_memory._resize(BusyStorage(times), 8)
-    else:
-        with pytest.raises(DeviceMemoryError, match=r"8 bytes.*another process uses the device"):
-            device_memory._resize(BusyStorage(times), 8)
+    refused = pytest.raises(DeviceMemoryError, match=words)
+    with nullcontext() if times < 20 else refused, moved_to_host([storage]):
+        assert storage.size == 0
 
     assert pauses == [0.5] * min(times, 19)
+    assert storage.copied == ("bytes on the host" if times < 20 else None)
 
 
 def test_what_is_on_another_device_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Storages of accelerators are held by the host meanwhile, and those of the host stay."""
-    moved: list[Any] = []
-
-    class Storage:
-        def __init__(self, kind: str) -> None:
-            self.device, self.size, self.copied = SimpleNamespace(type=kind), 4, None
-
-        def nbytes(self) -> int:
-            return self.size
-
-        def cpu(self) -> str:
-            return "bytes on the host"
-
-        def resize_(self, size: int) -> None:
-            self.size = size
-            moved.append((self.device.type, size))
-
-        def copy_(self, copy: Any) -> None:
-            self.copied = copy
-
     storages = [Storage("cuda"), Storage("cpu"), Storage("meta")]
     monkeypatch.setattr(device_memory, "find_storages", lambda holders: storages)
 
     with release_memory([]):
-        assert moved == [("cuda", 0)]
+        assert [storage.moved for storage in storages] == [[0], [], []]
 
-    assert moved == [("cuda", 0), ("cuda", 4)]
+    assert [storage.moved for storage in storages] == [[0, 4], [], []]
     assert [storage.copied for storage in storages] == ["bytes on the host", None, None]
 
 
