@@ -181,9 +181,10 @@ def remove_reports(settings: RunSettings) -> str | None:
 
     earlier = [beside(settings.report, suffix) for suffix in SUFFIXES]
     if settings.report_dir is not None:
-        from pytest_cepbench.report.pages import page_of_runs
+        from pytest_cepbench.report.pages import PAGE, is_ours
 
-        earlier += page_of_runs(settings.report_dir)
+        page = settings.report_dir / PAGE
+        earlier += [page] if is_ours(page) else []
     left = remove(earlier)
     return f"{shown_path(left[0])} cannot be removed, and is of an earlier run" if left else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytest_cepbench.gate.policy import BETTING
 from pytest_cepbench.gate.sensitivity import Range
@@ -19,11 +19,10 @@ from pytest_cepbench.report.number_format import (
     printable,
     word_of,
 )
-from pytest_cepbench.report.result import AnswerShown, CaseResult, SeriesShown, StepShown
+from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
 
 
-@dataclass(frozen=True)
-class TableLine:
+class TableLine(NamedTuple):
     """One line: what it is, the number, and what is to be known of it."""
 
     label: str
@@ -87,7 +86,15 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
         yield TableLine("p", p_value(result.judgement.p), remark)
     yield TableLine("tolerance", number(-result.tolerance, signed=True), f"{result.gate} gate")
     if result.alpha is not None and not is_same(result.judgement):
-        yield TableLine("alpha", f"{result.alpha:.3g}", _division(result))
+        # The share of alpha that test and bounds have: less at several looks or beside an anchor.
+        each = "each bound" if result.judgement.p is None else "each test and bound"
+        each = "the lower bound" if result.series is not None else each
+        looked = len(result.looks) > 1 or result.partial
+        among = ["the looks"] if looked and result.judgement.method != BETTING else []
+        among += ["baseline and anchor"] if result.judgement.since_anchor is not None else []
+        part = "" if result.judgement.alpha is None else f"{result.judgement.alpha:.3g} of {each}, "
+        remark = f"{part}divided among {', and among '.join(among)}" if among else f"of {each}"
+        yield TableLine("alpha", f"{result.alpha:.3g}", remark)
     yield from _series(result)
     apart = result.judgement.units if result.judgement.units != result.n else 0
     yield TableLine("n", str(result.n), f"{apart} independent units" if apart else "")
@@ -100,7 +107,18 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
     span = range_shown(result)
     if span is not None:
         yield TableLine("chance", number(span.floor), str(span))
-    yield from _since_anchor(result)
+    anchor = result.judgement.since_anchor
+    if anchor is not None:
+        bounds = bounds_of(anchor)
+        parts = [
+            f"anchor {number(anchor.baseline_value)}",
+            bounds if bounds != "-" else "",
+            "" if anchor.p is None else f"p {p_value(anchor.p)}",
+            f"tolerance {number(-result.anchor_tolerance, signed=True)}",
+            printable(anchor.verdict),
+        ]
+        shown = number(anchor.difference, signed=True)
+        yield TableLine("since anchor", shown, ", ".join(filter(None, parts)))
 
 
 def range_shown(result: CaseResult) -> Range | None:
@@ -135,20 +153,6 @@ def _bounds(result: CaseResult) -> str:
     return f"{shown}, {level}one-sided bounds{kind}"
 
 
-def _division(result: CaseResult) -> str:
-    """Share of alpha that test and bounds have: less at several looks or beside an anchor."""
-    each = "each bound" if result.judgement.p is None else "each test and bound"
-    looked = len(result.looks) > 1 or result.partial
-    among = ["the looks"] if looked and result.judgement.method != BETTING else []
-    among += ["baseline and anchor"] if result.judgement.since_anchor is not None else []
-    if result.series is not None:
-        each = "the lower bound"
-    if not among:
-        return f"of {each}"
-    part = "" if result.judgement.alpha is None else f"{result.judgement.alpha:.3g} of {each}, "
-    return f"{part}divided among {', and among '.join(among)}"
-
-
 def _series(result: CaseResult) -> Iterator[TableLine]:
     """Place of the case in a series of gates, and how soon the series would find a drop."""
     series = result.series
@@ -164,36 +168,16 @@ def _series(result: CaseResult) -> Iterator[TableLine]:
         f"{upper}{anchor}",
     )
     if series.delays:
-        yield TableLine("found after", *delays_shown(series))
-
-
-def delays_shown(series: SeriesShown) -> tuple[str, str]:
-    """Checkpoints until a drop of two tolerances is found, and a sentence on that and others."""
-    _, twice, fourfold = map(_delay, series.delays)
-    return twice, (
-        f"checkpoints, a drop of 2 tolerances with 80 % power; of 4: {fourfold}; of 1: tolerated; "
-        f"a decline of half a tolerance at each: {_delay(series.decline)}"
-    )
-
-
-def _delay(checkpoints: int | None) -> str:
-    return "over 20" if checkpoints is None else str(checkpoints)
-
-
-def _since_anchor(result: CaseResult) -> Iterator[TableLine]:
-    anchor = result.judgement.since_anchor
-    if anchor is None:
-        return
-    bounds = bounds_of(anchor)
-    parts = [
-        f"anchor {number(anchor.baseline_value)}",
-        bounds if bounds != "-" else "",
-        "" if anchor.p is None else f"p {p_value(anchor.p)}",
-        f"tolerance {number(-result.anchor_tolerance, signed=True)}",
-        printable(anchor.verdict),
-    ]
-    shown = number(anchor.difference, signed=True)
-    yield TableLine("since anchor", shown, ", ".join(filter(None, parts)))
+        _, twice, fourfold, decline = (
+            "over 20" if checkpoints is None else str(checkpoints)
+            for checkpoints in (*series.delays, series.decline)
+        )
+        yield TableLine(
+            "found after",
+            twice,
+            f"checkpoints, a drop of 2 tolerances with 80 % power; of 4: {fourfold}; of 1: "
+            f"tolerated; a decline of half a tolerance at each: {decline}",
+        )
 
 
 def settings_of(result: CaseResult) -> Iterator[TableLine]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from difflib import SequenceMatcher
 from hashlib import sha256
 from itertools import zip_longest
+from typing import NamedTuple
 
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.measurement import rounded
-from pytest_cepbench.report.result import CaseResult, ChainShown, HopShown, LinkShown
+from pytest_cepbench.report.result import CaseResult, ChainShown, LinkShown
 
 _WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
@@ -19,16 +19,14 @@ _MOST_WORDS = 2000
 """Words of a text that are compared one by one; comparing takes their square in the worst case."""
 
 
-@dataclass(frozen=True)
-class TextPart:
+class TextPart(NamedTuple):
     """A part of a text. changed: whether the other text does not have it at this place."""
 
     text: str
     changed: bool = False
 
 
-@dataclass(frozen=True)
-class PairedStep:
+class PairedStep(NamedTuple):
     """One generation of two chains of a sample.
 
     generation: 0 for the start.
@@ -61,8 +59,7 @@ class PairedStep:
         return sum(link is not None and link.image is not None for link in (self.before, self.now))
 
 
-@dataclass(frozen=True)
-class PairedChain:
+class PairedChain(NamedTuple):
     """A chain in the details of a case, beside that of the reference.
 
     shown: the chain.
@@ -107,34 +104,21 @@ def paired_chains(result: CaseResult, *, pictured: bool) -> Iterator[PairedChain
 
 def paired_steps(shown: ChainShown) -> list[PairedStep]:
     """The steps of a chain beside those of the baseline's, generation by generation."""
-    return [
-        _step(generation, before, now, first=generation == shown.first_difference)
-        for generation, (before, now) in enumerate(zip_longest(shown.baseline_links, shown.links))
-    ]
-
-
-def _step(
-    generation: int, before: LinkShown | None, now: LinkShown | None, *, first: bool
-) -> PairedStep:
-    before_text = "" if before is None else before.text or ""
-    now_text = "" if now is None else now.text or ""
-    if before is None or now is None:
-        parts = _whole(before_text), _whole(now_text)
-    else:
-        parts = word_differences(before_text, now_text)
-    same = (
-        before is not None
-        and now is not None
-        and (before.text, before.image) == (now.text, now.image)
-    )
-    return PairedStep(generation, before, now, *parts, _change(before, now), first, same)
-
-
-def _change(before: LinkShown | None, now: LinkShown | None) -> float | None:
-    ends = [None if link is None else link.similarity for link in (before, now)]
-    if ends[0] is None or ends[1] is None:
-        return None
-    return round(ends[1] - ends[0], 6) + 0.0
+    steps = []
+    pairs = zip_longest(shown.baseline_links, shown.links)
+    for generation, (before, now) in enumerate(pairs):
+        texts = ["" if link is None else link.text or "" for link in (before, now)]
+        same, change = False, None
+        if before is None or now is None:
+            parts = _whole(texts[0]), _whole(texts[1])
+        else:
+            parts = word_differences(texts[0], texts[1])
+            same = (before.text, before.image) == (now.text, now.image)
+            if before.similarity is not None and now.similarity is not None:
+                change = round(now.similarity - before.similarity, 6) + 0.0
+        first = generation == shown.first_difference
+        steps.append(PairedStep(generation, before, now, *parts, change, first, same))
+    return steps
 
 
 def word_differences(before: str, now: str) -> tuple[tuple[TextPart, ...], tuple[TextPart, ...]]:
@@ -145,17 +129,14 @@ def word_differences(before: str, now: str) -> tuple[tuple[TextPart, ...], tuple
     words: list[list[str]] = [_WORDS.findall(text) for text in (before, now)]
     if max(map(len, words)) > _MOST_WORDS:
         return _whole(before, changed=before != now), _whole(now, changed=before != now)
-    operations = SequenceMatcher(None, words[0], words[1], autojunk=False).get_opcodes()
-    return (
-        tuple(_parts(words[0], [(tag, low, high) for tag, low, high, _, _ in operations])),
-        tuple(_parts(words[1], [(tag, low, high) for tag, _, _, low, high in operations])),
-    )
-
-
-def _parts(words: list[str], operations: list[tuple[str, int, int]]) -> Iterator[TextPart]:
-    for tag, low, high in operations:
-        if high > low:
-            yield TextPart("".join(words[low:high]), tag != "equal")
+    old: list[TextPart] = []
+    new: list[TextPart] = []
+    matcher = SequenceMatcher(None, words[0], words[1], autojunk=False)
+    for tag, low, high, low_now, high_now in matcher.get_opcodes():
+        changed = tag != "equal"
+        old += _whole("".join(words[0][low:high]), changed=changed)
+        new += _whole("".join(words[1][low_now:high_now]), changed=changed)
+    return tuple(old), tuple(new)
 
 
 def _whole(text: str, *, changed: bool = False) -> tuple[TextPart, ...]:
@@ -187,22 +168,18 @@ def observed_losses(result: CaseResult) -> list[float | None]:
             strict=True,
         )
     )
-    ends = [_end(hop, now.generations) for hop in result.shown.hops]
+    # Of each hop the first generation that is compared from there on.
+    ends = [
+        next((at for at in now.generations if at >= hop.generation > 0), None)
+        for hop in result.shown.hops
+    ]
     return [
         None if end is None or end == following else lost[end]
         for end, following in zip(ends, [*ends[1:], None], strict=True)
     ]
 
 
-def _end(hop: HopShown, generations: list[int]) -> int | None:
-    """The first generation compared from a hop on."""
-    if not hop.generation:
-        return None
-    return next((at for at in generations if at >= hop.generation), None)
-
-
-@dataclass(frozen=True)
-class SampleValue:
+class SampleValue(NamedTuple):
     """A sample of a case.
 
     sample: its id.
@@ -225,25 +202,30 @@ def sample_values(result: CaseResult) -> list[SampleValue]:
 
     Empty where the score is one of a whole set, and where the report does not have the scores.
     """
-    categories = _categories(result)
-    scores = _scores(result)
+    measured, differences = result.measurement, result.shown.differences
+    categories: dict[str, tuple[str, ...]] = {}
+    scores: dict[str, float] = {}
+    if measured is not None:
+        for category, part in measured.scores.items():
+            for sample in part:
+                categories[sample] = (*categories.get(sample, ()), category)
+        if measured.answers and not measured.sizes:
+            scores = battle_scores(result)
+        elif not measured.sizes:
+            scores = {name: s for part in measured.scores.values() for name, s in part.items()}
     sign = 1.0 if result.higher_is_better else -1.0
-
-    def values(sample: str) -> SampleValue:
-        value, difference = scores.get(sample), result.shown.differences.get(sample)
+    compared = sorted(differences, key=lambda name: (differences[name], name))
+    values = []
+    for sample in (*compared, *sorted(scores.keys() - differences.keys())):
+        value, difference = scores.get(sample), differences.get(sample)
         baseline = None
         if value is not None and difference is not None:
             baseline = rounded(value - sign * difference)
-        return SampleValue(sample, categories.get(sample, ()), value, baseline, difference)
-
-    compared = sorted(
-        result.shown.differences, key=lambda name: (result.shown.differences[name], name)
-    )
-    others = sorted(scores.keys() - result.shown.differences.keys())
-    return [values(sample) for sample in (*compared, *others)]
+        values.append(SampleValue(sample, categories.get(sample, ()), value, baseline, difference))
+    return values
 
 
-def battle_scores(result: CaseResult) -> Mapping[str, float]:
+def battle_scores(result: CaseResult) -> dict[str, float]:
     """Sample -> its score in the battles of a case.
 
     The measurement has answers in place of scores: every accepted answer scores one half against
@@ -251,26 +233,6 @@ def battle_scores(result: CaseResult) -> Mapping[str, float]:
     """
     sign = 1.0 if result.higher_is_better else -1.0
     return {name: rounded(EVEN + sign * d) for name, d in result.shown.differences.items()}
-
-
-def _scores(result: CaseResult) -> Mapping[str, float]:
-    """Sample -> its score."""
-    measured = result.measurement
-    if measured is None or measured.sizes:
-        return {}
-    if measured.answers:
-        return battle_scores(result)
-    return {name: score for part in measured.scores.values() for name, score in part.items()}
-
-
-def _categories(result: CaseResult) -> Mapping[str, tuple[str, ...]]:
-    if result.measurement is None:
-        return {}
-    categories: dict[str, tuple[str, ...]] = {}
-    for category, part in result.measurement.scores.items():
-        for sample in part:
-            categories[sample] = (*categories.get(sample, ()), category)
-    return categories
 
 
 _NOT_IN_ANCHORS = re.compile(r"[^A-Za-z0-9]+")

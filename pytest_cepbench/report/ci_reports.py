@@ -35,10 +35,10 @@ _LONGEST_MESSAGE = 1000
 
 _FOLDED_END = "\n</details>"
 
-_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 """What the runner unescapes in the message of a command."""
 
-_PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
+_PROPERTY = _DATA | str.maketrans({":": "%3A", ",": "%2C"})
 """The same of a property, such as the title."""
 
 
@@ -82,33 +82,20 @@ def place_of(result: CaseResult, root: Path, repository: Path) -> tuple[str, int
     root: folder that node ids begin from.
     """
     module = Path(root, result.nodeid.partition("::")[0]).absolute()
+    found, at = module, 0
     for path in sorted(module.parent.glob("*.toml")):
-        lines = _suite_lines(path)
-        if _key(lines, f'name = "{result.suite}"'):
-            metric = _key(lines, f"[metrics.{result.metric}]")
-            return _in_repository(path, root, repository), metric or 1
-    return _in_repository(module, root, repository), 0
-
-
-def _suite_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):  # a run has its word for a suite that cannot be read
-        return []
-
-
-def _key(lines: Sequence[str], wanted: str) -> int:
-    """Number of a line of TOML, however it is spaced; 0 where it is not there."""
-    squeezed = wanted.replace(" ", "")
-    numbers = (n for n, line in enumerate(lines, 1) if line.replace(" ", "").startswith(squeezed))
-    return next(numbers, 0)
-
-
-def _in_repository(path: Path, root: Path, repository: Path) -> str:
-    """A path of the repository; from `root` where it lies outside of it."""
-    if path.is_relative_to(repository):
-        return path.relative_to(repository).as_posix()
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.as_posix()
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, ValueError):  # a run has its word for a suite that cannot be read
+            continue
+        lines = text.replace(" ", "").splitlines()  # TOML, however it is spaced
+        name, metric = f'name="{result.suite}"', f"[metrics.{result.metric}]".replace(" ", "")
+        if any(line.startswith(name.replace(" ", "")) for line in lines):
+            found = path
+            at = next((n for n, line in enumerate(lines, 1) if line.startswith(metric)), 1)
+            break
+    parents = [folder for folder in (repository, root) if found.is_relative_to(folder)]
+    return (found.relative_to(parents[0]) if parents else found).as_posix(), at
 
 
 def append_step_summary(path: Path, text: str) -> None:
@@ -148,12 +135,8 @@ def shorten(text: str, most_bytes: int) -> str:
 
 
 def _command(name: str, properties: dict[str, str], message: str) -> str:
-    named = ",".join(f"{key}={_escaped(text, _PROPERTY)}" for key, text in properties.items())
-    return f"::{name} {named}::{_escaped(message, _DATA)}"
-
-
-def _escaped(text: str, escapes: dict[str, str]) -> str:
-    return "".join(escapes.get(char, char) for char in text)
+    named = ",".join(f"{key}={text.translate(_PROPERTY)}" for key, text in properties.items())
+    return f"::{name} {named}::{message.translate(_DATA)}"
 
 
 # -- what Buildkite shows above the steps of a build -----------------------------------------------
@@ -202,23 +185,17 @@ def code_quality(
         for place, problem in enumerate(problems)
     ]
     for result in results:
-        severity = _severity(result)
-        if severity is None:
+        if not result.passes:
+            severity = "critical" if result.verdict == Verdict.REGRESSED else "major"
+        elif result.settled or result.verdict == Verdict.IMPROVED:
             continue
+        else:
+            severity = "minor" if result.primary else "info"
         word = result.word.lower()
         keys = (result.suite, result.part, result.metric, word)
         path, line = place_of(result, root, repository)
         issues.append(_issue(keys, word, one_line(result), severity, path, line or 1))
     return escape_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
-
-
-def _severity(result: CaseResult) -> str | None:
-    """One of GitLab's words, from info to blocker; None for a case without an issue."""
-    if not result.passes:
-        return "critical" if result.verdict == Verdict.REGRESSED else "major"
-    if result.settled or result.verdict == Verdict.IMPROVED:
-        return None
-    return "minor" if result.primary else "info"
 
 
 def _issue(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +41,6 @@ from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
     ComparedCase,
     Comparison,
-    MeasuredRun,
 )
 
 _MOST_SAMPLES = 10
@@ -50,8 +48,7 @@ _MOST_SAMPLES = 10
 # -- a comparison ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CaseShown:
+class CaseShown(NamedTuple):
     """A case of a comparison on the page.
 
     anchor: of its row.
@@ -65,8 +62,7 @@ class CaseShown:
     interval: Markup | str
 
 
-@dataclass(frozen=True)
-class ComparisonShown:
+class ComparisonShown(NamedTuple):
     """A comparison on the page.
 
     headline: its result in a sentence.
@@ -94,8 +90,9 @@ def headline(comparison: Comparison) -> str:
     improved = comparison.of_verdict(Verdict.IMPROVED)
     parts = []
     if regressed:
+        worst = min(regressed, key=change_in_tolerances)
         parts.append(f"regressed in {len(regressed)} of {counted(len(gating), 'gating case')}")
-        parts.append(f"worst {_named(min(regressed, key=change_in_tolerances))}")
+        parts.append(f"worst {worst.second.case} {change_of(_judged(worst))}")
     else:
         parts.append(f"regressed in none of {counted(len(gating), 'gating case')}")
     if undecided:
@@ -129,7 +126,12 @@ def comparison_page(
         _shown(comparison, place, chains[place] if chains else ())
         for place, comparison in enumerate(comparisons)
     ]
-    runs = [comparisons[0].first, *(comparison.second for comparison in comparisons)]
+    runs = []
+    for run in (comparisons[0].first, *(comparison.second for comparison in comparisons)):
+        path = Path(run.report).absolute()
+        page = path.with_suffix(".html")
+        target = os.path.relpath(page if page.is_file() else path, folder)
+        runs.append((run, quote(os.fsencode(target))))
     pictured = any(chain.steps for entry in shown for _, pairs in entry.chains for chain in pairs)
     return render(
         "comparison.html.jinja",
@@ -137,9 +139,9 @@ def comparison_page(
         script=script_of(SCRIPT) if pictured else "",
         title=f"cepbench: {shown[0].headline}",
         shown=shown,
-        runs=[(run, _address(run, folder)) for run in runs],
+        runs=runs,
         boards=[_case_board(board) for board in boards],
-        worst=_worst,
+        most_samples=_MOST_SAMPLES,
     )
 
 
@@ -159,7 +161,10 @@ def _shown(comparison: Comparison, place: int, results: Sequence[CaseResult]) ->
         for at, (case, change) in enumerate(zip(comparison.cases, changes, strict=True), 1)
     ]
     gating = [shown for shown in cases if shown.case.second.primary and shown.interval]
-    gating.sort(key=lambda shown: (_order(shown.case), change_in_tolerances(shown.case)))
+    order = {Verdict.REGRESSED: 0, Verdict.INCONCLUSIVE: 1}
+    gating.sort(
+        key=lambda own: (order.get(_judged(own.case).verdict, 2), change_in_tolerances(own.case))
+    )
     chains = []
     for at, result in enumerate(results, 1):
         anchors = (f"sample-{place + 1}-{at}-{number}" for number in range(1, 10**6))
@@ -181,12 +186,6 @@ def _shown(comparison: Comparison, place: int, results: Sequence[CaseResult]) ->
     return ComparisonShown(comparison, headline(comparison), forest, cases, chains)
 
 
-def _order(case: ComparedCase) -> int:
-    """Cases that regressed come first, then those that are undecided."""
-    order = [Verdict.REGRESSED, Verdict.INCONCLUSIVE]
-    return next((place for place, verdict in enumerate(order) if case.verdict == verdict), 2)
-
-
 _COLORS = {"held": "green", "improved": "green improved", "regressed": "red regressed"}
 
 
@@ -194,55 +193,20 @@ def _judged(case: ComparedCase) -> Judgement:
     return case.judgement or Judgement(Verdict.INCOMPARABLE)
 
 
-def _address(run: MeasuredRun, folder: Path) -> str:
-    """The address of a run's report from the page: of its own page, else of its JSON."""
-    path = Path(run.report).absolute()
-    page = path.with_suffix(".html")
-    return quote(os.fsencode(os.path.relpath(page if page.is_file() else path, folder)))
-
-
-def _worst(case: ComparedCase) -> list[tuple[str, str, str, str]]:
-    """The samples that lost most: id, both scores, and the change."""
-    return [
-        (
-            loser.sample,
-            number(loser.baseline),
-            number(loser.candidate),
-            number(loser.difference, signed=True),
-        )
-        for loser in case.losers[:_MOST_SAMPLES]
-    ]
-
-
 def change_in_tolerances(case: ComparedCase) -> float:
     """The difference of a case in tolerances; 0 where there is none."""
     return in_tolerances(_judged(case).difference, case.second.tolerance)
 
 
-def _named(case: ComparedCase) -> str:
-    judgement = case.judgement
-    return case.second.case if judgement is None else f"{case.second.case} {change_of(judgement)}"
-
-
 # -- leaderboards ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class BoardRow:
-    """A model in a leaderboard. rank: the ranks that it may have. shown: its value in words."""
-
-    rank: str
-    model: str
-    interval: Markup
-    shown: str
-
-
-@dataclass(frozen=True)
-class Board:
+class Board(NamedTuple):
     """A leaderboard, the best model first.
 
     axis: what points and intervals are; scale: its numbers as a plot.
     column: what is shown at the right.
+    rows: the ranks that a model may have, the model, its interval and its value in words.
     rates: win rates of rows against columns; None where there were no battles.
     """
 
@@ -250,23 +214,24 @@ class Board:
     axis: str
     scale: Markup
     column: str
-    rows: Sequence[BoardRow]
+    rows: Sequence[tuple[str, str, Markup, str]]
     rates: HeatMap | None = None
+
+
+class _Ranked(NamedTuple):
+    """A model in a leaderboard before it is drawn. ranks: the best and the worst it may have."""
+
+    ranks: tuple[int, int]
+    model: str
+    value: float
+    bounds: tuple[float, float] | None
+    shown: str
 
 
 def case_leaderboard_page(suite: str, boards: Sequence[CaseLeaderboard]) -> str:
     """The models of a suite in each case: differences to the best one, and values."""
-    return _page(f"leaderboard of {suite}", [_case_board(board) for board in boards])
-
-
-def arena_leaderboard_page(boards: Sequence[Leaderboard]) -> str:
-    """The models of each panel: ratings, and win rates of pairs."""
-    names = ", ".join(board.name for board in boards)
-    return _page(f"arena leaderboard of {names}", [_arena_board(board) for board in boards])
-
-
-def _page(title: str, boards: Sequence[Board]) -> str:
-    return render("leaderboard.html.jinja", title=title, boards=boards)
+    shown = [_case_board(board) for board in boards]
+    return render("leaderboard.html.jinja", title=f"leaderboard of {suite}", boards=shown)
 
 
 def _case_board(board: CaseLeaderboard) -> Board:
@@ -274,7 +239,7 @@ def _case_board(board: CaseLeaderboard) -> Board:
     intervals = " with simultaneous 95 % intervals" if board.units else ", without intervals"
     rows = [
         _Ranked(
-            _ranks(model.rank_low, model.rank_high),
+            (model.rank_low, model.rank_high),
             model.model,
             model.difference,
             None if model.low is None or model.high is None else (model.low, model.high),
@@ -286,67 +251,53 @@ def _case_board(board: CaseLeaderboard) -> Board:
     return _board(board.case, f"difference to the best{intervals}", column, rows)
 
 
-def _arena_board(board: Leaderboard) -> Board:
-    rows = [
-        _Ranked(
-            _ranks(standing.rank_low, standing.rank_high),
-            standing.model,
-            standing.rating,
-            (standing.rating - 1.96 * standing.error, standing.rating + 1.96 * standing.error),
-            f"{standing.rating:+.0f} ± {1.96 * standing.error:.0f}",
-        )
-        for standing in board.standings
-    ]
-    names = [standing.model for standing in board.standings]
-    won = zip(names, board.pair_win_rates["ties_as_half"], strict=True)
-    rates = HeatMap(
-        [str(place) for place in range(1, len(names) + 1)],
-        [
-            (f"{place} {name}", list(_rates(name, names, rates)))
-            for place, (name, rates) in enumerate(won, 1)
-        ],
-    )
-    title = f"{board.name}: {board.verdicts:,} verdicts on {board.questions:,} questions"
-    return _board(title, "rating with 95 % interval, Elo points", "rating", rows, rates)
-
-
-class _Ranked(NamedTuple):
-    """A model in a leaderboard before it is drawn."""
-
-    rank: str
-    model: str
-    value: float
-    bounds: tuple[float, float] | None
-    shown: str
-
-
 def _board(
     title: str, axis: str, column: str, models: Sequence[_Ranked], rates: HeatMap | None = None
 ) -> Board:
     ends = [end for model in models for end in (model.value, *(model.bounds or ()))]
     scale = Scale.over([0.0, *ends], 0.0, 100.0)
     rows = []
-    for model in models:
-        title_of = f"{model.model}: rank {model.rank}, {model.shown}"
-        plot = interval_plot(model.value, model.bounds, scale, title_of)
-        rows.append(BoardRow(model.rank, model.model, plot, model.shown))
+    for (low, high), model, value, bounds, shown in models:
+        rank = str(low) if low == high else f"{low}-{high}"
+        plot = interval_plot(value, bounds, scale, f"{model}: rank {rank}, {shown}")
+        rows.append((rank, model, plot, shown))
     return Board(title, axis, axis_plot(scale), column, rows, rates)
 
 
-def _rates(
-    model: str, opponents: Sequence[str], rates: Sequence[float | None]
-) -> Iterator[HeatCell | None]:
-    """Win rates of a model against each, in shades."""
-    for opponent, rate in zip(opponents, rates, strict=True):
-        if opponent == model:
-            yield None
-        elif rate is None:
-            yield HeatCell("", "", "-", f"{model} against {opponent}: no battle")
-        else:
-            kind = f"{'worse' if rate < 0.5 else 'gained'} shade{ceil(abs(rate - 0.5) * 8)}"
-            title = f"{model} against {opponent}: {100 * rate:.1f} %"
-            yield HeatCell("", kind, f"{100 * rate:.0f}", title)
+def arena_leaderboard_page(boards: Sequence[Leaderboard]) -> str:
+    """The models of each panel: ratings, and win rates of pairs."""
+    shown = []
+    for board in boards:
+        rows = []
+        for standing in board.standings:
+            half = 1.96 * standing.error
+            bounds = standing.rating - half, standing.rating + half
+            ranks = standing.rank_low, standing.rank_high
+            value = f"{standing.rating:+.0f} ± {half:.0f}"
+            rows.append(_Ranked(ranks, standing.model, standing.rating, bounds, value))
+        rates = _pair_map([row.model for row in rows], board.pair_win_rates["ties_as_half"])
+        title = f"{board.name}: {board.verdicts:,} verdicts on {board.questions:,} questions"
+        axis = "rating with 95 % interval, Elo points"
+        shown.append(_board(title, axis, "rating", rows, rates))
+    names = ", ".join(board.name for board in boards)
+    title = f"arena leaderboard of {names}"
+    return render("leaderboard.html.jinja", title=title, boards=shown)
 
 
-def _ranks(low: int, high: int) -> str:
-    return str(low) if low == high else f"{low}-{high}"
+def _pair_map(names: Sequence[str], rates: Sequence[Sequence[float | None]]) -> HeatMap:
+    """Win rates of rows against columns in shades."""
+    rows = []
+    for place, (model, own) in enumerate(zip(names, rates, strict=True), 1):
+        cells: list[HeatCell | None] = []
+        for opponent, rate in zip(names, own, strict=True):
+            pair = f"{model} against {opponent}"
+            if opponent == model:
+                cells.append(None)
+            elif rate is None:
+                cells.append(HeatCell("", "", "-", f"{pair}: no battle"))
+            else:
+                kind = f"{'worse' if rate < 0.5 else 'gained'} shade{ceil(abs(rate - 0.5) * 8)}"
+                title = f"{pair}: {100 * rate:.1f} %"
+                cells.append(HeatCell("", kind, f"{100 * rate:.0f}", title))
+        rows.append((f"{place} {model}", cells))
+    return HeatMap([str(place) for place in range(1, len(names) + 1)], rows)

@@ -8,18 +8,16 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import SpecError, WriteError
-from pytest_cepbench.escapes import escape_json
+from pytest_cepbench.escapes import escape_json, escape_toml
 from pytest_cepbench.report.chain_pairs import sample_values
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import write_reports
-
-_OUTCOMES = {"passed": 1, "undecided": 0, "regressed": -1, "unknown": -2}
 
 _VERDICTS = {"improved": 2, "held": 1, "inconclusive": 0, "regressed": -1}
 
@@ -76,8 +74,17 @@ def tracked_values(run: ExportedRun) -> dict[str, float | str]:
     can fail a run, below `cepbench/SUITE/PART/METRIC/`: its numbers, where they are known, and
     `verdict`: 2 improved, 1 held, 0 inconclusive, -1 regressed, -2 not measured.
     """
+    failing = [case for case in run.cases if not case.passes]
+    verdicts = {case.verdict for case in failing}
+    outcome = 0 if verdicts == {"inconclusive"} else _UNKNOWN
+    if run.verdict == "incomplete":
+        outcome = _UNKNOWN
+    elif run.verdict in ("passed", "undecided"):
+        outcome = 0 if any(c.gates and c.verdict == "inconclusive" for c in run.cases) else 1
+    elif "regressed" in verdicts and max(case.presentation.exit_code for case in failing) == 1:
+        outcome = -1
     values: dict[str, float | str] = {
-        "cepbench/outcome": _OUTCOMES[_outcome(run)],
+        "cepbench/outcome": outcome,
         "cepbench/verdict": run.verdict,
         "cepbench/report": run.source,
         "cepbench/model": run.model,
@@ -93,19 +100,6 @@ def tracked_values(run: ExportedRun) -> dict[str, float | str]:
         if case.verdict != "no-baseline":  # of the first checkpoint, compared with nothing
             values[f"{name}/verdict"] = _VERDICTS.get(case.verdict, _UNKNOWN)
     return values
-
-
-def _outcome(run: ExportedRun) -> str:
-    if run.verdict == "incomplete":
-        return "unknown"
-    failing = [case for case in run.cases if not case.passes]
-    verdicts = {case.verdict for case in failing}
-    if run.verdict in ("passed", "undecided"):
-        gating = {case.verdict for case in run.cases if case.gates}
-        return "undecided" if "inconclusive" in gating else "passed"
-    if "regressed" in verdicts and max(case.presentation.exit_code for case in failing) == 1:
-        return "regressed"
-    return "undecided" if verdicts == {"inconclusive"} else "unknown"
 
 
 COLUMNS: dict[str, type] = {
@@ -128,91 +122,70 @@ SAMPLE_COLUMNS: dict[str, type] = {
 """Column -> its type; docs/report.md says what each is. None stands for what is not known."""
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows with columns of one type each.
-
-    columns: name -> type of its values, in order.
-    rows: column -> value; None for what is not known.
-    """
-
-    columns: Mapping[str, type]
-    rows: list[dict[str, Any]]
-
-
-def table_of(run: ExportedRun) -> Table:
-    """The table of the rows that the user asked for: one for each case, or for each of its samples,
-    those that lost most first.
+def table_of(run: ExportedRun) -> tuple[dict[str, type], list[dict[str, Any]]]:
+    """Columns with their types, and the rows that the user asked for: one for each case, or for
+    each of its samples, those that lost most first.
 
     Raises SpecError where the report has no score of a sample.
     """
-    if run.rows == "cases":
-        return Table(COLUMNS, [_row(run, case, COLUMNS) for case in run.cases])
-    rows = [
-        _row(
-            run,
-            case,
-            SAMPLE_COLUMNS,
-            sample=values.sample,
-            categories="; ".join(values.categories),
-            value=values.value,
-            baseline=values.baseline,
-            difference=values.difference,
-            reference=None if values.difference is None else case.judgement.reference,
-        )
-        for case in run.cases
-        for values in sample_values(case)
-    ]
-    if not rows:
+    columns = COLUMNS if run.rows == "cases" else SAMPLE_COLUMNS
+    rows = []
+    for case in run.cases:
+        known: dict[str, Any] = {
+            "run": run.name,
+            "run_verdict": run.verdict,
+            "step": run.step,
+            "model": run.model,
+            "verdict": str(case.verdict),
+            "method": case.judgement.method,
+            "reasons": "; ".join(case.reasons),
+            **case.numbers,
+        }
+        own: list[dict[str, Any]] = [{}]
+        if run.rows != "cases":
+            own = [
+                {
+                    "sample": values.sample,
+                    "categories": "; ".join(values.categories),
+                    "value": values.value,
+                    "baseline": values.baseline,
+                    "difference": values.difference,
+                    "reference": None if values.difference is None else case.judgement.reference,
+                }
+                for values in sample_values(case)
+            ]
+        for row in own:
+            cells = known | row
+            rows.append({c: cells[c] if c in cells else getattr(case, c) for c in columns})
+    if not rows and run.rows != "cases":
         raise SpecError(
             f"{run.source} has no scores of samples: no case was measured, or all have one score "
             "of a whole set. --rows=cases exports its cases"
         )
-    return Table(SAMPLE_COLUMNS, rows)
-
-
-def _row(
-    run: ExportedRun, case: CaseResult, columns: Iterable[str], **own: object
-) -> dict[str, Any]:
-    """A row about a case: facts of the run, what is the row's own, and else fields of the case."""
-    known = {
-        "run": run.name,
-        "run_verdict": run.verdict,
-        "step": run.step,
-        "model": run.model,
-        "verdict": str(case.verdict),
-        "method": case.judgement.method,
-        "reasons": "; ".join(case.reasons),
-        **case.numbers,
-        **own,
-    }
-    return {name: known[name] if name in known else getattr(case, name) for name in columns}
+    return columns, rows
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Beginnings of texts that spreadsheets compute."""
+"""Beginnings of texts that spreadsheets compute: such a text stands behind an apostrophe."""
 
 
 def export_csv(run: ExportedRun, path: Path) -> list[Path]:
-    """Write the table, as of RFC 4180; see `Export`."""
-    table = table_of(run)
+    """Write the table, as of RFC 4180; see `Export`. What is not known is empty."""
+    columns, rows = table_of(run)
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
-    writer.writerow(table.columns)
-    writer.writerows([_cell(row[name]) for name in table.columns] for row in table.rows)
+    writer.writerow(columns)
+    for row in rows:
+        cells = []
+        for value in row.values():
+            if isinstance(value, bool):
+                cells.append("true" if value else "false")
+            elif isinstance(value, str) and value.startswith(_FORMULA):
+                cells.append(f"'{value}")
+            else:
+                cells.append(value)
+        writer.writerow(cells)
     return write_reports(path, {path.suffix: stream.getvalue()})
-
-
-def _cell(value: Any) -> Any:
-    """A value as it is written: numbers that Python reads back, empty for what is not known.
-
-    A text that a spreadsheet would compute is a text after an apostrophe.
-    """
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
-    return value
 
 
 def export_parquet(run: ExportedRun, path: Path) -> list[Path]:
@@ -223,9 +196,9 @@ def export_parquet(run: ExportedRun, path: Path) -> list[Path]:
     types = {
         str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()
     }  # fmt: skip
-    rows = table_of(run)
-    schema = pa.schema([(name, types[kind]) for name, kind in rows.columns.items()])
-    table = pa.Table.from_pylist(rows.rows, schema=schema)
+    columns, rows = table_of(run)
+    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    table = pa.Table.from_pylist(rows, schema=schema)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     parquet.write_table(table, fresh)
@@ -293,48 +266,32 @@ def export_hf_eval_results(run: ExportedRun, path: Path) -> list[Path]:
             f"{given} was given: results belong to a benchmark on the Hub, name its data set, "
             "--dataset ORGANIZATION/NAME"
         )
-    suites: dict[str, list[CaseResult]] = {}
+    suites: dict[str, list[str]] = {}
     for case in run.measured:
-        if case.primary:
-            suites.setdefault(case.suite, []).append(case)
+        if not case.primary:
+            continue
+        better = "higher" if case.higher_is_better else "lower"
+        task = f"{case.suite}/{case.part}/{case.metric}"
+        notes = f"pytest-cepbench, {case.label}, {better} is better, n = {case.n}"
+        # YAML 1.1 reads Python's `5e-05`, which has no point, as a text.
+        mantissa, e, exponent = repr(case.value or 0.0).partition("e")
+        suites.setdefault(case.suite, []).append(
+            f"- dataset:\n    id: {_quoted(run.dataset)}\n    task_id: {_quoted(task)}\n"
+            f"  value: {mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}\n"
+            f"  notes: {_quoted(notes)}\n"
+        )
     if not suites:
         raise SpecError(f"{run.source} has informational cases only: there is nothing to publish")
+    folder = path / ".eval_results"
     return [
-        write_reports(
-            path / ".eval_results" / f"{suite}.yaml",
-            {".yaml": "\n".join(line for case in cases for line in _entry(run, case)) + "\n"},
-        )[0]
-        for suite, cases in suites.items()
+        write_reports(folder / f"{suite}.yaml", {".yaml": "".join(entries)})[0]
+        for suite, entries in suites.items()
     ]
 
 
-def _entry(run: ExportedRun, case: CaseResult) -> Iterator[str]:
-    """A result. Texts are JSON strings, which YAML reads."""
-    better = "higher" if case.higher_is_better else "lower"
-    task = f"{case.suite}/{case.part}/{case.metric}"
-    notes = f"pytest-cepbench, {case.label}, {better} is better, n = {case.n}"
-    yield "- dataset:"
-    yield f"    id: {_quoted(run.dataset)}"
-    yield f"    task_id: {_quoted(task)}"
-    yield f"  value: {_number(case.value or 0.0)}"
-    yield f"  notes: {_quoted(notes)}"
-
-
-def _number(value: float) -> str:
-    """A number that YAML 1.1 reads as one: Python's `5e-05` has no point, and would be a text."""
-    mantissa, e, exponent = repr(value).partition("e")
-    return f"{mantissa}{'' if '.' in mantissa else '.0'}{e}{exponent}"
-
-
 def _quoted(text: str) -> str:
-    """A double-quoted scalar; what YAML may not hold or takes for a line end is escaped."""
-    quoted = json.dumps(text, ensure_ascii=False)
-    return "".join(char if char.isprintable() else _escape(char) for char in quoted)
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    """A JSON string, which YAML reads; what it may not hold or takes for a line end is escaped."""
+    return escape_toml(json.dumps(text, ensure_ascii=False))
 
 
 def export_wandb(run: ExportedRun, path: Path) -> list[Path]:
@@ -381,25 +338,21 @@ def export_mlflow(run: ExportedRun, path: Path) -> list[Path | str]:
         path.mkdir(parents=True, exist_ok=True)
     try:
         client = mlflow.MlflowClient(tracking_uri=remote or f"sqlite:///{database}")
-        _log(client, run, None if remote else (path.absolute() / "artifacts").as_uri())
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "cepbench")
+        known = client.get_experiment_by_name(name)
+        artifacts = None if remote else (path.absolute() / "artifacts").as_uri()
+        experiment = known.experiment_id if known else client.create_experiment(name, artifacts)
+        run_id = client.create_run(experiment, run_name=run.name).info.run_id
+        for key, value in tracked_values(run).items():
+            if isinstance(value, str):
+                client.set_tag(run_id, key, value)
+            else:
+                client.log_metric(run_id, _NOT_IN_MLFLOW.sub("_", key), value, step=run.step)
+        client.set_terminated(run_id)
     except mlflow.exceptions.MlflowException as error:
         raise WriteError(f"MLflow took no run: {error}") from error
     # The address may hold a password.
     return ["where MLFLOW_TRACKING_URI points"] if remote else [database]
-
-
-def _log(client: Any, run: ExportedRun, artifacts: str | None) -> None:
-    """Log a run. artifacts: address for those of a new experiment; None for the server's own."""
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "cepbench")
-    known = client.get_experiment_by_name(name)
-    experiment = known.experiment_id if known else client.create_experiment(name, artifacts)
-    run_id = client.create_run(experiment, run_name=run.name).info.run_id
-    for key, value in tracked_values(run).items():
-        if isinstance(value, str):
-            client.set_tag(run_id, key, value)
-        else:
-            client.log_metric(run_id, _NOT_IN_MLFLOW.sub("_", key), value, step=run.step)
-    client.set_terminated(run_id)
 
 
 def export_tensorboard(run: ExportedRun, path: Path) -> list[Path]:

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from pytest_cepbench.metrics.fact_losses import RoleLoss
 from pytest_cepbench.report.number_format import counted, percent, printable
-from pytest_cepbench.report.result import (
-    CaseResult,
-    FactKindShown,
-    FactsShown,
-    FactTableShown,
-)
+from pytest_cepbench.report.result import CaseResult, FactKindShown, FactsShown
 
 ROLE_STEPS = {"describer": "description", "generator": "drawing"}
 """Role -> what one of its steps is called."""
@@ -44,7 +38,7 @@ def kind_rows(facts: FactsShown) -> Iterator[tuple[str, ...]]:
             str(kind.facts),
             "-" if not kind.curve or kind.curve[-1] is None else percent(kind.curve[-1]),
             half_life_shown(kind),
-            *(lost_share(loss) for loss in kind.losses),
+            *(_share(loss.lost, loss.right) for loss in kind.losses),
         )
 
 
@@ -81,19 +75,13 @@ def half_life_shown(kind: FactKindShown) -> str:
     """A half-life with its interval, or how long the chain saw less than half go."""
     if not kind.curve:
         return "-"
-    value, low, high = (_generations(kind, end) for end in (kind.half_life, kind.low, kind.high))
+    value, low, high = (
+        f"over {kind.last}" if end is None else f"{end:.1f}"
+        for end in (kind.half_life, kind.low, kind.high)
+    )
     if kind.half_life is None:
         return value if kind.low is None else f"{value} (from {low})"
     return f"{value} ({low} to {high})"
-
-
-def _generations(kind: FactKindShown, end: float | None) -> str:
-    return f"over {kind.last}" if end is None else f"{end:.1f}"
-
-
-def lost_share(loss: RoleLoss) -> str:
-    """The share of right facts that a step loses; a dash where none was right before one."""
-    return _share(loss.lost, loss.right)
 
 
 def _share(part: float | None, whole: float | None) -> str:
@@ -105,22 +93,12 @@ def share_of(cell: float, whole: float) -> str:
     return f"{100 * cell / whole:.1f} %" if whole else "-"
 
 
-def shade_of(cell: float, whole: float) -> str:
-    """How dark a cell is drawn, in [0.05, 0.6]: so light that the number in it can be read."""
-    return f"{0.05 + 0.55 * cell / whole:.2f}" if whole else "0.05"
-
-
 def pair_rows(kind: FactKindShown) -> Iterator[tuple[str, ...]]:
     """Cells of the 2 x 2 tables of a kind, one row for each pair, in shares of the facts."""
     for pair in kind.tables:
         cells = (pair.both, pair.read, pair.drawn, pair.neither)
         whole = sum(cells)
-        yield (pair_shown(pair), *(share_of(cell, whole) for cell in cells))
-
-
-def pair_shown(pair: FactTableShown) -> str:
-    """The generations of a text and of the picture beside it."""
-    return f"{pair.text}, {pair.picture}"
+        yield (f"{pair.text}, {pair.picture}", *(share_of(cell, whole) for cell in cells))
 
 
 def loses_most(facts: FactsShown) -> str:
@@ -146,28 +124,30 @@ def mostly_invented(facts: FactsShown) -> str:
     return f"most of it is invented: {counts}"
 
 
-def facts_line(result: CaseResult) -> str:
-    """A sentence on the facts of a case; empty where it has none."""
-    facts = result.shown.facts
-    if facts is None or not facts.every.curve or facts.every.curve[-1] is None:
-        return ""
-    last = facts.generations[-1]
-    first = min(facts.kinds, key=_lifetime)
-    outlived = first.half_life is None and first.low is None
-    right = f"{percent(facts.every.curve[-1])} of {facts.every.facts} right"
-    losses = facts.every.losses
-    if not any(loss.lost or loss.wrong or loss.untrue for loss in losses) and not facts.unanswered:
-        return f"{right} after {counted(last, 'generation')}"
-    parts = [
-        f"{right} after {counted(last, 'generation')}",
-        f"half-life of every kind: over {first.last}"
-        if outlived
-        else f"half-life of {printable(first.kind)}, the shortest: {half_life_shown(first)}",
-        loses_most(facts),
-        mostly_invented(facts),
-        f"{facts.unanswered} answers are missing" if facts.unanswered else "",
-    ]
-    return "; ".join(filter(None, parts))
+def fact_lines(results: Iterable[CaseResult]) -> list[str]:
+    """A line for each case about facts."""
+    lines = []
+    for result in results:
+        facts = result.shown.facts
+        if facts is None or not facts.every.curve or facts.every.curve[-1] is None:
+            continue
+        right = f"{percent(facts.every.curve[-1])} of {facts.every.facts} right"
+        parts = [f"{right} after {counted(facts.generations[-1], 'generation')}"]
+        lost = any(loss.lost or loss.wrong or loss.untrue for loss in facts.every.losses)
+        if lost or facts.unanswered:
+            first = min(facts.kinds, key=_lifetime)
+            parts += [
+                f"half-life of every kind: over {first.last}"
+                if first.half_life is None and first.low is None
+                else f"half-life of {printable(first.kind)}, the shortest: "
+                f"{half_life_shown(first)}",
+                loses_most(facts),
+                mostly_invented(facts),
+                f"{facts.unanswered} answers are missing" if facts.unanswered else "",
+            ]
+        line = f"facts of {result.suite} {result.part} [{result.metric}]: "
+        lines.append(printable(line + "; ".join(filter(None, parts)), 700))
+    return lines
 
 
 def _lifetime(kind: FactKindShown) -> tuple[float, float]:
@@ -175,13 +155,3 @@ def _lifetime(kind: FactKindShown) -> tuple[float, float]:
     end = kind.curve[-1] if kind.curve else None
     beyond = kind.last + 1.0
     return beyond if kind.half_life is None else kind.half_life, 1.0 if end is None else end
-
-
-def fact_lines(results: Iterable[CaseResult]) -> list[str]:
-    """A line for each case about facts."""
-    lines = ((result, facts_line(result)) for result in results)
-    return [
-        printable(f"facts of {result.suite} {result.part} [{result.metric}]: {line}", 700)
-        for result, line in lines
-        if line
-    ]

@@ -6,9 +6,9 @@ not. Only gating cases are counted in it; informational ones have a line of thei
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import OVERTURNED
@@ -97,7 +97,10 @@ def _outcome(
             f"Do not ship yet: {_standing(cases) or _acceptance(accepted)}, but the run failed "
             f"outside of the gate (exit code {other_code})"
         )
-    return "; ".join(_passing(cases, accepted))
+    if not cases:
+        return f"Accepted: {_acceptance(accepted)}"
+    outcome = f"Undecided: {_shortage(cases)}" if undecided(cases) else _release(cases)
+    return "; ".join([outcome, _acceptance(accepted)] if accepted else [outcome])
 
 
 # -- runs that fail --------------------------------------------------------------------------------
@@ -115,65 +118,44 @@ def _failure(failing: Sequence[CaseResult], cases: Sequence[CaseResult]) -> str:
     total = max(len(cases), len(failing))
     if refused:
         of = f"{len(refused)} of {counted(total, 'measurement')}"
-        clauses = [f"Not accepted: {of} may not become baselines; first {_case(refused[0])}"]
-    else:
-        (verdict, _, group), *groups = groups
-        clauses = [_gravest(verdict, group, cases, total)]
-    clauses += [f"{len(group)} {name}" for _, name, group in groups]
-    return "; ".join(clauses)
-
-
-def _gravest(
-    verdict: Verdict, group: Sequence[CaseResult], cases: Sequence[CaseResult], total: int
-) -> str:
-    """The clause of the gravest kind of failing cases."""
+        clause = f"Not accepted: {of} may not become baselines; first {_case(refused[0])}"
+        return "; ".join([clause, *(f"{len(group)} {name}" for _, name, group in groups)])
+    (verdict, _, group), *others = groups
     of = f"{len(group)} of {counted(total, 'gating case')}"
     have = "has" if len(group) == 1 else "have"
     if verdict == Verdict.REGRESSED:
-        return f"Do not ship: {of} regressed{_worst(group)}"
-    if verdict == Verdict.INCOMPARABLE:
+        clause = f"Do not ship: {of} regressed"
+        # The verdict of a suite has no difference.
+        compared = [result for result in group if result.judgement.difference is not None]
+        for worst in worst_first(compared)[:1]:
+            bounds = bounds_used(worst, decimals=3)
+            clause += f"; worst {_case(worst)} "
+            clause += short(worst.judgement.difference or 0.0, signed=True)
+            clause += "" if bounds == "-" else f" {bounds}"
+    elif verdict == Verdict.INCOMPARABLE:
         why = _reason(group[0])
-        return f"Nothing to compare with: {of} {have} a baseline of something else ({why})"
-    if verdict == Verdict.NO_BASELINE:
-        return f"No baseline: {of} {have} none to compare with"
-    if verdict == Verdict.INCONCLUSIVE:
-        return f"Undecided, which fails this run: {_shortage(cases)}"
-    unmeasured = [result for result in cases if result.verdict in _UNMEASURED]
-    start = "Nothing was measured" if len(unmeasured) == total else "Not measured"
-    held = sum(result.verdict in _HELD for result in cases)
-    rest = f"; {held} held" if held else ""
-    return f"{start}: {of} ended in an error; {_case(group[0])}: {_reason(group[0])}{rest}"
-
-
-def _worst(regressed: Sequence[CaseResult]) -> str:
-    """The case that lost most, counted in tolerances.
-
-    Empty where none has a difference, as the verdict of a suite.
-    """
-    compared = [result for result in regressed if result.judgement.difference is not None]
-    if not compared:
-        return ""
-    worst = worst_first(compared)[0]
-    return f"; worst {_case(worst)} {_change(worst)}"
+        clause = f"Nothing to compare with: {of} {have} a baseline of something else ({why})"
+    elif verdict == Verdict.NO_BASELINE:
+        clause = f"No baseline: {of} {have} none to compare with"
+    elif verdict == Verdict.INCONCLUSIVE:
+        clause = f"Undecided, which fails this run: {_shortage(cases)}"
+    else:
+        unmeasured = [result for result in cases if result.verdict in _UNMEASURED]
+        start = "Nothing was measured" if len(unmeasured) == total else "Not measured"
+        clause = f"{start}: {of} ended in an error; {_case(group[0])}: {_reason(group[0])}"
+        held = sum(result.verdict in _HELD for result in cases)
+        clause += f"; {held} held" if held else ""
+    return "; ".join([clause, *(f"{len(group)} {name}" for _, name, group in others)])
 
 
 # -- runs that do not fail -------------------------------------------------------------------------
 
 
-def _passing(cases: Sequence[CaseResult], accepted: Sequence[CaseResult]) -> Iterator[str]:
-    """Clauses on a complete run without failing cases, compared or accepted."""
-    if not cases:
-        yield f"Accepted: {_acceptance(accepted)}"
-        return
-    yield f"Undecided: {_shortage(cases)}" if undecided(cases) else _release(cases)
-    if accepted:
-        yield _acceptance(accepted)
-
-
 def _release(cases: Sequence[CaseResult]) -> str:
     improved = sum(result.verdict == Verdict.IMPROVED for result in cases)
     how = " by threshold alone" if all(result.gate == "threshold" for result in cases) else ""
-    clauses = [f"May ship: {_all_of(len(cases))} held{how}"]
+    number = "the one gating case" if len(cases) == 1 else f"all {len(cases)} gating cases"
+    clauses = [f"May ship: {number} held{how}"]
     if improved:
         clauses.append(f"{improved} of them improved")
     overturned = sum(_OVERTURNED in " ".join(result.warnings) for result in cases)
@@ -263,8 +245,7 @@ def worst_case(results: Iterable[CaseResult]) -> CaseResult | None:
     return next(iter(worst_first(results)), None)
 
 
-@dataclass(frozen=True)
-class WorstSample:
+class WorstSample(NamedTuple):
     """One of the samples of the run that lost most.
 
     result: the case that shows it.
@@ -298,8 +279,13 @@ def worst_samples(results: Sequence[CaseResult], most: int = MOST_SAMPLES) -> li
     open_cases = [result for result in results if result.primary and not result.settled]
     by_sample: dict[tuple[str, str], list[WorstSample]] = {}
     for result in regressed or open_cases:
-        for sample in _losses(result):
-            by_sample.setdefault((result.suite, sample.shown.sample), []).append(sample)
+        sign = 1.0 if result.higher_is_better else -1.0
+        shown_samples: list[ChainShown | AnswerShown] = [*result.shown.chains]
+        for shown in (*shown_samples, *result.shown.answers):
+            loss = 0.0 if shown.baseline is None else sign * (shown.baseline - shown.score)
+            if loss > 0:
+                sample = WorstSample(result, shown, loss)
+                by_sample.setdefault((result.suite, shown.sample), []).append(sample)
     clearest = [
         max(places, key=lambda sample: (sample.is_whole, sample.weight))
         for places in by_sample.values()
@@ -308,34 +294,13 @@ def worst_samples(results: Sequence[CaseResult], most: int = MOST_SAMPLES) -> li
     return clearest[:most]
 
 
-def _losses(result: CaseResult) -> Iterator[WorstSample]:
-    sign = 1.0 if result.higher_is_better else -1.0
-    samples: list[ChainShown | AnswerShown] = [*result.shown.chains, *result.shown.answers]
-    for shown in samples:
-        if shown.baseline is not None:
-            loss = sign * (shown.baseline - shown.score)
-            if loss > 0:
-                yield WorstSample(result, shown, loss)
-
-
 # -- words -----------------------------------------------------------------------------------------
-
-
-def _all_of(count: int) -> str:
-    return "the one gating case" if count == 1 else f"all {count} gating cases"
 
 
 def _case(result: CaseResult) -> str:
     """A case as a path, with its metric as shown."""
     name = f"{result.suite}/{result.part}"
     return f"{printable(name, 60)} {printable(result.label, 40)}"
-
-
-def _change(result: CaseResult) -> str:
-    """The difference, and the bounds where the verdict rests on them."""
-    bounds = bounds_used(result, decimals=3)
-    shown = short(result.judgement.difference or 0.0, signed=True)
-    return shown if bounds == "-" else f"{shown} {bounds}"
 
 
 def _reason(result: CaseResult) -> str:

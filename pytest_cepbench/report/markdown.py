@@ -98,8 +98,15 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         lines += ["", f"and {len(loud) - len(shown)} more, in the table of the other cases below"]
     lines += _worst_samples(results)
     lines += ["", *_some("", shortage_lines(results), 500)] if undecided(results) else []
-    lines += _next_step(results)
-    lines += _details("facts and promises", _statements(results))
+    worst = worst_case(results)
+    if worst is not None:
+        lines += ["", f"**Next:** {escaped(worst.presentation.next_step, 500)}"]
+    elif undecided(results):
+        advice = shortage_advice(undecided(results)).partition(": ")[2]
+        lines += ["", f"**Next:** {escaped(advice, 500)}"]
+    said = [*error_lines(results), *improvement_lines(results), *judge_lines(results)]
+    said += fact_lines(results)
+    lines += _details("facts and promises", [f"- {escaped(line, 700)}" for line in said])
     lines += _lost_answers([result for result in results if not result.passes])
     lines += _facts(results)
     if rest:
@@ -127,11 +134,6 @@ def _details(title: str, lines: Sequence[str]) -> list[str]:
     return ["", f"<details><summary>{escaped(title)}</summary>", "", *lines, "", "</details>"]
 
 
-def _statements(results: Sequence[CaseResult]) -> list[str]:
-    lines = [*error_lines(results), *improvement_lines(results), *judge_lines(results)]
-    return [f"- {escaped(line, 700)}" for line in (*lines, *fact_lines(results))]
-
-
 def _worst_samples(results: Sequence[CaseResult]) -> Iterator[str]:
     """The samples that lost most, in words, and where the worst case lost its score."""
     regressed = [result for result in worst_first(results) if result.verdict == Verdict.REGRESSED]
@@ -145,15 +147,6 @@ def _worst_samples(results: Sequence[CaseResult]) -> Iterator[str]:
     lost = next(((r, where) for r in regressed if (where := where_lost(r))), None)
     if lost is not None:
         yield from ("", escaped(f"{name_of(lost[0])}: {lost[1]}", 500))
-
-
-def _next_step(results: Sequence[CaseResult]) -> Iterator[str]:
-    worst = worst_case(results)
-    if worst is not None:
-        yield from ("", f"**Next:** {escaped(worst.presentation.next_step, 500)}")
-    elif undecided(results):
-        advice = shortage_advice(undecided(results)).partition(": ")[2]
-        yield from ("", f"**Next:** {escaped(advice, 500)}")
 
 
 def escaped(text: str, most: int = 200) -> str:

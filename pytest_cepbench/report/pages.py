@@ -26,10 +26,11 @@ from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.report.number_format import bounds_of, number, p_value
+from pytest_cepbench.report.case_table import failures_of, figures_of, looks_of, settings_of
+from pytest_cepbench.report.number_format import bounds_of, number, p_value, word_of
 from pytest_cepbench.report.page_images import IMAGES, FileSource, ImageSource, PageImages
 from pytest_cepbench.report.result import CaseResult
-from pytest_cepbench.report.view import moment, run_view
+from pytest_cepbench.report.view import run_view
 from pytest_cepbench.report.writers import RunFacts
 
 PAGE, STYLESHEET, SCRIPT = "index.html", "page.css", "page.js"
@@ -73,16 +74,11 @@ def render(
     )
 
 
-def _compiled() -> jinja2.BytecodeCache | None:
-    """Compiled templates beside the compiled modules, where Python may write these."""
-    folder = Path(__file__).with_name("__pycache__")
-    if sys.dont_write_bytecode or not os.access(folder, os.W_OK):
-        return None
-    return jinja2.FileSystemBytecodeCache(str(folder))
-
-
 @cache
 def _environment() -> jinja2.Environment:
+    # Compiled templates lie beside the compiled modules, where Python may write these.
+    folder = Path(__file__).with_name("__pycache__")
+    kept = not sys.dont_write_bytecode and os.access(folder, os.W_OK)
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("pytest_cepbench.report", "templates"),
         autoescape=True,
@@ -90,14 +86,19 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         finalize=_displayed,
-        bytecode_cache=_compiled(),
+        bytecode_cache=jinja2.FileSystemBytecodeCache(str(folder)) if kept else None,
     )
     environment.filters |= {
         "bounds": bounds_of,
-        "moment": moment,
+        "failures": failures_of,
+        "figures": figures_of,
+        "looks": looks_of,
+        "moment": lambda time: time.replace("T", " ").replace("+00:00", " UTC"),
         "number": number,
         "p_value": p_value,
+        "settings": settings_of,
         "signed": lambda value: number(value, signed=True),
+        "word": word_of,
     }
     return environment
 
@@ -133,20 +134,14 @@ def html_page(
     """The run as HTML. Everything that models, files or users named is escaped, and `visible`.
 
     image: gives a stored image by digest, or None when it is gone.
-    folder: where the images of the page become files, beside `page_files`; the page needs nothing
-    beside itself where it is None. Raises OSError where one cannot be written.
+    folder: where the images of the page become files, which has its style and script; the page
+    needs nothing beside itself where it is None. Raises OSError where one cannot be written.
     file: gives the stored file of an image, which is copied into the folder.
     """
-    run = run_view(facts, results)
     images = PageImages(image, folder, file)
     return render(
-        "run.html.jinja", images=images, script=script_of(SCRIPT), run=run, title=run.title
+        "run.html.jinja", images=images, script=script_of(SCRIPT), **run_view(facts, results)
     )
-
-
-def page_files() -> dict[str, str]:
-    """Name -> text of the files that a page with a folder needs beside itself."""
-    return {STYLESHEET: stylesheet(), SCRIPT: script_of(SCRIPT)}
 
 
 # -- the page as a folder --------------------------------------------------------------------------
@@ -167,7 +162,7 @@ def write_page_folder(
     Raises WriteError where a file cannot be written, and where the folder has a page of others.
     """
     page = folder / PAGE
-    if not _is_ours(page):
+    if not is_ours(page):
         raise WriteError(
             f"{page} is not a report of cepbench, and is not replaced: give --cep-report-dir "
             "another folder"
@@ -177,7 +172,7 @@ def write_page_folder(
         page.unlink(missing_ok=True)  # it would be taken for the report of this run
         before = _images(folder)
         text = html_page(facts, results, image, folder=folder, file=file)
-        for name, content in page_files().items():
+        for name, content in ((STYLESHEET, stylesheet()), (SCRIPT, script_of(SCRIPT))):
             (folder / name).write_text(content, encoding="utf-8")
         fresh = folder / f".{PAGE}.new"
         fresh.write_text(text, encoding="utf-8", errors="replace")
@@ -216,12 +211,7 @@ def page_file_names(folder: Path) -> list[str]:
     return [name for name in (PAGE, STYLESHEET, SCRIPT) if (folder / name).is_file()] + images
 
 
-def page_of_runs(folder: Path) -> list[Path]:
-    """The page that a run wrote into a folder, or will; nothing where others wrote one."""
-    return [page] if _is_ours(page := folder / PAGE) else []
-
-
-def _is_ours(page: Path) -> bool:
+def is_ours(page: Path) -> bool:
     """Whether a page may be replaced: it is not there, or a run wrote it."""
     try:
         with page.open("rb") as stream:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
 
 import msgspec
 
 from pytest_cepbench.report.result import BaselineModel, CaseResult, ModelShown
-
-T = TypeVar("T")
 
 _PROMPT = "prompt"
 """The last word of the fields of an identity that hold prompts."""
@@ -75,15 +72,15 @@ def suite_provenance(suite: str, results: Iterable[CaseResult]) -> SuiteProvenan
     if not measured:
         return SuiteProvenance(suite)
     largest = max(measured, key=lambda result: result.n)
-    models = _distinct(model for result in measured for model in result.shown.models)
-    baselines = (result.shown.baseline_model for result in measured)
+    models = dict.fromkeys(model for result in measured for model in result.shown.models)
+    baselines = dict.fromkeys(result.shown.baseline_model for result in measured)
     replayed = largest.model.get("role") == "replay"
     under_test = [] if replayed else largest.model.get("role", "").split("+")
     return SuiteProvenance(
         suite=suite,
         candidate=[model for model in models if model.seat in under_test],
         recorded=largest.model.get("spec", "") if replayed else "",
-        baselines=_distinct(model for model in baselines if model is not None),
+        baselines=[model for model in baselines if model is not None],
         fixed=[model for model in models if model.seat not in under_test],
         prompts={
             name: text
@@ -99,7 +96,3 @@ def suite_provenance(suite: str, results: Iterable[CaseResult]) -> SuiteProvenan
 def suite_names(results: Sequence[CaseResult]) -> list[str]:
     """The suites of a run, in the order of their first cases."""
     return list(dict.fromkeys(result.suite for result in results))
-
-
-def _distinct(records: Iterable[T]) -> list[T]:
-    return list(dict.fromkeys(records))

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from pytest_cepbench.escapes import cut, width_of
 from pytest_cepbench.report.case_table import HEADS, cells_of
@@ -15,8 +15,7 @@ from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.totals import counts_line
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """A piece of a line.
 
     text: printable.
@@ -35,8 +34,7 @@ def text_of(line: Line) -> str:
     return "".join(span.text for span in line)
 
 
-@dataclass(frozen=True)
-class Glyphs:
+class Glyphs(NamedTuple):
     """Characters that tables are drawn with; all but the ellipsis are one column wide.
 
     rule: below the head of a table.
@@ -67,7 +65,7 @@ ASCII = Glyphs(
 def glyphs_for(encoding: str | None) -> Glyphs:
     """Those of Unicode where the encoding has all of them. encoding: None for UTF-8."""
     try:
-        "".join(vars(UNICODE).values()).encode(encoding or "utf-8")
+        "".join(UNICODE).encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
@@ -134,8 +132,7 @@ _MOST_NAME = 60  # columns of a name, however many there are
 _LEAST_NAME = 24  # columns of a folded name, before a column that is kept for long goes
 
 
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """Columns of a table.
 
     heads: their heads, in order.
@@ -155,8 +152,7 @@ class Layout:
     optional: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """Rows that belong together.
 
     rows: their cells, in the order of the layout's heads.
@@ -175,7 +171,16 @@ def table_lines(
     columns: that a line may take; None where that does not matter.
     rule: glyph of a line below the head; empty for none.
     """
-    cells = _cells(layout, groups)
+    cells = {}
+    for place, head in enumerate(layout.heads):
+        spans = [row[place] for group in groups for row in group.rows]
+        matches = [_NUMBER.fullmatch(span.text) for span in spans]
+        most = max((len(match[1]) for match in matches if match), default=0)
+        cells[head] = [
+            # Decimal points stand below one another.
+            Span(span.text + " " * (most - len(match[1])), span.style) if match else span
+            for span, match in zip(spans, matches, strict=True)
+        ]
     widths = _widths(layout, cells, columns)
     wide = columns is None or _total(widths, gap=2) <= columns
     gap = "  " if wide else " "
@@ -187,21 +192,12 @@ def table_lines(
         heading = wrap(group.heading, columns or sys.maxsize) if group.heading else []
         yield from ((Span(line, "bold"),) for line in heading)
         for _ in group.rows:
-            yield from _folded(dict(zip(widths, next(rows), strict=True)), layout, widths, gap)
-
-
-def _cells(layout: Layout, groups: Sequence[Group]) -> dict[str, list[Span]]:
-    """Cells of each column, the decimal points of its numbers below one another."""
-    columns = {}
-    for place, head in enumerate(layout.heads):
-        spans = [row[place] for group in groups for row in group.rows]
-        matches = [_NUMBER.fullmatch(span.text) for span in spans]
-        most = max((len(match[1]) for match in matches if match), default=0)
-        columns[head] = [
-            Span(span.text + " " * (most - len(match[1])), span.style) if match else span
-            for span, match in zip(spans, matches, strict=True)
-        ]
-    return columns
+            row = dict(zip(widths, next(rows), strict=True))
+            name = row[layout.name]
+            # What its name has no room for goes on below it.
+            for piece in fold(name.text, widths[layout.name]):
+                yield _line({**row, layout.name: Span(piece, name.style)}, layout, widths, gap)
+                row = dict.fromkeys(widths, Span(""))
 
 
 def _widths(
@@ -230,18 +226,6 @@ def _widths(
 
 def _total(widths: Mapping[str, int], gap: int = 1) -> int:
     return sum(widths.values()) + gap * (len(widths) - 1)
-
-
-def _folded(
-    row: Mapping[str, Span], layout: Layout, widths: Mapping[str, int], gap: str
-) -> Iterator[Line]:
-    """A row, and below it what its name has no room for."""
-    name = row[layout.name]
-    first, *rest = fold(name.text, widths[layout.name])
-    yield _line({**row, layout.name: Span(first, name.style)}, layout, widths, gap)
-    empty = dict.fromkeys(widths, Span(""))
-    for piece in rest:
-        yield _line({**empty, layout.name: Span(piece, name.style)}, layout, widths, gap)
 
 
 def _line(row: Mapping[str, Span], layout: Layout, widths: Mapping[str, int], gap: str) -> Line:
@@ -281,8 +265,7 @@ def axis_head(glyphs: Glyphs) -> str:
     return f"{'worse':>{_BEYOND}}{mark}{middle}{mark}{'better':{_BEYOND}}"
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """Axis of the bars of a table.
 
     most: the largest change or bound that it has to hold, in tolerances.
@@ -360,46 +343,37 @@ def summary_table(
     suites: dict[str, list[CaseResult]] = {}
     for result in results:
         suites.setdefault(result.suite if grouped else "", []).append(result)
-    groups = [
-        Group(
-            [_row(result, axis, glyphs, grouped=grouped) for result in cases],
-            _heading(suite, cases if len(suites) > 1 else []) if grouped else "",
+    groups = []
+    for suite, cases in suites.items():
+        rows = []
+        for result in cases:
+            word, _, now, baseline, change, bounds, *rest = cells_of(result)
+            # Whole, unlike in sentences.
+            name = f"{printable(result.part)} {printable(result.label)}"
+            # What says why it does not hold is in the color of its verdict.
+            color = "green" if result.accepted else result.presentation.color
+            rows.append(
+                (
+                    Span(word, color),
+                    Span(name if grouped else f"{result.suite} {name}"),
+                    *map(Span, (now, baseline)),
+                    Span(change, "" if color == "green" else color),
+                    *map(Span, (bounds, *rest)),
+                    Span(axis.draw(result, glyphs), color),
+                )
+            )
+        heading = printable(suite) if grouped else ""
+        groups.append(
+            Group(rows, f"{heading}: {counts_line(cases)}" if len(suites) > 1 else heading)
         )
-        for suite, cases in suites.items()
-    ]
-    rule = glyphs.rule if grouped else ""
-    return list(table_lines(_cases_layout(glyphs), groups, columns, rule=rule))
-
-
-def _cases_layout(glyphs: Glyphs) -> Layout:
-    """Columns of the table of cases; the least worth is what the numbers beside it say too."""
     bar = axis_head(glyphs)
-    return Layout(
+    layout = Layout(
         heads=(*HEADS, bar),
         words=frozenset({"verdict", "case", bar}),
         name="case",
+        # First what the numbers beside it say too.
         dropped=(bar, "tolerance", "n", "baseline", "now", "p", "bounds", "change"),
         kept=frozenset({"bounds", "change"}),
         optional=frozenset({bar, "p", "bounds"}),
     )
-
-
-def _row(result: CaseResult, axis: Axis, glyphs: Glyphs, *, grouped: bool) -> Sequence[Span]:
-    """Cells of a case; those that say why it does not hold are in the color of its verdict."""
-    word, _, now, baseline, change, bounds, *rest = cells_of(result)
-    name = f"{printable(result.part)} {printable(result.label)}"  # whole, unlike in sentences
-    color = "green" if result.accepted else result.presentation.color
-    remarkable = "" if color == "green" else color
-    return (
-        Span(word, color),
-        Span(name if grouped else f"{result.suite} {name}"),
-        *map(Span, (now, baseline)),
-        Span(change, remarkable),
-        *map(Span, (bounds, *rest)),
-        Span(axis.draw(result, glyphs), color),
-    )
-
-
-def _heading(suite: str, cases: Sequence[CaseResult]) -> str:
-    """Name of a suite, and the verdicts of these cases."""
-    return f"{printable(suite)}: {counts_line(cases)}" if cases else printable(suite)
+    return list(table_lines(layout, groups, columns, rule=glyphs.rule if grouped else ""))

@@ -47,7 +47,7 @@ from pytest_cepbench.report.number_format import (
     short,
     sight_of,
 )
-from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, LinkShown
+from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
 from pytest_cepbench.report.tables import wrap
 from pytest_cepbench.report.totals import (
     counts_line,
@@ -74,10 +74,12 @@ def explain(result: CaseResult) -> str:
     apart; then the samples that differ most. Within 80 columns but for reasons and notes, which
     name what people search for.
     """
+    coverage = [f"  failed: {failures_of(result)}"] if result.failures else []
+    coverage += [f"  {looks_of(result)}"] if looks_of(result) else []
     blocks = (
         _numbers(result),
         _worst_samples(result),
-        _coverage(result),
+        coverage,
         _attribution(result),
         _facts(result),
         wrap(f"  next: {result.presentation.next_step}", _WIDTH, indent=" " * 6),
@@ -139,14 +141,6 @@ def _worst_samples(result: CaseResult) -> Iterator[str]:
                 yield from (" " * 22 + line for line in more)
 
 
-def _coverage(result: CaseResult) -> Iterator[str]:
-    """The failures, and the samples that were looked at."""
-    if result.failures:
-        yield f"  failed: {failures_of(result)}"
-    if looks_of(result):
-        yield f"  {looks_of(result)}"
-
-
 def _attribution(result: CaseResult) -> Iterator[str]:
     """Attribution of the drop, in words and hop by hop."""
     sentences = printable(result.shown.attribution, 2000)
@@ -194,39 +188,29 @@ def brief(result: CaseResult) -> str:
     word = f"{result.word.lower()}{informational}"
     people = f"; {result.decided_by}" if result.decided_by else ""
     lines = [f"{word}: {name_of(result)}{people}"]
-    if result.refused or result.judgement.difference is None or result.unseen:
+    judged = result.judgement
+    if result.refused or judged.difference is None or result.unseen:
         reasons = [result.refused] if result.refused else result.reasons
         lines.append(printable("; ".join(reasons) or result.presentation.meaning, 500))
     else:
-        lines += [_from_and_to(result), _decision(result)]
+        ends = [short(end) for end in (judged.baseline_value, result.value) if end is not None]
+        lines.append(
+            f"{' -> '.join(ends)}, difference {short(judged.difference, signed=True)}, "
+            f"tolerance {result.tolerance:.3g}, n = {result.n}"
+        )
+        if result.verdict == Verdict.INCONCLUSIVE:
+            lines += [f"cannot tell: {sight}" for sight in [sight_of(result)] if sight]
+        elif judged.p is not None:
+            alpha = judged.alpha or result.alpha or 0.0
+            lines.append(f"p {p_value(judged.p)} against alpha {alpha:.3g}")
+        else:
+            lines += [f"bounds {bounds}" for bounds in [bounds_used(result)] if bounds != "-"]
     worst = worst_samples([result], 1)
     lines += [f"worst sample {scores_of_sample(sample)}" for sample in worst]
     lines += [line] if (line := where_lost(result)) else []
     lines.append(f"next: {result.presentation.next_step}")
     first, *rest = filter(None, lines)
     return "\n".join([first, *(f"  {line}" for line in rest)])
-
-
-def _from_and_to(result: CaseResult) -> str:
-    change = short(result.judgement.difference or 0.0, signed=True)
-    ends = [
-        short(end) for end in (result.judgement.baseline_value, result.value) if end is not None
-    ]
-    return (
-        f"{' -> '.join(ends)}, difference {change}, tolerance {result.tolerance:.3g}, "
-        f"n = {result.n}"
-    )
-
-
-def _decision(result: CaseResult) -> str:
-    """What the verdict rests on."""
-    if result.verdict == Verdict.INCONCLUSIVE:
-        return f"cannot tell: {sight_of(result)}" if sight_of(result) else ""
-    if result.judgement.p is not None:
-        alpha = result.judgement.alpha or result.alpha or 0.0
-        return f"p {p_value(result.judgement.p)} against alpha {alpha:.3g}"
-    bounds = bounds_used(result)
-    return "" if bounds == "-" else f"bounds {bounds}"
 
 
 def scores_of_sample(sample: WorstSample) -> str:
@@ -262,7 +246,10 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         if shown.failure or shown.remark:
             yield printable(shown.failure or shown.remark, most)
         return
-    texts = [(step.generation, _words(step.before), _words(step.now)) for step in steps]
+    texts = []
+    for step in steps:
+        before, now = ("" if end is None else end.text or "" for end in (step.before, step.now))
+        texts.append((step.generation, before, now))
     described = next((before or now for _, before, now in texts if before or now), "")
     start = texts[0][2] or texts[0][1] or f"an image: {described}".removesuffix(": ")
     yield printable(f"start: {start}", most)
@@ -280,10 +267,6 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         yield printable(f"last at step {last[0]}: {last[1]}", most)
     elif shown.failure:
         yield printable(f"failed: {shown.failure}", most)
-
-
-def _words(link: LinkShown | None) -> str:
-    return "" if link is None else link.text or ""
 
 
 def one_line(result: CaseResult) -> str:

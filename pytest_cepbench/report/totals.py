@@ -11,13 +11,7 @@ from pytest_cepbench.gate import Verdict
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report.headline import is_pooled, without_pooled
 from pytest_cepbench.report.number_format import counted, percent, printable
-from pytest_cepbench.report.result import (
-    AnswerShown,
-    CaseResult,
-    ChainShown,
-    UsageTotals,
-    chains_shown,
-)
+from pytest_cepbench.report.result import CaseResult, UsageTotals, chains_shown
 
 ACCEPTED, REFUSED, INFORMATIONAL = "accepted", "refused", "informational"
 
@@ -38,7 +32,7 @@ _ORDER = (
 _SERIES = (
     "{percent} false failures at most per series, however long, of checkpoints that lost no more "
     "than the tolerance, over {cases}; checkpoint {look} of series {name}, alpha {part:.2g} of "
-    "{alpha:.3g}"
+    "{alpha}"
 )
 
 _PROMISES = {
@@ -103,20 +97,13 @@ def run_alpha(results: Sequence[CaseResult]) -> float | None:
     adds nothing: it is reached at the alpha that its cases have together. None where no case is
     judged by statistics.
     """
-    return _sum(_promising(results))
-
-
-def _promising(results: Sequence[CaseResult]) -> list[CaseResult]:
-    return [
-        result
+    shares = [
+        result.alpha
         for result in results
         if result.gates and result.alpha is not None and not is_pooled(result)
     ]
-
-
-def _sum(results: Sequence[CaseResult]) -> float | None:
-    """Rounded, so that shares of 0.05 add up to it again."""
-    return round(fsum(result.alpha or 0.0 for result in results), 12) if results else None
+    # Rounded, so that shares of 0.05 add up to it again.
+    return round(fsum(shares), 12) if shares else None
 
 
 def error_lines(results: Sequence[CaseResult]) -> list[str]:
@@ -129,16 +116,26 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     if unmeasured:
         return [f"{counted(unmeasured, 'case')} not measured: no promise on error"]
     compared = [result for result in results if result.gates and result.verdict in _COMPARED]
-    lines: list[str] = []
-    for gate, wording in _PROMISES.items():
-        own = [result for result in _promising(compared) if result.gate == gate]
-        if gate == "regression":
-            lines += _series_lines([result for result in own if result.series is not None])
-            own = [result for result in own if result.series is None]
-        alpha = _sum(own)
-        if alpha is None:
-            continue
-        line = wording.format(alpha=percent(alpha), cases=counted(len(own), "case"))
+    # A promise for each gate; of a series one for each of its checkpoints that cases belong to.
+    groups: dict[tuple[str, str, int], list[CaseResult]] = {}
+    for result in compared:
+        if result.gate in _PROMISES and result.alpha is not None and not is_pooled(result):
+            series = result.series if result.gate == "regression" else None
+            place = ("", 0) if series is None else (series.name, series.look)
+            groups.setdefault((result.gate, *place), []).append(result)
+    order = list(_PROMISES)
+    lines = []
+    for gate, name, look in sorted(groups, key=lambda key: (order.index(key[0]), not key[2])):
+        own = groups[gate, name, look]
+        alpha = run_alpha(own) or 0.0
+        line = (_SERIES if look else _PROMISES[gate]).format(
+            name=printable(name),
+            look=look,
+            part=fsum(result.series.alpha for result in own if result.series is not None),
+            alpha=f"{alpha:.3g}" if look else percent(alpha),
+            percent=percent(alpha),
+            cases=counted(len(own), "case"),
+        )
         if gate == "regression" and any(result.strict for result in own):
             line += "; inconclusive cases fail besides"
         lines.append(line)
@@ -146,25 +143,6 @@ def error_lines(results: Sequence[CaseResult]) -> list[str]:
     if plain:
         lines.append(f"{counted(plain, 'case')} judged by threshold alone: no promise on error")
     return lines
-
-
-def _series_lines(results: Sequence[CaseResult]) -> Iterator[str]:
-    """The promise of a series, for each of its checkpoints that the cases belong to."""
-    places: dict[tuple[str, int], list[CaseResult]] = {}
-    for result in results:
-        if result.series is not None:
-            places.setdefault((result.series.name, result.series.look), []).append(result)
-    for (name, look), own in places.items():
-        alpha = _sum(own) or 0.0
-        part = fsum(result.series.alpha for result in own if result.series is not None)
-        cases = counted(len(own), "case")
-        line = _SERIES.format(
-            name=printable(name), look=look, part=part, alpha=alpha, percent=percent(alpha),
-            cases=cases,
-        )  # fmt: skip
-        if any(result.strict for result in own):
-            line += "; inconclusive cases fail besides"
-        yield line
 
 
 def improvement_lines(results: Sequence[CaseResult]) -> Iterator[str]:
@@ -299,14 +277,10 @@ def unshown_lines(
     requested: ids of samples.
     option: by which the user named them.
     """
-    shown = {sample.sample for result in results for sample in _samples_shown(result)}
+    shown = {answer.sample for result in results for answer in result.shown.answers}
+    shown |= {c.sample for result in results for c in chains_shown(result) if c.links}
     known = {sample for result in results for sample in result.shown.differences}
     for sample in dict.fromkeys(requested):
         if sample not in shown:
             hint = did_you_mean(sample, known)
             yield printable(f"{option} {sample!r}: no judged case has such a sample.{hint}")
-
-
-def _samples_shown(result: CaseResult) -> Iterator[ChainShown | AnswerShown]:
-    yield from (chain for chain in chains_shown(result) if chain.links)
-    yield from result.shown.answers

@@ -1,24 +1,16 @@
-"""What the page of a run shows, as records that its templates read; made of results here alone."""
+"""What the page of a run shows, made of results here alone; its templates read it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from math import ceil, log1p
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from pytest_cepbench.gate import Judgement, Verdict
-from pytest_cepbench.report.case_table import (
-    TableLine,
-    failures_of,
-    figures_of,
-    hops_of,
-    looks_of,
-    settings_of,
-)
+from pytest_cepbench.report.case_table import TableLine, hops_of
 from pytest_cepbench.report.chain_pairs import (
     PairedChain,
     SampleValue,
@@ -38,7 +30,6 @@ from pytest_cepbench.report.fact_table import (
     loses_most,
     mostly_invented,
     pair_rows,
-    shade_of,
     share_of,
     step_heads,
     step_rows,
@@ -69,14 +60,7 @@ from pytest_cepbench.report.plots import (
     strip_plot,
 )
 from pytest_cepbench.report.provenance import SuiteProvenance
-from pytest_cepbench.report.result import (
-    AnswerShown,
-    CaseResult,
-    FactsShown,
-    FactTableShown,
-    StepShown,
-    chains_shown,
-)
+from pytest_cepbench.report.result import AnswerShown, CaseResult, FactsShown, chains_shown
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
@@ -90,9 +74,6 @@ from pytest_cepbench.report.writers import RunFacts
 _MOST_CARDS = 3
 """Samples that are shown before everything else; more are named."""
 
-FEW_ROWS, MANY_ROWS = 8, 20
-"""Rows of the forest plot that a narrow screen and any screen show; others are folded away."""
-
 _UNJUDGED = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.INCOMPARABLE, Verdict.NO_BASELINE)
 
 _NUMBERS = re.compile(r"\d+")
@@ -103,8 +84,7 @@ _STRONGEST = 4  # shades of a heat map
 # -- cases -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HopView:
+class HopView(NamedTuple):
     """The cost of a hop. width: of its bar in percent. observed: the loss there; "" for none."""
 
     cost: TableLine
@@ -121,8 +101,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[str]]
 
 
-@dataclass(frozen=True)
-class FactsView:
+class FactsView(NamedTuple):
     """What became of the facts of a case.
 
     kinds, steps: by kind, and by step of a role; the latter without rows where nothing changes.
@@ -140,8 +119,7 @@ class FactsView:
     by_kind: Sequence[Table]
 
 
-@dataclass(frozen=True)
-class StripView:
+class StripView(NamedTuple):
     """The paired differences of a case: counts in words, the plot, and the samples as a table.
 
     rows: a sample, and the address of its chain; empty where it is not shown.
@@ -153,8 +131,7 @@ class StripView:
     linked: bool
 
 
-@dataclass(frozen=True)
-class AnswerView:
+class AnswerView(NamedTuple):
     """An answer in the details of a case. whole: whether it is shown, or only its scores."""
 
     shown: AnswerShown
@@ -162,47 +139,29 @@ class AnswerView:
     whole: bool
 
 
-@dataclass(frozen=True)
-class CaseView:
+class CaseView(NamedTuple):
     """A case: its row in a table and its details.
 
-    result: of the gate.
     anchor: `#case-...` is its row, `#details-...` are its details.
-    badge: classes of its verdict; word: the verdict as shown.
+    badge: classes of its verdict.
     interval: plot of its change, or words where there is none.
     course: plot of its curve; empty without one.
     noteworthy: whether its details are not folded away with others; opened: whether they are open.
-    reasons: why it is not judged or sees nothing, beside what the verdict means.
-    missing_chains: why chains of the reference are missing, and what makes them.
     """
 
     result: CaseResult
     anchor: str
     badge: str
-    word: str
     interval: Markup | str
     course: Markup | str
     noteworthy: bool
     opened: bool
-    reasons: Sequence[str]
-    failures: str
-    figures: Sequence[TableLine]
-    settings: Sequence[TableLine]
-    looks: str
     hops: Sequence[HopView]
     facts: FactsView | None
     strip: StripView | None
-    missing_chains: str
     chains: Sequence[PairedChain]
     answers: Sequence[AnswerView]
     replaces_answers: bool
-
-    @property
-    def search(self) -> str:
-        """All that a search looks through."""
-        result = self.result
-        words = result.suite, result.part, result.label, self.word, self.failures
-        return " ".join(words)
 
 
 def change_of_case(result: CaseResult) -> Change | None:
@@ -246,7 +205,7 @@ def case_view(
     pictured: the cases whose chains are shown; see `pictured_cases`.
     opened: the case whose details are open.
     """
-    anchor = case_anchor(result)
+    anchor, shown = case_anchor(result), result.shown
     shows_chains = anchor in pictured
     replaces = replaces_answers(result)
     chains = list(paired_chains(result, pictured=shows_chains))
@@ -256,32 +215,39 @@ def case_view(
             sample_anchor(result, answer.sample),
             bool(answer.question) and (shows_chains or replaces),
         )
-        for answer in result.shown.answers
+        for answer in shown.answers
     ]
     drawn = [chain.shown.sample for chain in chains if chain.steps]
     drawn += [view.shown.sample for view in answers if view.whole]
+    remarkable = (
+        result.reasons, result.notes, shown.judge, result.failures, result.warnings,
+        result.refused, not result.settled, replaces, shows_chains,
+    )  # fmt: skip
+    largest = max((abs(hop.cost) for hop in shown.hops), default=0.0)
+    observed = observed_losses(result)
+    known = any(loss is not None for loss in observed)
+    hops = [
+        HopView(
+            line,
+            round(100 * abs(hop.cost) / largest, 1) if largest else 0.0,
+            hop.cost < 0,
+            number(loss, signed=True) if known else "",
+        )
+        for line, hop, loss in zip(hops_of(result), shown.hops, observed, strict=True)
+    ]
     return CaseView(
         result=result,
         anchor=anchor,
         badge=badge_of(result),
-        word=word_of(result),
         interval=interval_of(result.judgement, change_of_case(result), reach),
         course=""
-        if len(result.shown.curve) < 2
-        else course_plot(result.shown.curve, higher_is_better=result.higher_is_better),
-        noteworthy=_noteworthy(result, shows_chains=shows_chains),
+        if len(shown.curve) < 2
+        else course_plot(shown.curve, higher_is_better=result.higher_is_better),
+        noteworthy=result.primary and any(remarkable),
         opened=result is opened,
-        reasons=result.reasons[1:] if result.unseen else result.reasons,
-        failures=failures_of(result),
-        figures=list(figures_of(result)),
-        settings=list(settings_of(result)),
-        looks=looks_of(result),
-        hops=_hops(result),
-        facts=None if result.shown.facts is None else _facts(result.shown.facts),
+        hops=hops,
+        facts=None if shown.facts is None else _facts(shown.facts),
         strip=_strip(result, drawn),
-        missing_chains=result.shown.reference_chains
-        if any(chain.steps for chain in chains)
-        else "",
         chains=chains,
         answers=answers,
         replaces_answers=replaces,
@@ -292,35 +258,6 @@ def badge_of(result: CaseResult) -> str:
     """Classes of a verdict."""
     color = "accepted" if result.accepted else result.presentation.color
     return f"{color} {result.verdict} {'' if result.primary else 'informational'}".strip()
-
-
-def _noteworthy(result: CaseResult, *, shows_chains: bool) -> bool:
-    """True where the details of a case are shown by themselves, not folded away with others."""
-    remarkable = bool(
-        result.reasons
-        or result.notes
-        or result.shown.judge
-        or result.failures
-        or result.warnings
-        or result.refused
-    )
-    remarkable = remarkable or not result.settled or replaces_answers(result)
-    return result.primary and (remarkable or shows_chains)
-
-
-def _hops(result: CaseResult) -> list[HopView]:
-    largest = max((abs(hop.cost) for hop in result.shown.hops), default=0.0)
-    observed = observed_losses(result)
-    known = any(loss is not None for loss in observed)
-    return [
-        HopView(
-            line,
-            round(100 * abs(hop.cost) / largest, 1) if largest else 0.0,
-            hop.cost < 0,
-            number(loss, signed=True) if known else "",
-        )
-        for line, hop, loss in zip(hops_of(result), result.shown.hops, observed, strict=True)
-    ]
 
 
 def _strip(result: CaseResult, drawn: Sequence[str]) -> StripView | None:
@@ -346,111 +283,78 @@ def _strip(result: CaseResult, drawn: Sequence[str]) -> StripView | None:
 
 
 def _facts(facts: FactsShown) -> FactsView:
-    pairs = facts.every.tables
-    kinds = [Table(kind.kind, PAIR_HEADS, list(pair_rows(kind))) for kind in facts.kinds]
+    squares = []
+    for pair in facts.every.tables:
+        cells = pair.both, pair.read, pair.drawn, pair.neither
+        whole = sum(cells)
+        shares = [share_of(cell, whole) for cell in cells]
+        # So light that the number in it can be read.
+        shades = [0.05 + round(0.55 * cell / whole, 2) if whole else 0.05 for cell in cells]
+        places = "right in both", "in the text alone", "in the picture alone", "in neither"
+        words = ", ".join(map(" ".join, zip(places, shares, strict=True)))
+        kinds = "agree", "apart", "apart", "neither"
+        plot = square_plot(
+            list(zip(shades, shares, kinds, strict=True)),
+            f"text {pair.text} and picture {pair.picture}: {words}",
+        )
+        squares.append((plot, f"text {pair.text}, picture {pair.picture}"))
+    kinds_of = [Table(kind.kind, PAIR_HEADS, list(pair_rows(kind))) for kind in facts.kinds]
     return FactsView(
         shown=facts,
         kinds=Table("facts by kind", kind_heads(facts), list(kind_rows(facts))),
         steps=Table("facts that change and appear", step_heads(facts), list(step_rows(facts))),
         loses_most=loses_most(facts),
         invented=mostly_invented(facts),
-        squares=[_square(pair) for pair in pairs],
-        by_kind=kinds if pairs else [],
+        squares=squares,
+        by_kind=kinds_of if squares else [],
     )
-
-
-def _square(pair: FactTableShown) -> tuple[Markup, str]:
-    cells = pair.both, pair.read, pair.drawn, pair.neither
-    whole = sum(cells)
-    places = "right in both", "in the text alone", "in the picture alone", "in neither"
-    kinds = "agree", "apart", "apart", "neither"
-    shares = [
-        (float(shade_of(cell, whole)), share_of(cell, whole), kind)
-        for cell, kind in zip(cells, kinds, strict=True)
-    ]
-    words = (f"{place} {share}" for place, (_, share, _) in zip(places, shares, strict=True))
-    title = f"text {pair.text} and picture {pair.picture}: {', '.join(words)}"
-    return square_plot(shares, title), f"text {pair.text}, picture {pair.picture}"
 
 
 # -- the first screen ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ModelLine:
-    """A model in one line: what was typed, and the beginning of its fingerprint."""
-
-    spec: str
-    digest: str
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Suites in which the same candidate was compared with the same baselines.
-
-    first: one of them, for what they have in common.
-    suites: their names.
-    """
-
-    first: SuiteProvenance
-    suites: list[str]
-
-
-@dataclass(frozen=True)
-class Models:
+class Models(NamedTuple):
     """Who was compared with whom.
 
-    candidate, baseline: the models of all suites, each once.
-    accepted: when the baselines were accepted and by which commit, in words; empty if not known.
-    sides: candidate and baselines of the suites, with all that is known of them.
+    candidate, baseline: the models of all suites, each once: what was typed, and the beginning of
+    the fingerprint, empty where it is not known.
+    accepted: when the latest baselines were accepted and by which commit; empty if not known.
+    sides: suites in which the same candidate was compared with the same baselines: one of them, for
+    what they have in common, and their names.
     """
 
-    candidate: Sequence[ModelLine]
-    baseline: Sequence[ModelLine]
+    candidate: Collection[tuple[str, str]]
+    baseline: Collection[tuple[str, str]]
     accepted: str
-    sides: Sequence[Sides]
+    sides: Collection[tuple[SuiteProvenance, list[str]]]
 
 
-def models_of(facts: RunFacts) -> Models | None:
-    """Who was compared with whom; None where that was not gathered."""
-    if facts.provenance is None:
-        return None
-    pairs: dict[object, Sides] = {}
-    for suite in facts.provenance.suites:
+def models_of(suites: Sequence[SuiteProvenance]) -> Models:
+    """Who was compared with whom in these suites."""
+    sides: dict[object, tuple[SuiteProvenance, list[str]]] = {}
+    candidate: dict[tuple[str, str], None] = {}
+    baseline: dict[tuple[str, str], None] = {}
+    for suite in suites:
         key = (*suite.candidate, suite.recorded, None, *suite.baselines, suite.accepted)
-        pairs.setdefault(key, Sides(suite, [])).suites.append(suite.suite)
-    candidate: dict[ModelLine, None] = {}
-    baseline: dict[ModelLine, None] = {}
-    for suite in facts.provenance.suites:
-        candidate |= {ModelLine(m.spec, m.fingerprint[:8]): None for m in suite.candidate}
+        sides.setdefault(key, (suite, []))[1].append(suite.suite)
+        candidate |= {(model.spec, model.fingerprint[:8]): None for model in suite.candidate}
         if suite.recorded:
-            candidate[ModelLine(suite.recorded, "")] = None
-        baseline |= {ModelLine(m.spec, m.fingerprint[:8]): None for m in suite.baselines}
-    known = [suite for suite in facts.provenance.suites if suite.accepted]
-    return Models(list(candidate), list(baseline), accepted_line(known), list(pairs.values()))
+            candidate[suite.recorded, ""] = None
+        baseline |= {(model.spec, model.fingerprint[:8]): None for model in suite.baselines}
+    latest = max(suites, key=lambda suite: suite.accepted, default=None)
+    accepted = ""
+    if latest is not None and latest.accepted:
+        accepted = f"accepted {latest.accepted[:10]}"
+        if latest.uncommitted:
+            accepted += ", not committed"
+        elif latest.accepted_commit:
+            accepted += f" by {latest.accepted_commit[:8]}"
+        if len({suite.accepted for suite in suites if suite.accepted}) > 1:
+            accepted += "; others earlier"
+    return Models(candidate, baseline, accepted, sides.values())
 
 
-def accepted_line(suites: Sequence[SuiteProvenance]) -> str:
-    """When the latest of some baselines was accepted and by which commit; empty for none."""
-    if not suites:
-        return ""
-    latest = max(suites, key=lambda suite: suite.accepted)
-    words = f"accepted {latest.accepted[:10]}"
-    if latest.uncommitted:
-        words += ", not committed"
-    elif latest.accepted_commit:
-        words += f" by {latest.accepted_commit[:8]}"
-    earlier = len({suite.accepted for suite in suites}) > 1
-    return f"{words}; others earlier" if earlier else words
-
-
-def moment(time: str) -> str:
-    """An ISO 8601 time as people read it."""
-    return time.replace("T", " ").replace("+00:00", " UTC")
-
-
-@dataclass(frozen=True)
-class ForestRow:
+class ForestRow(NamedTuple):
     """A gating case in the forest plot. shown: its change in words, or its verdict."""
 
     name: str
@@ -485,8 +389,7 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
     ]
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """An artifact of a sample: an image by its digest, or the parts of a text.
 
     mark: the element of HTML around parts that the other text has not.
@@ -497,11 +400,9 @@ class Cell:
     mark: str = ""
 
 
-@dataclass(frozen=True)
-class CardView:
+class CardView(NamedTuple):
     """One of the samples of the run that lost most.
 
-    worst: the sample.
     anchor: its address in the page.
     cells: what it is about and where it first differs from the baseline's, each with its name;
     none where it is only named.
@@ -512,50 +413,40 @@ class CardView:
     cells: Sequence[tuple[str, Cell]]
 
 
-def card_view(worst: WorstSample) -> CardView:
-    """A sample that lost most."""
-    anchor = sample_anchor(worst.result, worst.shown.sample)
-    return CardView(worst, anchor, _cells(worst) if worst.is_whole else [])
-
-
-def _cells(worst: WorstSample) -> list[tuple[str, Cell]]:
-    shown = worst.shown
-    if isinstance(shown, AnswerShown):
+def _card(worst: WorstSample) -> CardView:
+    shown, cells = worst.shown, []
+    if not worst.is_whole:
+        pass
+    elif isinstance(shown, AnswerShown):
         parts = ("question", shown.question), (shown.opponent, shown.opposing)
-        return [(n, _step_cell(s[0])) for n, s in (*parts, ("new answer", shown.steps)) if s]
-    steps = paired_steps(shown)
-    first = next((step for step in steps if step.first), steps[-1])
-    start = None if first is steps[0] else steps[0].now or steps[0].before
-    cells = [("start", Cell(start.image, [TextPart(start.text or "")]))] if start else []
-    at = f"generation {first.generation}" if first.generation else "start"
-    if first.before is not None:
-        cell = Cell(first.before.image, first.before_text, "del")
-        cells.append((f"{worst.result.judgement.reference}, {at}", cell))
-    if first.now is not None:
-        mark = "ins" if first.before is not None else ""
-        cells.append((f"now, {at}", Cell(first.now.image, first.now_text, mark)))
-    return cells
+        for name, steps in (*parts, ("new answer", shown.steps)):
+            for step in steps[:1]:
+                image = step.image if not step.text else None
+                cells.append((name, Cell(image, [TextPart(step.text)])))
+    else:
+        pairs = paired_steps(shown)
+        first = next((step for step in pairs if step.first), pairs[-1])
+        start = None if first is pairs[0] else pairs[0].now or pairs[0].before
+        if start is not None:
+            cells.append(("start", Cell(start.image, [TextPart(start.text or "")])))
+        at = f"generation {first.generation}" if first.generation else "start"
+        if first.before is not None:
+            cell = Cell(first.before.image, first.before_text, "del")
+            cells.append((f"{worst.result.judgement.reference}, {at}", cell))
+        if first.now is not None:
+            mark = "ins" if first.before is not None else ""
+            cells.append((f"now, {at}", Cell(first.now.image, first.now_text, mark)))
+    return CardView(worst, sample_anchor(worst.result, shown.sample), cells)
 
 
-def _step_cell(step: StepShown) -> Cell:
-    return Cell(step.image if not step.text else None, [TextPart(step.text)])
-
-
-@dataclass
-class Cause:
+class Cause(NamedTuple):
     """Cases that have one reason not to be judged, or failures of the same kind.
 
-    text: the reason, as the first of them gives it.
+    text: the reason, as the first of them gives it. cases: anchor and name of each.
     """
 
     text: str
-    cases: list[tuple[str, str]] = field(default_factory=list)
-    """Anchor and name of each."""
-
-    @property
-    def count(self) -> str:
-        """How many cases there are, in words."""
-        return counted(len(self.cases), "case")
+    cases: list[tuple[str, str]]
 
 
 def causes(results: Sequence[CaseResult]) -> list[Cause]:
@@ -565,46 +456,37 @@ def causes(results: Sequence[CaseResult]) -> list[Cause]:
     """
     by_text: dict[str, Cause] = {}
     for result in results:
+        reasons: list[str] = []
+        if result.refused:
+            reasons = [result.refused]
+        elif result.verdict in _UNJUDGED and result.reasons and not result.accepted:
+            reasons = ["; ".join(result.reasons)]
+        elif not result.settled:
+            reasons = [f"failed samples: {kind}" for kind in result.failures]
         name = f"{result.suite} {result.part}, {result.label}"
-        for text in _reasons(result):
-            cause = by_text.setdefault(_NUMBERS.sub("#", text), Cause(text))
+        for text in reasons:
+            cause = by_text.setdefault(_NUMBERS.sub("#", text), Cause(text, []))
             cause.cases.append((case_anchor(result), name))
     return sorted(by_text.values(), key=lambda cause: -len(cause.cases))
-
-
-def _reasons(result: CaseResult) -> Iterator[str]:
-    if result.refused:
-        yield result.refused
-    elif result.verdict in _UNJUDGED and result.reasons and not result.accepted:
-        yield "; ".join(result.reasons)
-    elif not result.settled:
-        yield from (f"failed samples: {kind}" for kind in result.failures)
 
 
 def pictured_cases(results: Sequence[CaseResult]) -> frozenset[str]:
     """Names of the cases whose chains are shown, as `case_anchor` has them.
 
-    All that are not settled, and of each suite the one that lost most of those that hold.
+    All that are not settled, and of each suite the one that lost most of those that hold: cases of
+    which a sample lost come first, then the mean drop decides.
     """
     names = {case_anchor(result) for result in results if not result.settled}
-    held: dict[str, list[CaseResult]] = {}
+    worst: dict[str, tuple[tuple[bool, float], CaseResult]] = {}
     for result in results:
-        if result.settled and result.primary and _has_pictures(result):
-            held.setdefault(result.suite, []).append(result)
-    names |= {case_anchor(max(cases, key=_most_lost)) for cases in held.values()}
-    return frozenset(names)
-
-
-def _has_pictures(result: CaseResult) -> bool:
-    chains, answers = chains_shown(result), result.shown.answers
-    return any(chain.links for chain in chains) or any(answer.question for answer in answers)
-
-
-def _most_lost(result: CaseResult) -> tuple[bool, float]:
-    """Of cases that hold: those of which a sample lost come first, then by the mean drop."""
-    return bool(result.shown.chains), -1.0 if result.judgement.difference is None else max(
-        0.0, -_drop(result)
-    )
+        pictured = any(chain.links for chain in chains_shown(result))
+        pictured = pictured or any(answer.question for answer in result.shown.answers)
+        if result.settled and result.primary and pictured:
+            compared = result.judgement.difference is not None
+            weight = bool(result.shown.chains), max(0.0, -_drop(result)) if compared else -1.0
+            if result.suite not in worst or weight > worst[result.suite][0]:
+                worst[result.suite] = weight, result
+    return frozenset(names | {case_anchor(result) for _, result in worst.values()})
 
 
 def _drop(result: CaseResult) -> float:
@@ -614,8 +496,7 @@ def _drop(result: CaseResult) -> float:
 # -- suites ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HeatCell:
+class HeatCell(NamedTuple):
     """A cell of a heat map. kind: its classes. shown: its text. title: of a pointer."""
 
     address: str
@@ -624,8 +505,7 @@ class HeatCell:
     title: str
 
 
-@dataclass(frozen=True)
-class HeatMap:
+class HeatMap(NamedTuple):
     """Numbers in shades. rows: name -> a cell for each column, or None."""
 
     columns: Sequence[str]
@@ -633,41 +513,37 @@ class HeatMap:
 
 
 def heat_map(results: Sequence[CaseResult]) -> HeatMap | None:
-    """Changes of a suite's cases in tolerances; None where fewer than two parts were compared."""
+    """Changes of a suite's cases in tolerances; None where fewer than two parts were compared.
+
+    In shades of 0 for no change to 4 for 8 tolerances and more.
+    """
     compared = [result for result in results if result.judgement.difference is not None]
     parts = list(dict.fromkeys(result.part for result in compared))
     if len(parts) < 2:
         return None
+    cells = {}
+    for result in compared:
+        difference = result.judgement.difference or 0.0
+        change = number(difference, signed=True)
+        shade, worse, shown = 0, "gained", change
+        if result.tolerance > 0:
+            tolerances = difference / result.tolerance
+            shade = ceil(min(1.0, log1p(abs(tolerances)) / log1p(8.0)) * _STRONGEST)
+            worse = "worse" if tolerances < 0 else "gained"
+            shown = f"{tolerances:+.1f}"
+        cells[result.part, result.label] = HeatCell(
+            f"#details-{case_anchor(result)}",
+            f"{result.verdict} shade{shade} {worse}",
+            shown,
+            f"{result.part}, {result.label}: {word_of(result)} {change}",
+        )
     metrics = list(dict.fromkeys(result.label for result in compared))
-    cells = {(result.part, result.label): _heat_cell(result) for result in compared}
     return HeatMap(metrics, [(p, [cells.get((p, metric)) for metric in metrics]) for p in parts])
 
 
-def _heat_cell(result: CaseResult) -> HeatCell:
-    """A case in shades of 0 for no change to 4 for 8 tolerances and more."""
-    difference = result.judgement.difference or 0.0
-    shown = number(difference, signed=True)
-    shade, worse = 0, "gained"
-    if result.tolerance > 0:
-        change = difference / result.tolerance
-        shade = ceil(min(1.0, log1p(abs(change)) / log1p(8.0)) * _STRONGEST)
-        worse = "worse" if change < 0 else "gained"
-        title_change, shown = shown, f"{change:+.1f}"
-    else:
-        title_change = shown
-    return HeatCell(
-        f"#details-{case_anchor(result)}",
-        f"{result.verdict} shade{shade} {worse}",
-        shown,
-        f"{result.part}, {result.label}: {word_of(result)} {title_change}",
-    )
-
-
-@dataclass(frozen=True)
-class CurveView:
+class CurveView(NamedTuple):
     """The curves of a case.
 
-    result: of the gate.
     quantity: what is drawn, in words.
     known: whether the reference's is drawn beside it.
     kind: class of this run's curve.
@@ -701,120 +577,72 @@ def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
             continue
         if before is not None and before.generations != now.generations:
             before = None
+        quantity = "similarity to the start"
+        if result.shown.facts is not None:
+            exact = result.shown.facts.precision
+            quantity = "F1 of facts" if exact else "share of facts that are right"
+        elif result.measurement is not None and result.measurement.shares:
+            quantity = "share that is right"
         kind = "regressed" if result.verdict == Verdict.REGRESSED else ""
-        plot = curve_plot(now, before, result.judgement.reference, _quantity(result), kind)
-        known = before is not None
-        views[key] = CurveView(result, _quantity(result), now.n, known, kind, plot)
+        plot = curve_plot(now, before, result.judgement.reference, quantity, kind)
+        views[key] = CurveView(result, quantity, now.n, before is not None, kind, plot)
     return list(views.values())
-
-
-def _quantity(result: CaseResult) -> str:
-    """What a curve is of, in words."""
-    if result.shown.facts is not None:
-        return "F1 of facts" if result.shown.facts.precision else "share of facts that are right"
-    shares = result.measurement is not None and result.measurement.shares
-    return "share that is right" if shares else "similarity to the start"
-
-
-@dataclass(frozen=True)
-class SuiteView:
-    """A suite: its plots, its table and the details of its cases.
-
-    anchor: of its heading.
-    reach: end of the axis of its changes in tolerances; None where nothing was compared.
-    noteworthy: cases whose details are shown by themselves, those that fail first; rest: others.
-    """
-
-    name: str
-    anchor: str
-    counts: str
-    cases: Sequence[CaseView]
-    reach: float | None
-    heat: HeatMap | None
-    curves: Sequence[CurveView]
-    noteworthy: Sequence[CaseView]
-    rest: Sequence[CaseView]
-    rest_counts: str
-
-
-def _suite(
-    place: int, results: Sequence[CaseResult], pictured: Collection[str], opened: CaseResult | None
-) -> SuiteView:
-    changes = [change for result in results if (change := change_of_case(result)) is not None]
-    reach = reach_of(changes)
-    cases = [case_view(result, reach, pictured, opened) for result in results]
-    noteworthy = [case for case in cases if case.noteworthy]
-    rest = [case for case in cases if not case.noteworthy]
-    return SuiteView(
-        name=results[0].suite,
-        anchor=f"suite-{place}",
-        counts=counts_line(results),
-        cases=cases,
-        reach=reach if changes else None,
-        heat=heat_map(results),
-        curves=curve_views(results),
-        noteworthy=sorted(noteworthy, key=lambda case: case.result.passes),
-        rest=rest,
-        rest_counts=counts_line([case.result for case in rest]),
-    )
 
 
 # -- the whole run ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RunView:
-    """The page of a run.
+def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
+    """All that the page of a run shows, but for its images, by the names that `run.html` reads.
 
-    title: its verdict in a sentence.
-    forest: all gating cases, the worst first; few, many: how many of them are not folded away.
+    forest: all gating cases, the worst first.
     cards: samples that lost most; others: more of them, which are only named.
+    suites: of each its cases, its plots and the end of its axis in tolerances (None where nothing
+    was compared), and the cases whose details are shown by themselves, those that fail first.
     lines: counts, promises and what else is said of the whole run.
-    choices: name, label and values of each filter of its cases.
+    choices: name and values of each filter of its cases.
     """
-
-    facts: RunFacts
-    title: str
-    models: Models | None
-    forest: Sequence[ForestRow]
-    few: int
-    many: int
-    cards: Sequence[CardView]
-    others: Sequence[CardView]
-    causes: Sequence[Cause]
-    suites: Sequence[SuiteView]
-    lines: Sequence[str]
-    choices: Sequence[tuple[str, str, Sequence[str]]]
-
-    @property
-    def command(self) -> str:
-        """The command that started the run; empty where that is not known."""
-        return "" if self.facts.provenance is None else self.facts.provenance.command
-
-
-def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> RunView:
-    """All that the page of a run shows, but for its images."""
     pictured = pictured_cases(results)
     opened = worst_case(results) or next(filter(replaces_answers, results), None)
-    samples = [card_view(sample) for sample in worst_samples(results)]
-    cards = [sample for sample in samples if sample.cells][:_MOST_CARDS]
-    suites: dict[str, list[CaseResult]] = {}
+    by_suite: dict[str, list[CaseResult]] = {}
     for result in results:
-        suites.setdefault(result.suite, []).append(result)
-    return RunView(
-        facts=facts,
-        title=facts.headline or f"cepbench: {facts.verdict}",
-        models=models_of(facts),
-        forest=forest_rows(results),
-        few=FEW_ROWS,
-        many=MANY_ROWS,
-        cards=cards,
-        others=[sample for sample in samples if sample not in cards],
-        causes=causes(results),
-        suites=[
-            _suite(place, own, pictured, opened) for place, own in enumerate(suites.values(), 1)
-        ],
-        lines=[
+        by_suite.setdefault(result.suite, []).append(result)
+    suites = []
+    for place, (name, own) in enumerate(by_suite.items(), 1):
+        changes = [change for result in own if (change := change_of_case(result)) is not None]
+        reach = reach_of(changes)
+        cases = [case_view(result, reach, pictured, opened) for result in own]
+        rest = [case for case in cases if not case.noteworthy]
+        suites.append(
+            {
+                "name": name,
+                "anchor": f"suite-{place}",
+                "counts": counts_line(own),
+                "cases": cases,
+                "reach": reach if changes else None,
+                "heat": heat_map(own),
+                "curves": curve_views(own),
+                "noteworthy": sorted(
+                    (case for case in cases if case.noteworthy), key=lambda c: c.result.passes
+                ),
+                "rest": rest,
+                "rest_counts": counts_line([case.result for case in rest]),
+            }
+        )
+    samples = [_card(sample) for sample in worst_samples(results)]
+    cards = [sample for sample in samples if sample.cells][:_MOST_CARDS]
+    provenance = facts.provenance
+    return {
+        "facts": facts,
+        "title": facts.headline or f"cepbench: {facts.verdict}",
+        "command": "" if provenance is None else provenance.command,
+        "models": None if provenance is None else models_of(provenance.suites),
+        "forest": forest_rows(results),
+        "cards": cards,
+        "others": [sample for sample in samples if sample not in cards],
+        "causes": [(counted(len(own), "case"), text, own) for text, own in causes(results)],
+        "suites": suites,
+        "lines": [
             *verdict_lines(results),
             *error_lines(results),
             effort_line(facts.efforts(results)),
@@ -822,13 +650,9 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> RunView:
             *fact_lines(results),
             *improvement_lines(results),
         ],
-        choices=[
-            ("verdict", "verdict", _values(result.word.lower() for result in results)),
-            ("suite", "suite", _values(result.suite for result in results)),
-            ("metric", "metric", _values(result.label for result in results)),
+        "choices": [
+            ("verdict", sorted({result.word.lower() for result in results})),
+            ("suite", sorted(by_suite)),
+            ("metric", sorted({result.label for result in results})),
         ],
-    )
-
-
-def _values(texts: Iterable[str]) -> list[str]:
-    return sorted(set(texts))
+    }

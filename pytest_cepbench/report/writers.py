@@ -139,21 +139,13 @@ def properties_of(result: CaseResult) -> list[tuple[str, str]]:
         **{name: str(value) for name in _NUMBERS if (value := result.numbers[name]) is not None},
         "primary": "true" if result.primary else "false",
         **({"judge": printable(result.shown.judge, 700)} if result.shown.judge else {}),
-        **_series_properties(result),
     }
+    if result.series is not None:
+        fields["series"] = printable(result.series.name)
+        fields["series_checkpoint"] = str(result.series.look)
+        fields["series_alpha"] = str(result.series.alpha)
     warnings = [("warning", printable(warning, 700)) for warning in result.warnings]
     return [(PREFIX + name, text) for name, text in (*fields.items(), *warnings)]
-
-
-def _series_properties(result: CaseResult) -> dict[str, str]:
-    series = result.series
-    if series is None:
-        return {}
-    return {
-        "series": printable(series.name),
-        "series_checkpoint": str(series.look),
-        "series_alpha": str(series.alpha),
-    }
 
 
 def beside(path: Path, suffix: str) -> Path:
