@@ -15,7 +15,7 @@ import re
 import socket
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -154,12 +154,39 @@ def run_record(
         digest = ""
         if result.identity:
             identity = {encodable(k): encodable(v) for k, v in result.identity.items()}
-            digest = identity_digest(identity)
+            text = json.dumps(identity, sort_keys=True)
+            digest = sha256(text.encode("ascii")).hexdigest()[:_DIGITS]
             identities[digest] = identity
         model = HistoryModel(
             *(encodable(result.model.get(name, "")) for name in ("role", "spec", "identity"))
         )
-        cases.append(_case_record(result, digest, models.setdefault(model, len(models))))
+        judged = result.judgement
+        value, baseline, difference, low, high = (
+            None if number is None else round(number, 6)  # as scores have
+            for number in (
+                result.value, judged.baseline_value, judged.difference, judged.low, judged.high,
+            )
+        )  # fmt: skip
+        cases.append(
+            HistoryCase(
+                case=encodable(f"{result.suite}/{result.part}/{result.metric}"),
+                verdict=result.verdict,
+                value=value,
+                baseline=baseline,
+                difference=difference,
+                low=low,
+                high=high,
+                tolerance=result.tolerance,
+                n=result.n,
+                identity=digest,
+                model=models.setdefault(model, len(models)),
+                primary=result.primary,
+                accepted=result.accepted,
+                higher_is_better=result.higher_is_better,
+                p=judged.p,
+                method=judged.method,
+            )
+        )
     series = next((result.series for result in results if result.series is not None), None)
     line = msgspec.structs.replace(
         run,
@@ -176,48 +203,9 @@ def run_record(
     return line, identities
 
 
-def _case_record(result: CaseResult, identity: str, model: int) -> HistoryCase:
-    return HistoryCase(
-        case=encodable(f"{result.suite}/{result.part}/{result.metric}"),
-        verdict=result.verdict,
-        value=_rounded(result.value),
-        baseline=_rounded(result.judgement.baseline_value),
-        difference=_rounded(result.judgement.difference),
-        low=_rounded(result.judgement.low),
-        high=_rounded(result.judgement.high),
-        tolerance=result.tolerance,
-        n=result.n,
-        identity=identity,
-        model=model,
-        primary=result.primary,
-        accepted=result.accepted,
-        higher_is_better=result.higher_is_better,
-        p=result.judgement.p,
-        method=result.judgement.method,
-    )
-
-
-def identity_digest(identity: dict[str, str]) -> str:
-    """The first 16 digits of the SHA-256 of an identity's fields, in any order."""
-    text = json.dumps(identity, sort_keys=True)
-    return sha256(text.encode("ascii")).hexdigest()[:_DIGITS]
-
-
 def report_digest(data: bytes) -> str:
     """The first 16 digits of the SHA-256 of a report."""
     return sha256(data).hexdigest()[:_DIGITS]
-
-
-def changed_fields(before: dict[str, str] | None, now: dict[str, str] | None) -> Iterable[str]:
-    """Names of the fields in which two identities differ; none where one is not known."""
-    if before is None or now is None:
-        return ()
-    return sorted(k for k in before.keys() | now.keys() if before.get(k) != now.get(k))
-
-
-def _rounded(value: float | None) -> float | None:
-    """Six decimals, as scores have."""
-    return None if value is None else round(value, 6)
 
 
 def encodable(text: str) -> str:
@@ -256,21 +244,37 @@ class History:
 
     def report_of(self, run: HistoryRun) -> Path | None:
         """The JSON report of a run; None where it is gone, or another run's is in its place."""
-        return self._reports.path_of(run.run, run.report)
+        return self._file_of(run.run, run.report)
 
     def page_of(self, run: HistoryRun) -> Path | None:
         """The page of a run that has its files beside it; None as of `report_of`."""
-        return self._pages.path_of(run.run, run.page)
+        return self._file_of(run.run, run.page)
 
     @cached_property
-    def _reports(self) -> _RunFiles:
-        written = ((r.report, _RunFile(r.run, r.report_bytes, r.digest)) for r in self.runs)
-        return _RunFiles(self.folder.absolute(), written)
+    def _written(self) -> dict[str, list[tuple[str, int, str]]]:
+        """Path -> id of each run that wrote there, bytes and `report_digest`, in their order."""
+        written: dict[str, list[tuple[str, int, str]]] = {}
+        for run in self.runs:
+            for name, size, digest in (
+                (run.report, run.report_bytes, run.digest),
+                (run.page, run.page_bytes, run.page_digest),
+            ):
+                if name:
+                    written.setdefault(name, []).append((run.run, size, digest))
+        return written
 
     @cached_property
-    def _pages(self) -> _RunFiles:
-        written = ((r.page, _RunFile(r.run, r.page_bytes, r.page_digest)) for r in self.runs)
-        return _RunFiles(self.folder.absolute(), written)
+    def _writers(self) -> dict[str, str | None]:
+        """Path -> the run whose file lies there now, as far as it was asked."""
+        return {}
+
+    def _file_of(self, run: str, name: str) -> Path | None:
+        if name not in self._written:
+            return None
+        path = Path(os.path.normpath(self.folder.absolute() / name))
+        if name not in self._writers:
+            self._writers[name] = _writer_of(path, self._written[name])
+        return path if self._writers[name] == run else None
 
     def identity(self, digest: str) -> dict[str, str] | None:
         """An identity by its digest; None where its file is gone or cannot be read."""
@@ -283,51 +287,20 @@ class History:
             return None
 
 
-@dataclass(frozen=True)
-class _RunFile:
-    """A file that a run wrote: id of the run, size in bytes, and `report_digest`."""
-
-    run: str
-    size: int
-    digest: str
-
-
-class _RunFiles:
-    """The files of one kind that runs wrote, some in the place of others."""
-
-    def __init__(self, folder: Path, written: Iterable[tuple[str, _RunFile]]) -> None:
-        """folder: of the history. written: path from there and file, in the order of the runs."""
-        self._folder = folder
-        self._written: dict[str, list[_RunFile]] = {}
-        self._writers: dict[str, str | None] = {}
-        for name, file in written:
-            if name:
-                self._written.setdefault(name, []).append(file)
-
-    def path_of(self, run: str, name: str) -> Path | None:
-        """The file of a run; None where it is gone, or another run's is in its place."""
-        if name not in self._written:
-            return None
-        path = Path(os.path.normpath(self._folder / name))
-        if name not in self._writers:
-            self._writers[name] = _writer_of(path, self._written[name])
-        return path if self._writers[name] == run else None
-
-
-def _writer_of(path: Path, files: Sequence[_RunFile]) -> str | None:
+def _writer_of(path: Path, files: Sequence[tuple[str, int, str]]) -> str | None:
     """Id of the run whose file lies at a path where all these were written.
 
     The file is read only where its size does not tell. None where it is of none of them.
     """
     try:
         size = path.stat().st_size
-        alike = [file for file in files if file.size == size]
+        alike = [file for file in files if file[1] == size]
         if len(files) == 1 or not alike:
-            return alike[0].run if alike else None
+            return alike[0][0] if alike else None
         digest = report_digest(read_regular(path, _MOST_BYTES))
     except OSError:
         return None
-    return next((file.run for file in reversed(alike) if file.digest == digest), None)
+    return next((run for run, _, own in reversed(alike) if own == digest), None)
 
 
 def host_name() -> str:
@@ -362,49 +335,36 @@ def read_history(folder: Path) -> History:
             f"history {str(folder)!r} cannot be read: {error.strerror or error}; every run of "
             "pytest with a cepbench case adds to it, and --history names another folder"
         ) from error
-    runs: dict[str, HistoryRun] = {}
+    known: dict[str, HistoryRun] = {}
     remarks: list[str] = []
-    for path in paths:
-        for run in _read_file(path, remarks):
-            runs.setdefault(run.run, run)
-    ordered = sorted(runs.values(), key=lambda run: (run.started, run.run))
-    return History(folder, tuple(ordered), tuple(remarks))
-
-
-def _read_file(path: Path, remarks: list[str]) -> list[HistoryRun]:
-    try:
-        with open_regular(path, _MOST_BYTES) as stream:
-            data = stream.read()
-    except OSError as error:
-        raise HistoryError(
-            f"history {str(path)!r} cannot be read: {error.strerror or error}"
-        ) from error
     decoder = msgspec.json.Decoder(HistoryRun)
-    try:
-        runs = decoder.decode_lines(data)
-    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
-        runs = _read_lines(path, data, decoder, remarks)
-    known = [run for run in runs if run.format <= FORMAT and _is_sound(run)]
-    if len(known) < len(runs):
-        remarks.append(
-            f"{path}: {len(runs) - len(known)} runs were left out: a newer pytest-cepbench wrote "
-            "them, or they were changed by hand"
-        )
-    return known
-
-
-def _read_lines(
-    path: Path, data: bytes, decoder: msgspec.json.Decoder[HistoryRun], remarks: list[str]
-) -> list[HistoryRun]:
-    """The lines that can be read, of a file that has others as well."""
-    runs = []
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if line.strip():
-            try:
-                runs.append(decoder.decode(line))
-            except (ValueError, RecursionError) as error:
-                remarks.append(f"{path}: line {number} was left out: {error}")
-    return runs
+    for path in paths:
+        try:
+            with open_regular(path, _MOST_BYTES) as stream:
+                data = stream.read()
+        except OSError as error:
+            raise HistoryError(
+                f"history {str(path)!r} cannot be read: {error.strerror or error}"
+            ) from error
+        try:
+            runs = decoder.decode_lines(data)
+        except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+            runs = []
+            for number, line in enumerate(data.split(b"\n"), start=1):
+                try:
+                    runs += [decoder.decode(line)] if line.strip() else []
+                except (ValueError, RecursionError) as error:
+                    remarks.append(f"{path}: line {number} was left out: {error}")
+        sound = [run for run in runs if run.format <= FORMAT and _is_sound(run)]
+        if len(sound) < len(runs):
+            remarks.append(
+                f"{path}: {len(runs) - len(sound)} runs were left out: a newer pytest-cepbench "
+                "wrote them, or they were changed by hand"
+            )
+        for run in sound:
+            known.setdefault(run.run, run)
+    ordered = sorted(known.values(), key=lambda run: (run.started, run.run))
+    return History(folder, tuple(ordered), tuple(remarks))
 
 
 def _is_sound(run: HistoryRun) -> bool:

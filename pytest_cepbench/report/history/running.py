@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -139,8 +138,7 @@ class RunningRun(msgspec.Struct, frozen=True, omit_defaults=True):
     work: list[RunningWork] = []
 
 
-@dataclass(frozen=True)
-class ListedRun:
+class ListedRun(NamedTuple):
     """A run that has not ended as a run does, as it is found. state: whether it goes on."""
 
     run: RunningRun
@@ -191,16 +189,12 @@ def list_running(folder: Path) -> list[ListedRun]:
 
     folder: of the history.
     """
-    listed = [ListedRun(run, _state_of(run, time.time())) for run in _read_all(folder)]
-    return sorted(listed, key=lambda entry: (-entry.run.started, entry.run.run))
-
-
-def _read_all(folder: Path) -> Iterator[RunningRun]:
     try:
         paths = [path for path in (folder / RUNNING).iterdir() if path.suffix == _SUFFIX]
     except OSError:
-        return
+        return []
     decoder = msgspec.json.Decoder(RunningRun)
+    listed = []
     for path in paths:
         if not RUN_ID.fullmatch(path.stem):
             continue
@@ -208,22 +202,18 @@ def _read_all(folder: Path) -> Iterator[RunningRun]:
             run = decoder.decode(read_regular(path, _MOST_BYTES, links=False))
         except (OSError, ValueError, RecursionError):  # it ended just now, or others wrote it
             continue
-        if run.run == path.stem and run.format <= FORMAT and _is_sound(run):
-            yield run
-
-
-def _is_sound(run: RunningRun) -> bool:
-    """Whether the times are such as can be shown."""
-    return 0 <= run.started < 1e11 and 0 <= run.written < 1e11
-
-
-def _state_of(run: RunningRun, now: float) -> RunState:
-    known = bool(run.process_space) and run.process_space == _process_space()
-    if known and (not run.process_started or _start_of(run.process) != run.process_started):
-        return RunState.ENDED
-    if abs(now - run.written) <= SILENT_SECONDS:
-        return RunState.RUNNING
-    return RunState.SILENT if known else RunState.ENDED
+        sound = 0 <= run.started < 1e11 and 0 <= run.written < 1e11  # times that can be shown
+        if run.run != path.stem or run.format > FORMAT or not sound:
+            continue
+        known = bool(run.process_space) and run.process_space == _process_space()
+        if known and (not run.process_started or _start_of(run.process) != run.process_started):
+            state = RunState.ENDED
+        elif abs(time.time() - run.written) <= SILENT_SECONDS:
+            state = RunState.RUNNING
+        else:
+            state = RunState.SILENT if known else RunState.ENDED
+        listed.append(ListedRun(run, state))
+    return sorted(listed, key=lambda entry: (-entry.run.started, entry.run.run))
 
 
 @cache

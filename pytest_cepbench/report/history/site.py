@@ -15,13 +15,13 @@ import socket
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
+from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from markupsafe import Markup
@@ -33,7 +33,6 @@ from pytest_cepbench.report.headline import in_tolerances
 from pytest_cepbench.report.history.file import (
     SUFFIX,
     History,
-    HistoryCase,
     HistoryRun,
     many_objects,
     read_history,
@@ -43,13 +42,11 @@ from pytest_cepbench.report.history.running import (
     RUN_ID,
     RUNNING,
     ListedRun,
-    RunningRun,
     RunningWork,
     RunState,
     list_running,
 )
 from pytest_cepbench.report.history.timeline import (
-    Curves,
     LinkOf,
     Selection,
     Timeline,
@@ -87,8 +84,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 # -- the page of a history -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class CaseShown:
+class CaseShown(NamedTuple):
     """A case on the page.
 
     anchor: of its section.
@@ -99,11 +95,10 @@ class CaseShown:
     timeline: Timeline
     anchor: str
     plot: Markup
-    breaks: tuple[tuple[str, str], ...]
+    breaks: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class RunShown:
+class RunShown(NamedTuple):
     """A run in the list.
 
     time: when it began.
@@ -134,11 +129,13 @@ def history_page(
     link: gives the addresses of reports.
     running: the part about runs that have not ended, on a page that is served.
     """
-    curves = curves_of(runs, timelines)
-    shown = [
-        _case(timeline, own, history, link, place)
-        for place, (timeline, own) in enumerate(zip(timelines, curves, strict=True))
-    ]
+    shown = []
+    together = zip(timelines, curves_of(runs, timelines), strict=True)
+    for place, (timeline, curves) in enumerate(together):
+        reasons = dict(break_reasons(timeline, history))
+        plot = draw_timeline(timeline, curves, reasons, link)
+        breaks = [(when(timeline.runs[index].started), words) for index, words in reasons.items()]
+        shown.append(CaseShown(timeline, f"case-{place}", plot, breaks[::-1]))
     listed = [_run(run, link) for run in reversed(runs[-MOST_RUNS:])]
     return render(
         "history.html.jinja",
@@ -174,31 +171,20 @@ def report_links(history: History, folder: Path) -> LinkOf:
     return link
 
 
-def _case(
-    timeline: Timeline, curves: Curves, history: History, link: LinkOf, place: int
-) -> CaseShown:
-    reasons = dict(break_reasons(timeline, history))
-    breaks = [(when(timeline.runs[index].started), words) for index, words in reasons.items()]
-    plot = draw_timeline(timeline, curves, reasons, link)
-    return CaseShown(timeline, f"case-{place}", plot, tuple(reversed(breaks)))
-
-
 def _run(run: HistoryRun, link: LinkOf) -> RunShown:
     counts = Counter("accepted" if case.accepted else case.verdict for case in run.cases)
     words = ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
     kind = run.verdict if run.verdict in _VERDICTS else "error"
-    return RunShown(run, when(run.started), kind, _worst(run.cases), words, link(run))
-
-
-def _worst(cases: Sequence[HistoryCase]) -> str:
-    """Of the gating cases that regressed, else of all compared ones, that which lost most."""
-    compared = [case for case in cases if case.primary and case.difference is not None]
+    # Of the gating cases that regressed, else of all compared ones, that which lost most.
+    compared = [case for case in run.cases if case.primary and case.difference is not None]
     regressed = [case for case in compared if case.verdict == "regressed"]
-    known = regressed or compared
-    if not known:
-        return ""
-    worst = min(known, key=lambda case: in_tolerances(case.difference, case.tolerance))
-    return f"{worst.case} {number(worst.difference, signed=True)}"
+    shown = ""
+    if compared:
+        worst = min(
+            regressed or compared, key=lambda case: in_tolerances(case.difference, case.tolerance)
+        )
+        shown = f"{worst.case} {number(worst.difference, signed=True)}"
+    return RunShown(run, when(run.started), kind, shown, words, link(run))
 
 
 # -- runs that have not ended ----------------------------------------------------------------------
@@ -213,9 +199,27 @@ def running_part(
     source: address of this part, relative to the page.
     whole: with the cases that are judged, on the page of one run.
     """
+    shown = []
+    for run, now in entries:
+        # How far the run is, without a word that a verdict has.
+        parts = [f"No verdict yet: {run.judged} of {counted(run.expected, 'case')} judged"]
+        if run.counts:
+            parts.append(", ".join(f"{count} {verdict}" for verdict, count in run.counts.items()))
+        if run.skipped:
+            parts.append(f"{run.skipped} skipped")
+        sign = ""  # what is known of the process of a run that does not write any more
+        if now != RunState.RUNNING:
+            sign = f"The last sign of life of its process {run.process} was at "
+            sign += f"{when(run.written)} UTC"
+            sign += (
+                "; the process is still there."
+                if now == RunState.SILENT
+                else ". Run it again: what was computed is in the store."
+            )
+        shown.append((run, now, "; ".join(parts) + ".", sign))
     part = render(
         "running_part.html.jinja",
-        entries=[(entry, _progress(entry.run), _sign_of_life(entry)) for entry in entries],
+        entries=shown,
         state=state,
         source=source,
         whole=whole,
@@ -234,16 +238,6 @@ def running_page(part: Markup, root: str, *, several: bool) -> str:
     )
 
 
-def _progress(run: RunningRun) -> str:
-    """How far the run is, without a word that a verdict has."""
-    parts = [f"No verdict yet: {run.judged} of {counted(run.expected, 'case')} judged"]
-    if run.counts:
-        parts.append(", ".join(f"{count} {verdict}" for verdict, count in run.counts.items()))
-    if run.skipped:
-        parts.append(f"{run.skipped} skipped")
-    return "; ".join(parts) + "."
-
-
 def _pace(work: RunningWork) -> str:
     words = [work.step]
     if work.rate is not None and work.rate > 0:
@@ -251,17 +245,6 @@ def _pace(work: RunningWork) -> str:
     if work.left is not None:
         words.append(f"{duration(work.left)} left of this case")
     return ", ".join(filter(None, words))
-
-
-def _sign_of_life(entry: ListedRun) -> str:
-    """What is known of the process of a run that does not write any more."""
-    if entry.state == RunState.RUNNING:
-        return ""
-    sign = f"The last sign of life of its process {entry.run.process} was at "
-    sign += f"{when(entry.run.written)} UTC"
-    if entry.state == RunState.SILENT:
-        return f"{sign}; the process is still there."
-    return f"{sign}. Run it again: what was computed is in the store."
 
 
 # -- the site --------------------------------------------------------------------------------------
@@ -398,28 +381,23 @@ def write_site(folder: Path, target: Path) -> int:
         if any(target.iterdir()):
             raise WriteError(f"{target} is not empty: name a new folder")
         (target / RUNS).mkdir()
-        copied = [run for run in history.runs if _copy_report(history, run, target / RUNS)]
+        copied = [run for run in history.runs if _address(history, run)]
+        for run in copied:
+            path, page = history.report_of(run), history.page_of(run)
+            own = target / RUNS / run.run
+            for suffix in (".html", ".json"):
+                if path is not None and path.with_suffix(suffix).is_file():
+                    shutil.copyfile(path.with_suffix(suffix), own.with_name(f"{run.run}{suffix}"))
+            for name in () if page is None else page_file_names(page.parent):
+                file = None if page is None else page_file(page.parent, name)
+                if file is not None:
+                    (own / name).parent.mkdir(parents=True, exist_ok=True)
+                    with file, (own / name).open("xb") as copy:
+                        shutil.copyfileobj(file, copy)
         (target / PAGE).write_text(index, encoding="utf-8")
     except OSError as error:
         raise WriteError(f"{target} could not be written: {error.strerror or error}") from error
     return len(copied)
-
-
-def _copy_report(history: History, run: HistoryRun, folder: Path) -> bool:
-    if not _address(history, run):
-        return False
-    path, page = history.report_of(run), history.page_of(run)
-    for suffix in (".html", ".json"):
-        if path is not None and path.with_suffix(suffix).is_file():
-            shutil.copyfile(path.with_suffix(suffix), folder / f"{run.run}{suffix}")
-    source = None if page is None else page.parent
-    for name in () if source is None else page_file_names(source):
-        file = None if source is None else page_file(source, name)
-        if file is not None:
-            (folder / run.run / name).parent.mkdir(parents=True, exist_ok=True)
-            with file, (folder / run.run / name).open("xb") as copy:
-                shutil.copyfileobj(file, copy)
-    return True
 
 
 # -- the server, for the browser of this machine only ----------------------------------------------

@@ -78,11 +78,6 @@ class Timeline:
         """The model under test of a point."""
         return self.runs[index].models[self.points[index].model]
 
-    def identity_before(self, index: int) -> str:
-        """Digest of the identity that held before a break."""
-        before = (self.points[place].identity for place in range(index - 1, -1, -1))
-        return next(filter(None, before), "")
-
     def sparkline(self, most: int = 24) -> str:
         """The latest values as bars, higher is higher; `|` at a break, `.` for none."""
         start = max(0, len(self.points) - most)
@@ -90,11 +85,14 @@ class Timeline:
         values = [point.value for point in shown if point.value is not None]
         low, high = min(values, default=0.0), max(values, default=0.0)
         step = (high - low) / (len(_BARS) - 1)
-        breaks = set(self.breaks)
-        return "".join(
-            (_BREAK if index in breaks else "") + _bar(point.value, low, step)
-            for index, point in enumerate(shown, start)
-        )
+        breaks, line = set(self.breaks), ""
+        for index, point in enumerate(shown, start):
+            line += _BREAK if index in breaks else ""
+            if point.value is None:
+                line += _NO_VALUE
+            else:
+                line += _BARS[round((point.value - low) / step) if step else len(_BARS) // 2]
+        return line
 
 
 @dataclass(slots=True)
@@ -105,12 +103,6 @@ class _Judged:
     points: list[HistoryCase] = field(default_factory=list)
     breaks: list[int] = field(default_factory=list)
     identity: str = ""
-
-
-def _bar(value: float | None, low: float, step: float) -> str:
-    if value is None:
-        return _NO_VALUE
-    return _BARS[round((value - low) / step)] if step else _BARS[len(_BARS) // 2]
 
 
 def select_runs(history: History, selection: Selection) -> tuple[HistoryRun, ...]:
@@ -125,7 +117,7 @@ def select_runs(history: History, selection: Selection) -> tuple[HistoryRun, ...
         )
     if selection.models:
         specs = {model.spec for run in runs for model in run.models}
-        wanted = {spec for spec in specs if _is_like(spec, selection.models)}
+        wanted = {s for s in specs if any(fnmatchcase(s, like) for like in selection.models)}
         if not wanted:
             raise HistoryError(_nothing("model", selection.models, specs))
         runs = tuple(run for run in runs if any(model.spec in wanted for model in run.models))
@@ -168,10 +160,6 @@ def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timel
     return sorted(timelines, key=lambda timeline: order[timeline.suite])
 
 
-def _is_like(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def _nothing(what: str, patterns: Sequence[str], known: Iterable[str]) -> str:
     shown = ", ".join(repr(pattern) for pattern in patterns)
     return (
@@ -181,11 +169,14 @@ def _nothing(what: str, patterns: Sequence[str], known: Iterable[str]) -> str:
 
 def break_reasons(timeline: Timeline, history: History) -> Iterator[tuple[int, str]]:
     """Each break of a case, and the fields of its identity that changed, where they are known."""
-    from pytest_cepbench.report.history.file import changed_fields
-
     for index in timeline.breaks:
-        before = history.identity(timeline.identity_before(index))
-        fields = list(changed_fields(before, history.identity(timeline.points[index].identity)))
+        earlier = (timeline.points[place].identity for place in range(index - 1, -1, -1))
+        before = history.identity(next(filter(None, earlier), ""))
+        now = history.identity(timeline.points[index].identity)
+        fields: list[str] = []
+        if before is not None and now is not None:
+            names = before.keys() | now.keys()
+            fields = sorted(name for name in names if before.get(name) != now.get(name))
         yield index, ", ".join(fields) or "identity"
 
 
@@ -221,6 +212,13 @@ _CHARACTER = 6.8  # pixels of a character of most fonts at most
 
 _SHAPES = {"held": "circle", "improved": "up", "regressed": "down", "inconclusive": "ring"}
 
+_CORNERS: dict[str, list[tuple[float, float]]] = {
+    "up": [(-4, 4), (0, -4), (4, 4), (-4, 4)],
+    "down": [(-4, -4), (0, 4), (4, -4), (-4, -4)],
+    "diamond": [(0, -5), (5, 0), (0, 5), (-5, 0), (0, -5)],
+    "cross": [(-4, -4), (4, 4), (0, 0), (-4, 4), (4, -4)],
+}
+
 _FIELDS = tuple(map(attrgetter, ("value", "baseline", "difference", "low", "high", "tolerance")))
 
 LinkOf = Callable[[HistoryRun], str]
@@ -237,33 +235,34 @@ def draw_timeline(
     """
     count = len(timeline.points)
     scale = Scale.over(curves.limits(), _FOOT, _TOP, most_ticks=5)
-    shapes = list(_levels(scale))
-    places = _places(timeline)
-    starts = (0, *timeline.breaks, count)
-    for start, end in pairwise(starts):
+    shapes = []
+    for tick in scale.ticks:
+        y = scale.place(tick)
+        shapes.append(line((_LEFT, y), (_RIGHT, y), "axis"))
+        shapes.append(label(_LEFT - 8, y, scale.show(tick, signed=False), anchor="end"))
+    # Each run is one step, and in a series stands by the number of its checkpoint.
+    numbers = np.arange(1.0, count + 1)
+    if timeline.series:
+        numbers = np.fromiter((run.look for run in timeline.runs), np.float64, count)
+    places: FloatArray = _LEFT + (numbers - 0.5) / max(1.0, numbers.max()) * (_RIGHT - _LEFT)
+    stretches = list(pairwise((0, *timeline.breaks, count)))
+    for start, end in stretches:
         shapes += _reference(curves, places, scale, start, end)
-    if count > MOST_MARKS:
-        for start, end in pairwise(starts):
+    for start, end in stretches:
+        if count > MOST_MARKS:
             shapes += _columns(curves, places, scale, start, end)
+        else:
+            known = start + np.flatnonzero(np.isfinite(curves.values[start:end]))
+            if known.size > 1:
+                shapes.append(_polyline("course", places[known], scale.place(curves.values[known])))
+    if count > MOST_MARKS:
         shapes += _ticks(curves, places)
     else:
-        for start, end in pairwise(starts):
-            shapes += _line(curves.values, places, scale, start, end)
         shapes += _marks(timeline, curves, places, scale, link)
     shapes += _breaks(places, reasons)
     shapes += _names(timeline, places)
     title = f"{timeline.name} over {count} runs, the latest {number(timeline.latest.value)}"
     return figure("timeline", (WIDTH, HEIGHT), title, shapes, role="group")
-
-
-def _places(timeline: Timeline) -> FloatArray:
-    """Where each run stands: one step each, and in a series by the number of its checkpoint."""
-    count = len(timeline.runs)
-    numbers = np.arange(1.0, count + 1)
-    if timeline.series:
-        numbers = np.fromiter((run.look for run in timeline.runs), np.float64, count)
-    places: FloatArray = _LEFT + (numbers - 0.5) / max(1.0, numbers.max()) * (_RIGHT - _LEFT)
-    return places
 
 
 class Curves:
@@ -338,13 +337,6 @@ def _finite(*arrays: FloatArray) -> FloatArray:
     return kept
 
 
-def _levels(scale: Scale) -> Iterator[str]:
-    for tick in scale.ticks:
-        y = scale.place(tick)
-        yield line((_LEFT, y), (_RIGHT, y), "axis")
-        yield label(_LEFT - 8, y, scale.show(tick, signed=False), anchor="end")
-
-
 def _reference(
     curves: Curves, places: FloatArray, scale: Scale, start: int, end: int
 ) -> Iterator[str]:
@@ -378,31 +370,32 @@ def _half(places: FloatArray) -> float:
     return max(between, 1.0) / 2
 
 
-def _line(
-    values: FloatArray, places: FloatArray, scale: Scale, start: int, end: int
-) -> Iterator[str]:
-    known = start + np.flatnonzero(np.isfinite(values[start:end]))
-    if known.size > 1:
-        yield _polyline("course", places[known], scale.place(values[known]))
-
-
-def _polyline(kind: str, xs: FloatArray, ys: FloatArray, name: str = "polyline") -> str:
-    return shape(name, kind, points=corners(zip(xs.tolist(), ys.tolist(), strict=True)))
+def _polyline(kind: str, xs: FloatArray, ys: FloatArray) -> str:
+    return shape("polyline", kind, points=corners(zip(xs.tolist(), ys.tolist(), strict=True)))
 
 
 def _marks(
     timeline: Timeline, curves: Curves, places: FloatArray, scale: Scale, link: LinkOf
 ) -> Iterator[str]:
-    for index, point in enumerate(timeline.points):
+    for index, (run, point) in enumerate(zip(timeline.runs, timeline.points, strict=True)):
         x, value = float(places[index]), curves.values[index]
         bounds = float(curves.lows[index]), float(curves.highs[index])
         kind = "accepted" if point.accepted else kind_of(point.verdict)
         known = bool(np.isfinite(value))
         y = scale.place(float(value)) if known else _FOOT
         parts = [] if np.isnan(bounds).any() else [*_bounds(x, bounds, scale)]
-        parts.append(_mark(x, y, _SHAPES.get(kind, "diamond") if known else "cross", kind))
-        run = timeline.runs[index]
-        yield titled(_words(timeline, index), *parts, address=link(run))
+        form = _SHAPES.get(kind, "diamond") if known else "cross"
+        if form in ("circle", "ring"):
+            parts.append(shape("circle", f"mark {kind} {form}", cx=x, cy=y, r=_RADIUS))
+        else:
+            ends = corners((x + dx, y + dy) for dx, dy in _CORNERS[form])
+            parts.append(shape("polyline", f"mark {kind} {form}", points=ends))
+        word = "accepted" if point.accepted else point.verdict
+        words = (
+            f"{timeline.model(index).spec}, {when(run.started)}: {word}, {number(point.value)}, "
+            f"change {change_of(point)}, n = {point.n}"
+        )
+        yield titled(words, *parts, address=link(run))
 
 
 def _bounds(x: float, bounds: tuple[float, float], scale: Scale) -> Iterator[str]:
@@ -416,31 +409,6 @@ def _bounds(x: float, bounds: tuple[float, float], scale: Scale) -> Iterator[str
             yield shape("polyline", "beyond", points=tip)
             if np.isfinite(bound):
                 yield label(x + 5, y - 4 * out, f"{bound:.3g}")
-
-
-def _words(timeline: Timeline, index: int) -> str:
-    """What a pointer shows of a point."""
-    point, run = timeline.points[index], timeline.runs[index]
-    spec = timeline.model(index).spec
-    word = "accepted" if point.accepted else point.verdict
-    return (
-        f"{spec}, {when(run.started)}: {word}, {number(point.value)}, change {change_of(point)}, "
-        f"n = {point.n}"
-    )
-
-
-def _mark(x: float, y: float, form: str, kind: str) -> str:
-    r = _RADIUS
-    kind = f"mark {kind} {form}"
-    if form in ("circle", "ring"):
-        return shape("circle", kind, cx=x, cy=y, r=r)
-    places = {
-        "up": [(-r, r), (0, -r), (r, r), (-r, r)],
-        "down": [(-r, -r), (0, r), (r, -r), (-r, -r)],
-        "diamond": [(0, -r - 1), (r + 1, 0), (0, r + 1), (-r - 1, 0), (0, -r - 1)],
-        "cross": [(-r, -r), (r, r), (0, 0), (-r, r), (r, -r)],
-    }[form]
-    return shape("polyline", kind, points=corners((x + dx, y + dy) for dx, dy in places))
 
 
 def _columns(
