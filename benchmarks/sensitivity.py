@@ -1,22 +1,16 @@
 """Which metric sees what: power at equal false alarm over kinds of damage, and its price in calls.
 
-    # the page and the figures: half an hour on two cores
-    OMP_NUM_THREADS=1 python benchmarks/sensitivity.py --jobs 2 --write
-    # a few samples of the rule-based models, in seconds
-    OMP_NUM_THREADS=1 python benchmarks/sensitivity.py --quick
-    # page from the JSON
-    python benchmarks/sensitivity.py --read --write
+    OMP_NUM_THREADS=1 python -m benchmarks.sensitivity --jobs 2 --write   # half an hour
+    OMP_NUM_THREADS=1 python -m benchmarks.sensitivity --quick            # seconds
 
 Three worlds: the instrument (rule-based models, of which one has a knob turned up), the arena
 (answers of a rule-based interleaver before rule-based judges) and the reference models (the best
 describer with the thirteen damages of `reference/regress.py`, and earlier steps). Undamaged models
 are played at several seeds; the drops between these runs say which drop alarms in 5 % of them. Then
 the damaged models are played at other seeds, and the share that alarms is counted, from few samples
-to many.
+to many. What is played is kept in the store that pytest uses in this repository.
 
-Prints Markdown tables. --write puts them into benchmarks/results/sensitivity.md between its marks,
-and the figures into benchmarks/results/sensitivity.json. What is played is kept in the store that
-pytest uses in this repository.
+Prints Markdown tables; --write puts them into benchmarks/results/sensitivity.md.
 """
 
 from __future__ import annotations
@@ -24,51 +18,53 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from itertools import repeat
+from math import exp, log
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import fmean
 
-if __package__ in (
-    None,
-    "",
-):  # Run by its path, Python looks beside the script for what it imports.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import numpy as np
 
-from benchmarks.gated import fill_in
-from benchmarks.sensitivity_figures.figures import (
-    Damaged,
-    Document,
-    WorldFigures,
-    merged,
-    metrics_of,
-    read,
-    sights,
-    write,
+from benchmarks.gated import fill_in, table
+from benchmarks.sensitivity_figures.playing import MetricRun, Played, play
+from benchmarks.sensitivity_figures.power import (
+    Array,
+    Need,
+    alarm_rate,
+    calibrate,
+    drops_between,
+    samples_needed,
 )
-from benchmarks.sensitivity_figures.lineups import World, arena, instrument, reference
-from benchmarks.sensitivity_figures.playing import Played, Sampling, play
-from benchmarks.sensitivity_figures.power import ALPHA, TARGET
-from benchmarks.sensitivity_figures.suites import Setting
-from benchmarks.sensitivity_figures.tables import all_tables
+from benchmarks.sensitivity_figures.worlds import (
+    CONTROL,
+    ROOT,
+    UNCHANGED,
+    Damage,
+    Sampling,
+    Setting,
+    World,
+    arena,
+    instrument,
+    reference,
+)
 from pytest_cepbench.errors import CepError
 
-_ROOT = Path(__file__).resolve().parents[1]
-
-PAGE = _ROOT / "benchmarks" / "results" / "sensitivity.md"
-
-PRINTED_ALONE = "-calls"
-"""End of the names of tables that are printed and stand on no page."""
-
-RESULTS = _ROOT / "benchmarks" / "results" / "sensitivity.json"
+PAGE = ROOT / "benchmarks" / "results" / "sensitivity.md"
 
 WORLDS = ("instrument", "arena", "reference")
 
 DAMAGED_SEEDS = (10,)
+
+_BLIND = 0.1
+"""Power at the most samples, below which a metric is said to see nothing."""
+
+_MOST_NAMED = 3
 
 
 def make_world(name: str, copies: Path, *, quick: bool) -> World:
@@ -85,54 +81,95 @@ def make_world(name: str, copies: Path, *, quick: bool) -> World:
     return {"instrument": instrument, "arena": arena}[name](sampling, seeds, DAMAGED_SEEDS)
 
 
-def measure(world: World, store: Path, jobs: int, command: str) -> WorldFigures:
+@dataclass(frozen=True)
+class Sight:
+    """What one metric sees of one damage.
+
+    need: samples to the target power. rate: power at the most samples that were tried.
+    """
+
+    need: Need
+    rate: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was seen of a world.
+
+    seconds: wall time. samples: played. metrics: by a key that no other has, undamaged. sights: by
+    damage and key; without a damage that was refused. refused: damage -> why its runs are errors.
+    """
+
+    world: World
+    seconds: float
+    samples: int
+    metrics: Mapping[str, MetricRun]
+    sights: Mapping[str, Mapping[str, Sight]]
+    refused: Mapping[str, str]
+
+    def title(self, key: str) -> str:
+        """The label, with what tells it from others of the same label."""
+        metric = self.metrics[key]
+        alike = [other for other in self.metrics.values() if other.label == metric.label]
+        if len(alike) == 1:
+            return metric.label
+        named = [other for other in alike if other.name == metric.name]
+        return f"{metric.label}, `{metric.name if len(named) == 1 else key.partition(':')[0]}`"
+
+    def cheapest(self, damage: str) -> list[tuple[str, float, Need]]:
+        """Key, calls and samples to the target of metrics that reach it, the fewest calls first."""
+        reaching = [
+            (key, sum(self.metrics[key].calls.values()) * sight.need.samples, sight.need)
+            for key, sight in self.sights[damage].items()
+            if sight.need.bound != "over"
+        ]
+        return sorted(reaching, key=lambda each: each[1])
+
+    def blind(self, damage: str) -> list[str]:
+        """Keys that hardly alarm more often than without damage, at the most samples."""
+        return [key for key, sight in self.sights[damage].items() if sight.rate < _BLIND]
+
+
+def measure(world: World, store: Path, jobs: int) -> Figures:
     """Play the world, and see which metric sees what. jobs: processes that play."""
     started = time.perf_counter()
     work = [(setting, seed) for setting in world.settings for seed in world.seeds]
-    work += [
-        (setting, seed)
-        for damage in world.damages
-        for setting in damage.settings
-        for seed in world.damaged_seeds
-    ]
-    work = list(dict.fromkeys(work))
-    played = dict(zip(work, _play_all(work, world.sampling, store, jobs), strict=True))
-
-    def runs(settings: Sequence[Setting], seeds: Sequence[int]) -> dict[int, list[Played]]:
-        return {seed: [played[setting, seed] for setting in settings] for seed in seeds}
-
-    undamaged = runs(world.settings, world.seeds)
-    refused = next((run.refused for own in undamaged.values() for run in own if run.refused), "")
-    if refused:
-        raise ValueError(f"{world.name}: undamaged models cannot be measured: {refused}")
-    samples = {setting.name: played[setting, world.seeds[0]].samples for setting in world.settings}
-    damages = []
     for damage in world.damages:
-        own = runs(damage.settings, world.damaged_seeds)
-        why = next((run.refused for each in own.values() for run in each if run.refused), "")
-        seen = () if why else tuple(sights(world, undamaged, own, samples))
-        damages.append(Damaged(damage.name, damage.about, why, seen))
-    return WorldFigures(
-        name=world.name,
-        command=command,
-        machine=f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        seconds=round(time.perf_counter() - started, 1),
-        samples=max(samples.values()),
-        seeds=world.seeds,
-        damaged_seeds=world.damaged_seeds,
-        draws=world.sampling.draws,
-        metrics=tuple(metrics_of(world, undamaged)),
-        damages=tuple(damages),
-    )
-
-
-def _play_all(
-    work: Sequence[tuple[Setting, int]], sampling: Sampling, store: Path, jobs: int
-) -> list[Played]:
+        work += [(setting, seed) for setting in damage.settings for seed in world.damaged_seeds]
+    work = list(dict.fromkeys(work))
     if jobs == 1:
-        return [_play(*job, sampling, store) for job in work]
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        return list(pool.map(_play, *zip(*work, strict=True), repeat(sampling), repeat(store)))
+        runs = [_play(*job, world.sampling, store) for job in work]
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            arguments = (*zip(*work, strict=True), repeat(world.sampling), repeat(store))
+            runs = list(pool.map(_play, *arguments))
+    played = dict(zip(work, runs, strict=True))
+
+    undamaged = [[played[setting, seed] for seed in world.seeds] for setting in world.settings]
+    if why := next((run.refused for own in undamaged for run in own if run.refused), ""):
+        raise ValueError(f"{world.name}: undamaged models cannot be measured: {why}")
+    metrics = {
+        f"{setting.name}: {name}": metric
+        for setting, own in zip(world.settings, undamaged, strict=True)
+        for name, metric in own[0].metrics.items()
+    }
+    sights: dict[str, dict[str, Sight]] = {}
+    refused: dict[str, str] = {}
+    for damage in world.damages:
+        damaged = [[played[each, seed] for seed in world.damaged_seeds] for each in damage.settings]
+        if why := next((run.refused for own in damaged for run in own if run.refused), ""):
+            refused[damage.name] = why
+            continue
+        sights[damage.name] = {
+            f"{setting.name}: {name}": _sight(
+                [run.metrics[name] for run in before], [run.metrics.get(name) for run in now]
+            )
+            for setting, before, now in zip(world.settings, undamaged, damaged, strict=True)
+            for name in before[0].metrics
+        }
+    seconds = time.perf_counter() - started
+    samples = max(own[0].samples for own in undamaged)
+    return Figures(world, seconds, samples, metrics, sights, refused)
 
 
 def _play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played:
@@ -144,56 +181,133 @@ def _play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Playe
     return played
 
 
+def _sight(before: Sequence[MetricRun], now: Sequence[MetricRun | None]) -> Sight:
+    sign = 1 if before[0].higher_is_better else -1
+    worst = -sign * np.inf  # a run without a value fails, so it has dropped below everything
+
+    def values(run: MetricRun | None, size: int) -> Array:
+        if run is None:
+            return np.full_like(before[0].values[size], worst)
+        return np.where(np.isnan(run.values[size]), worst, run.values[size])
+
+    rates = {}
+    for size in before[0].values:
+        undamaged = [run.values[size] for run in before]
+        threshold = calibrate(drops_between(undamaged, undamaged, sign))
+        damaged = [values(run, size) for run in now]
+        rates[size] = alarm_rate(threshold, drops_between(undamaged, damaged, sign))
+    return Sight(samples_needed(rates), rates[max(rates)])
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def run_table(figures: Figures) -> str:
+    """How the figures were made."""
+    world = figures.world
+    rows = [
+        ("command", f"`python -m benchmarks.sensitivity {world.name}`"),
+        (
+            "machine",
+            f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        ),
+        ("wall time", f"{figures.seconds:.0f} s, what was in the store already not counted"),
+        ("samples played", str(figures.samples)),
+        ("seeds without damage", f"{len(world.seeds)} ({', '.join(map(str, world.seeds))})"),
+        ("seeds of each damage", f"{len(world.damaged_seeds)} (number {world.damaged_seeds[0]})"),
+        ("draws of each size", str(world.sampling.draws)),
+    ]
+    return table(("", ""), rows)
+
+
+def summary_table(figures: Figures) -> str:
+    """Over all damages that leave something to measure: what each metric sees, and its price."""
+    damages = [name for name in figures.sights if name not in (UNCHANGED, CONTROL)]
+    least = {name: min((c for _, c, _ in figures.cheapest(name)), default=0.0) for name in damages}
+    rows = []
+    for key, metric in figures.metrics.items():
+        sights = {name: figures.sights[name][key] for name in damages}
+        seen = [name for name, sight in sights.items() if sight.need.bound != "over"]
+        cost = sum(metric.calls.values())
+        times = [cost * sights[n].need.samples / least[n] for n in damages if least[n]]
+        typical = exp(fmean(map(log, times))) if times else 0.0
+        blind = [f"`{name}`" for name, sight in sights.items() if sight.rate < _BLIND]
+        rows.append((
+            figures.title(key),
+            f"{len(seen)} of {len(damages)}",
+            f"{'' if len(seen) == len(damages) else '> '}{typical:.1f}",
+            ", ".join(blind) or "-",
+        ))  # fmt: skip
+    return table(("metric", "damages seen", "calls, in those of the cheapest", "blind to"), rows)
+
+
+def first_table(figures: Figures) -> str:
+    """Who sees each damage with the fewest calls, and with the fewest samples."""
+    rows = [
+        (f"`{damage.name}`", damage.about, *_first(figures, damage))
+        for damage in figures.world.damages
+        if damage.name not in (UNCHANGED, CONTROL)
+    ]
+    return table(("damage", "what it is", "fewest calls", "fewest samples", "blind"), rows)
+
+
+def _first(figures: Figures, damage: Damage) -> tuple[str, str, str]:
+    if why := figures.refused.get(damage.name):
+        opening = why.partition(":")[2].partition(".")[0].strip() or why
+        return f"none is needed: the run is an error ({opening})", "-", "-"
+    ordered = figures.cheapest(damage.name)
+
+    def named(amount: Callable[[tuple[str, float, Need]], float]) -> str:
+        """The first by this amount, with all that are equal to it."""
+        if not ordered:
+            return "none of them"
+        fewest = min(ordered, key=amount)
+        best = [each for each in ordered if amount(each) <= amount(fewest) * 1.001]
+        names = ", ".join(figures.title(key) for key, _, _ in best)
+        sign = "≤ " if fewest[2].bound == "at most" else ""
+        few = names if len(best) <= _MOST_NAMED else f"{len(best)} metrics"
+        return f"{few} ({sign}{amount(fewest):.0f})"
+
+    blind = ", ".join(map(figures.title, figures.blind(damage.name)))
+    return named(lambda each: each[1]), named(lambda each: each[2].samples), blind or "-"
+
+
+TABLES: Mapping[str, Callable[[Figures], str]] = {
+    "run": run_table,
+    "summary": summary_table,
+    "first": first_table,
+}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure or read, print, write what was asked for; 2 where something is missing."""
+    """Measure, print, write what was asked for; 2 where something is missing."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("worlds", nargs="*", metavar="WORLD", help=f"of {', '.join(WORLDS)}; all")
     parser.add_argument("--quick", action="store_true", help="the instrument with few samples")
-    parser.add_argument("--read", action="store_true", help="play nothing: take the JSON file")
-    parser.add_argument("--write", action="store_true", help="write the JSON file and the page")
+    parser.add_argument("--write", action="store_true", help="put the tables into the page")
     parser.add_argument("--jobs", type=int, default=1, help="processes that play; 1")
-    parser.add_argument("--store", type=Path, default=_ROOT / ".cepbench" / "store")
-    parser.add_argument("--copies", type=Path, default=_ROOT / ".cepbench" / "damaged")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures are kept")
+    parser.add_argument("--store", type=Path, default=ROOT / ".cepbench" / "store")
+    parser.add_argument("--copies", type=Path, default=ROOT / ".cepbench" / "damaged")
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.worlds if name not in WORLDS]
-    if unknown:
-        parser.error(f"no world {unknown[0]!r}; there are {', '.join(WORLDS)}")
+    if unknown := set(options.worlds) - set(WORLDS):
+        parser.error(f"no world {min(unknown)!r}; there are {', '.join(WORLDS)}")
     if options.jobs < 1:
         parser.error(f"--jobs: at least one process has to play, got {options.jobs}")
-    try:
-        figures = read(options.json) if options.read else _measured(options)
-    except (CepError, ValueError, OSError) as error:
-        print(f"sensitivity: {error}", file=sys.stderr)
-        return 2
-    for name, text in all_tables(figures).items():
-        print(f"## {name}\n\n{text}\n")
-    if options.write:
-        _write(figures, options)
+    if options.quick and options.write:
+        parser.error("--write: the page has figures of the full size")
+    for name in options.worlds or (("instrument",) if options.quick else WORLDS):
+        try:
+            world = make_world(name, options.copies, quick=options.quick)
+            figures = measure(world, options.store, options.jobs)
+        except (CepError, ValueError, OSError) as error:
+            print(f"sensitivity: {error}", file=sys.stderr)
+            return 2
+        for kind, make in TABLES.items():
+            text = make(figures)
+            print(f"## {name}-{kind}\n\n{text}\n")
+            if options.write:
+                fill_in(PAGE, f"{name}-{kind}", text)
     return 0
-
-
-def _measured(options: argparse.Namespace) -> Document:
-    names = options.worlds or (("instrument",) if options.quick else WORLDS)
-    new = []
-    for name in names:
-        world = make_world(name, options.copies, quick=options.quick)
-        # Where things are kept decides no number, and differs between machines.
-        flags = ["--quick"] if options.quick else []
-        command = shlex.join(["python", "benchmarks/sensitivity.py", name, *flags])
-        new.append(measure(world, options.store, options.jobs, command))
-    old = read(options.json) if options.json.exists() and options.write else None
-    return Document(ALPHA, TARGET, tuple(merged(old, new)))
-
-
-def _write(figures: Document, options: argparse.Namespace) -> None:
-    """The page belongs to the shipped figures: figures kept elsewhere do not change it."""
-    if not options.read:
-        write(figures, options.json)
-    if options.json.resolve() == RESULTS:
-        for name, text in all_tables(figures).items():
-            if not name.endswith(PRINTED_ALONE):
-                fill_in(PAGE, name, text)
 
 
 if __name__ == "__main__":

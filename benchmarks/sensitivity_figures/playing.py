@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.sensitivity_figures.power import Array
-from benchmarks.sensitivity_figures.suites import Setting
+from benchmarks.sensitivity_figures.worlds import Sampling, Setting
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.datasets.sample import Dataset, Sample
@@ -31,6 +30,8 @@ from pytest_cepbench.suites import (
     prepare_suite,
 )
 
+Array = npt.NDArray[np.float64]
+
 _ROUNDING = 2e-6  # scores are kept with six decimals
 
 Read = tuple[Chain, Vector | Failure]
@@ -38,20 +39,6 @@ Read = tuple[Chain, Vector | Failure]
 
 Draws = Mapping[int, npt.NDArray[np.int64]]
 """Number of samples -> (draws, samples) places of the starts that are drawn."""
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How much is played and drawn.
-
-    samples: of each category. sizes: of each category, in a draw. draws: of each size. seed: of the
-    draws.
-    """
-
-    samples: int
-    sizes: tuple[int, ...]
-    draws: int
-    seed: int = 0
 
 
 @dataclass(frozen=True)

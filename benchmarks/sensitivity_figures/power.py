@@ -8,7 +8,6 @@ from math import log2
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv
 
 Array = npt.NDArray[np.float64]
 
@@ -17,8 +16,6 @@ ALPHA = 0.05
 
 TARGET = 0.8
 """The power that the cost of a metric is stated for."""
-
-CONFIDENCE = 0.95
 
 _DECIMALS = 9  # drops that differ by rounding alone are ties
 
@@ -79,20 +76,6 @@ def drops_between(before: Sequence[Array], now: Sequence[Array], sign: int) -> A
     """
     pairs = [sign * (first - second) for first in before for second in now if first is not second]
     return np.concatenate(pairs) if pairs else np.empty(0)
-
-
-def bounds(rate: float, independent: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
-    """Clopper and Pearson's interval of a rate.
-
-    independent: how many of the runs behind it share no sample and no seed; need not be whole.
-    Runs that overlap make the rate itself more precise than that many alone, so the interval is
-    too wide rather than too narrow.
-    """
-    hits, error = rate * independent, (1 - confidence) / 2
-    low = float(betaincinv(hits, independent - hits + 1, error)) if hits > 0 else 0.0
-    misses = independent - hits
-    high = float(betaincinv(hits + 1, misses, 1 - error)) if misses > 1e-12 else 1.0
-    return low, high
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ def test_chains_from_texts_are_checked_from_the_first_picture(tmp_path: Path, st
     assert [loss.role for loss in measured.facts.every.losses] == ["generator", "describer"]
 
 
-CODED = "python:benchmarks.coded_pair:pair"
+CODED = "python:tests.measures.coded_pair:pair"
 
 
 def _gated(folder: Path, store: Store, model: str) -> dict[str, CaseMeasurement]:

@@ -26,8 +26,8 @@ class Coded:
     def describe(
         self,
         images: Sequence[Image.Image],
-        prompt: str,  # noqa: ARG002 - the Protocol's
-        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's; nothing is drawn by lot
+        prompt: str,
+        seeds: Sequence[int],
     ) -> list[str]:
         """The caption with every color's name replaced by the next one's."""
         scenes = (parse_image(ImageArtifact.from_pil(image)) for image in images)
@@ -36,7 +36,7 @@ class Coded:
     def generate(
         self,
         texts: Sequence[str],
-        seeds: Sequence[int],  # noqa: ARG002 - the Protocol's
+        seeds: Sequence[int],
     ) -> list[npt.NDArray[np.uint8]]:
         """The picture of what the code means, always with the same jitter."""
         return [render(_shifted(parse_caption(text), -1), 0).pixels for text in texts]

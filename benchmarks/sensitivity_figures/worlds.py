@@ -1,19 +1,160 @@
-"""What is damaged, and how: knobs of the instrument, and copies of the reference describer."""
+"""The worlds of sensitivity: suites, undamaged models, and what is damaged in them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.sensitivity_figures.playing import Sampling
-from benchmarks.sensitivity_figures.suites import ARENA, ARENA_TRUTH, CHAINS, SEEN, Setting
+from pytest_cepbench.suites import Suite, load_suite
 
 ROOT = Path(__file__).resolve().parents[2]
 
 CHECKPOINTS = ROOT / "reference" / "checkpoints"
+
+_CHAINS = """\
+name = "{name}"
+version = 1
+[data]
+loader = "shapes"
+options = {{ samples_per_category = {samples} }}
+[chain]
+start = "image"
+generations = 6
+seed = {seed}
+[prompts]
+describe = "describe the image"
+[roles]
+describer = "{describer}"
+generator = "{generator}"
+encoder = "{encoder}"
+{presets}
+[metrics]
+gc = {{ parts = "overall" }}
+s = {{ parts = "overall" }}
+gc1 = {{ kind = "gc", at = 1, parts = "overall" }}
+sim = {{ parts = "overall" }}
+gc_fid = {{ pool = "samples", parts = "overall" }}
+fid = {{ pool = "samples", parts = "overall" }}
+kid = {{ pool = "samples", parts = "overall" }}
+mcd = {{}}
+retrieval = {{ parts = "overall" }}
+retrieval1 = {{ kind = "retrieval", at = 1, parts = "overall" }}
+diversity = {{}}
+truth = {{ kind = "facts", parts = "overall" }}
+truth1 = {{ kind = "facts", at = 1, parts = "overall" }}
+failures = {{}}
+"""
+
+_EDITED = """\
+name = "{name}"
+version = 1
+[data]
+loader = "shapes"
+options = {{ samples_per_category = {samples} }}
+edits = ["mirror", "recolor"]
+[chain]
+start = "image"
+generations = 1
+seed = {seed}
+[prompts]
+describe = "describe the image"
+[roles]
+describer = "{describer}"
+generator = "{generator}"
+{presets}
+[metrics]
+described = {{ kind = "equivariance", start = "image" }}
+"""
+
+_ARENA = """\
+name = "{name}"
+version = 1
+[data]
+loader = "shapes-arena"
+options = {{ samples_per_category = {samples} }}
+[answer]
+steps = "free"
+seed = {seed}
+[prompts]
+[arena]
+against = "gold"
+order = "both"
+[roles]
+interleaver = "{interleaver}"
+judge = "{judge}"
+[metrics]
+win_rate = {{ parts = "overall" }}
+"""
+
+_TRUTH = """\
+truth = {{ parts = "overall" }}
+"""
+
+_DRAWING = """\
+[presets.drawing]
+model = "{drawing}"
+[presets.drawing.parameters]
+num_inference_steps = 8
+guidance_scale = 1
+height = 64
+width = 64
+batch_size = 24
+dtype = "float32"
+"""
+
+CHAINS, SEEN, ARENA, ARENA_TRUTH = "chains", "seen", "arena", "arena truth"
+"""Chains from images; edited scenes that are described; answers before a judge, or before the truth
+as well."""
+
+_TEXTS = {
+    CHAINS: _CHAINS,
+    SEEN: _EDITED,
+    ARENA: _ARENA,
+    ARENA_TRUTH: _ARENA + _TRUTH,
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A suite with the models of its roles.
+
+    text: which of the texts. name: of the suite, in front of its metrics. roles: what its text asks
+    for, by name, and "drawing", the checkpoint of the preset that a generator may be.
+    """
+
+    text: str
+    name: str
+    roles: Mapping[str, str] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.name, *sorted(self.roles.items())))
+
+    def load(self, folder: Path, samples: int, seed: int) -> Suite:
+        """The suite, by way of a file in the folder. samples: of each category. seed: of models."""
+        path = folder / f"{self.name}-{seed}.toml"
+        drawing = self.roles.get("drawing")
+        presets = "" if drawing is None else _DRAWING.format(drawing=drawing)
+        own = {"name": self.name, "samples": samples, "seed": seed, "presets": presets}
+        fields = {**self.roles, **own}
+        path.write_text(_TEXTS[self.text].format(**fields), encoding="utf-8")
+        return load_suite(path)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How much is played and drawn.
+
+    samples: of each category. sizes: of each category, in a draw. draws: of each size. seed: of the
+    draws.
+    """
+
+    samples: int
+    sizes: tuple[int, ...]
+    draws: int
+    seed: int = 0
 
 
 @dataclass(frozen=True)
