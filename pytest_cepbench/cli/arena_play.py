@@ -17,7 +17,7 @@ from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
 from pytest_cepbench.cli.session import measuring, read_data, verdicts_line
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import TASKS
-from pytest_cepbench.datasets.opening.verdict_files import ModelNames, write_battles, write_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, write_battles
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.files import keep_out_of_git, parse_json, read_text
@@ -235,7 +235,7 @@ def _write(
     out, battles = arguments.out, prepared.battles
     out.mkdir(parents=True, exist_ok=True)
     keep_out_of_git(HOME, out)
-    write_verdicts(out / "verdicts.json", given.verdicts)
+    write_battles(out / "verdicts.json", given.verdicts)
     write_battles(out / "battles.json", battles.arranged)
     facts = {
         **prepared.settings,

@@ -14,7 +14,7 @@ from pytest_cepbench.cli.output import Section, Table, show, tell, write_and_sho
 from pytest_cepbench.cli.session import measuring, read_count, read_data, verdicts_line
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
-from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_battles
 from pytest_cepbench.errors import CepError, EndedError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
@@ -253,7 +253,7 @@ def ask_judge(arguments: Namespace) -> int:
         files[f"{name}-truth.json"] = panel.people
     try:
         for path, verdicts in files.items():
-            write_verdicts(arguments.out / path, verdicts)
+            write_battles(arguments.out / path, verdicts)
         lines = [f"verdicts: {arguments.out / path}" for path in files]
         if not arguments.dry_run:
             lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", identity))

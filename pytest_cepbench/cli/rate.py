@@ -13,7 +13,7 @@ import msgspec
 from pytest_cepbench.cli.arguments import people_names
 from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show, tell
 from pytest_cepbench.cli.session import read_data
-from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import write_battles
 from pytest_cepbench.errors import MissingDependencyError, SpecError
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.labels.usable import decided
@@ -306,7 +306,7 @@ def export(arguments: Namespace) -> int:
             battles = shown_battles(ratings, votes, [] if annotator is None else [annotator])
             out.mkdir(parents=True, exist_ok=True)
             written = [out / "verdicts.json"]
-            write_verdicts(written[0], battles)
+            write_battles(written[0], battles)
         keep_out_of_git(HOME, out)
     except OSError as error:
         return complain(f"{out}: {error.strerror or error}", NOT_DONE)

@@ -8,12 +8,12 @@ other seeds; a test compares what it makes of seed 43 with that file, byte for b
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from pytest_cepbench.artifacts import digest_json
@@ -22,21 +22,21 @@ from pytest_cepbench.datasets.questions import (
 )
 from pytest_cepbench.datasets.questions import (
     FactQuestion,
+    Text,
     attach_questions,
-    check_encodable,
-    check_question,
-    text_field,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.sources.text_files import read_json_lines
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.metrics.geneval_prompts import (
     RELATIONS,
+    TASKS,
     Clause,
     Exclusion,
     Position,
     Prompt,
+    Task,
     parse_prompt,
     prompt_metadata,
 )
@@ -107,46 +107,40 @@ def write_prompts(
         WrittenPrompt(Prompt("single_object", (Clause(name),)), f"a photo of {with_article(name)}")
         for name in (OBJECTS[index] for index in classes)
     ]
-    for draw in (_two_object, _counting, _colors, _position, _color_attr):
-        written += dict.fromkeys(draw(draws) for _ in range(prompts_per_task))
+    for task in TASKS[1:]:
+        written += dict.fromkeys(_draw(task, draws) for _ in range(prompts_per_task))
     return tuple(written)
 
 
-def _two_object(draws: RandomStream) -> WrittenPrompt:
-    first, second = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
-    prompt = Prompt("two_object", (Clause(first), Clause(second)))
-    return WrittenPrompt(prompt, f"a photo of {with_article(first)} and {with_article(second)}")
-
-
-def _counting(draws: RandomStream) -> WrittenPrompt:
-    name = OBJECTS[draws.one(len(OBJECTS))]
-    number = list(NUMBERS)[draws.one(len(NUMBERS))]
-    prompt = Prompt("counting", (Clause(name, number),), (Exclusion(name, number + 1),))
-    return WrittenPrompt(prompt, f"a photo of {NUMBERS[number]} {plural(name)}")
-
-
-def _colors(draws: RandomStream) -> WrittenPrompt:
-    name = COLORABLE[draws.one(len(COLORABLE))]
-    color = COLORS[draws.one(len(COLORS))]
-    prompt = Prompt("colors", (Clause(name, color=color),))
-    return WrittenPrompt(prompt, f"a photo of {with_article(f'{color} {name}')}")
-
-
-def _position(draws: RandomStream) -> WrittenPrompt:
-    subject, target = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
-    relation = RELATIONS[draws.one(len(RELATIONS))]
-    include = (Clause(target), Clause(subject, position=Position(relation, 0)))
-    text = f"a photo of {with_article(subject)} {relation} {with_article(target)}"
-    return WrittenPrompt(Prompt("position", include), text)
-
-
-def _color_attr(draws: RandomStream) -> WrittenPrompt:
+def _draw(task: Task, draws: RandomStream) -> WrittenPrompt:
+    """A prompt of a task; the order of draws is that of the released script."""
+    if task == "two_object":
+        first, second = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
+        clauses = Clause(first), Clause(second)
+        words = f"{with_article(first)} and {with_article(second)}"
+        return WrittenPrompt(Prompt(task, clauses), f"a photo of {words}")
+    if task == "counting":
+        name = OBJECTS[draws.one(len(OBJECTS))]
+        number = list(NUMBERS)[draws.one(len(NUMBERS))]
+        prompt = Prompt(task, (Clause(name, number),), (Exclusion(name, number + 1),))
+        return WrittenPrompt(prompt, f"a photo of {NUMBERS[number]} {plural(name)}")
+    if task == "colors":
+        name = COLORABLE[draws.one(len(COLORABLE))]
+        color = COLORS[draws.one(len(COLORS))]
+        words = with_article(f"{color} {name}")
+        return WrittenPrompt(Prompt(task, (Clause(name, color=color),)), f"a photo of {words}")
+    if task == "position":
+        subject, target = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
+        relation = RELATIONS[draws.one(len(RELATIONS))]
+        clauses = Clause(target), Clause(subject, position=Position(relation, 0))
+        words = f"{with_article(subject)} {relation} {with_article(target)}"
+        return WrittenPrompt(Prompt(task, clauses), f"a photo of {words}")
     names = [COLORABLE[index] for index in draws.some(2, len(COLORABLE))]
     colors = [COLORS[index] for index in draws.some(2, len(COLORS))]
     pairs = list(zip(colors, names, strict=True))
-    prompt = Prompt("color_attr", tuple(Clause(name, color=color) for color, name in pairs))
-    first, second = (with_article(f"{color} {name}") for color, name in pairs)
-    return WrittenPrompt(prompt, f"a photo of {first} and {second}")
+    prompt = Prompt(task, tuple(Clause(name, color=color) for color, name in pairs))
+    words = " and ".join(with_article(f"{color} {name}") for color, name in pairs)
+    return WrittenPrompt(prompt, f"a photo of {words}")
 
 
 _WORD = 2**32
@@ -174,7 +168,11 @@ class RandomStream:
         if limit == 1:
             return 0
         while True:
-            product = self._next_word() * limit
+            if self._half is None:
+                self._half, word = divmod(int(self._bits.random_raw()), _WORD)
+            else:
+                word, self._half = self._half, None
+            product = word * limit
             if product % _WORD >= (_WORD - limit) % limit:
                 return product // _WORD
 
@@ -193,33 +191,32 @@ class RandomStream:
             chosen[high], chosen[low] = chosen[low], chosen[high]
         return chosen
 
-    def _next_word(self) -> int:
-        if self._half is not None:
-            word, self._half = self._half, None
-            return word
-        self._half, word = divmod(int(self._bits.random_raw()), _WORD)
-        return word
-
 
 VERSION = 1
 
 PUBLISHED_FILE = Path(__file__).with_name("geneval_published.jsonl")
 """The published suite of 553 prompts, as its authors released it."""
 
-_TEXT_FIELDS: Mapping[str, str] = {"prompt": "prompt", "detailed": "detailed_caption"}
 
-_LONGEST_CAPTION = 2**20  # characters: more are no caption
-
-_INDEX = re.compile(r"[0-9]{1,5}")
+_Caption = Annotated[str, msgspec.Meta(pattern=r"\S", max_length=2**20)]
 
 
-@dataclass(frozen=True)
-class _Entry:
-    """One prompt. index: five digits. text: what the chain starts from."""
+class _Line(msgspec.Struct):
+    text: Annotated[str, msgspec.Meta(pattern=r"\S", max_length=2**20)] = msgspec.field(
+        name="prompt"
+    )
+    index: (
+        Annotated[int, msgspec.Meta(ge=0, le=99_999)]
+        | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,5}\Z")]
+        | None
+    ) = None
 
-    index: str
-    prompt: Prompt
-    text: str
+
+class _DetailedLine(_Line):
+    text: _Caption = msgspec.field(name="detailed_caption")
+
+
+_LINES: Mapping[str, type[_Line]] = {"prompt": _Line, "detailed": _DetailedLine}
 
 
 def load_geneval(
@@ -241,28 +238,30 @@ def load_geneval(
     Raises DatasetError naming file, line and field for what cannot be used, and for options that
     do not fit.
     """
-    _check_options(path, captions, images_per_prompt, seed)
+    if captions not in _LINES:
+        known = " or ".join(map(repr, _LINES))
+        raise DatasetError(
+            f"captions of the GenEval prompts: {known} is expected, got {captions!r}"
+        )
+    if path is None and captions == "detailed":
+        raise DatasetError(
+            "the built-in GenEval prompts have no detailed captions: give the metadata file of "
+            "GenEval-Rewritten as the data set's path"
+        )
+    if path is not None and seed != PUBLISHED_SEED:
+        raise DatasetError(
+            f"seed {seed} is for the built-in GenEval prompts, but they come from {str(path)!r}"
+        )
     if path is None and seed != PUBLISHED_SEED:
-        written = enumerate(write_prompts(seed))
-        entries = [_Entry(f"{i:05d}", generated.prompt, generated.text) for i, generated in written]
+        entries = {f"{i:05d}": (w.text, w.prompt) for i, w in enumerate(write_prompts(seed))}
     else:
-        entries = _read(path or PUBLISHED_FILE, _TEXT_FIELDS[captions])
+        entries = _read(path or PUBLISHED_FILE, _LINES[captions])
     samples = [
-        Sample(
-            name,
-            (entry.prompt.task,),
-            text=entry.text,
-            metadata=prompt_metadata(entry.prompt),
-            cluster=entry.index if images_per_prompt > 1 else None,
-        )
-        for entry in entries
-        for name in (
-            [entry.index]
-            if images_per_prompt == 1
-            else [f"{entry.index}-{number}" for number in range(images_per_prompt)]
-        )
+        Sample(name, (prompt.task,), text=text, metadata=prompt_metadata(prompt), cluster=cluster)
+        for index, (text, prompt) in entries.items()
+        for name, cluster in _drawings(index, images_per_prompt)
     ]
-    content = [[entry.index, entry.text, prompt_metadata(entry.prompt)] for entry in entries]
+    content = [[index, text, prompt_metadata(prompt)] for index, (text, prompt) in entries.items()]
     identity = {
         "loader": "geneval",
         "version": VERSION,
@@ -273,58 +272,39 @@ def load_geneval(
     return Dataset("geneval", identity, tuple(sorted(samples, key=lambda sample: sample.id)))
 
 
-def _check_options(path: Path | None, captions: str, images_per_prompt: int, seed: int) -> None:
-    if captions not in _TEXT_FIELDS:
-        known = " or ".join(map(repr, _TEXT_FIELDS))
-        raise DatasetError(
-            f"captions of the GenEval prompts: {known} is expected, got {captions!r}"
-        )
+def _drawings(index: str, images_per_prompt: int) -> list[tuple[str, str | None]]:
+    """Id and cluster of each sample of a prompt. Raises DatasetError for an impossible number."""
     if not 1 <= images_per_prompt <= 100:
         raise DatasetError(f"images_per_prompt must be in 1..100, got {images_per_prompt}")
-    if path is None and captions == "detailed":
-        raise DatasetError(
-            "the built-in GenEval prompts have no detailed captions: give the metadata file of "
-            "GenEval-Rewritten as the data set's path"
-        )
-    if path is not None and seed != PUBLISHED_SEED:
-        raise DatasetError(
-            f"seed {seed} is for the built-in GenEval prompts, but they come from {str(path)!r}"
-        )
+    if images_per_prompt == 1:
+        return [(index, None)]
+    return [(f"{index}-{number}", index) for number in range(images_per_prompt)]
 
 
-def _read(path: Path, text_name: str) -> list[_Entry]:
+def _read(path: Path, kind: type[_Line]) -> dict[str, tuple[str, Prompt]]:
+    """Text and clauses of each prompt by its index, five digits."""
     places: dict[str, str] = {}
-    entries = []
+    entries: dict[str, tuple[str, Prompt]] = {}
     for number, (place, fields) in enumerate(read_json_lines(path)):
         try:
-            entry = _entry(fields, number, text_name)
+            prompt = parse_prompt(fields)
         except ValueError as error:
             raise DatasetError(f"{place}: {error}") from error
-        if entry.index in places:
-            raise DatasetError(f"{place}: index: {entry.index!r} is taken by {places[entry.index]}")
-        places[entry.index] = place
-        entries.append(entry)
+        for clause_number, clause in enumerate(prompt.include):
+            if clause.color is not None and clause.color not in COLORS:
+                raise DatasetError(
+                    f"{place}: include[{clause_number}]: color: {clause.color!r} is none of "
+                    f"{', '.join(COLORS)}"
+                )
+        line = convert_record(place, fields, kind)
+        index = f"{number if line.index is None else int(line.index):05d}"
+        if index in places:
+            raise DatasetError(f"{place}: index: {index!r} is taken by {places[index]}")
+        places[index] = place
+        entries[index] = line.text, prompt
     if not entries:
         raise DatasetError(f"{str(path)!r} has no prompts: one JSON object per line is expected")
     return entries
-
-
-def _entry(fields: Mapping[str, Any], number: int, text_name: str) -> _Entry:
-    prompt = parse_prompt(fields)
-    for place, clause in enumerate(prompt.include):
-        if clause.color is not None and clause.color not in COLORS:
-            raise ValueError(
-                f"include[{place}]: color: {clause.color!r} is none of {', '.join(COLORS)}"
-            )
-    names = [clause.name for clause in prompt.include]
-    names += [exclusion.name for exclusion in prompt.exclude]
-    for name in names:
-        check_encodable("class", name)
-    text = text_field(fields, text_name, _LONGEST_CAPTION)
-    index = fields.get("index", number)
-    if isinstance(index, bool) or not _INDEX.fullmatch(str(index)):
-        raise ValueError(f"index: up to five digits are expected, got {index!r}")
-    return _Entry(f"{int(str(index)):05d}", prompt, text)
 
 
 GENEVAL2_VERSION = 1
@@ -340,9 +320,14 @@ SKILLS = {
 }
 """What an atom of a prompt is about, and the kind of fact that this is here."""
 
-_FIELDS = ("prompt", "atom_count", "vqa_list", "skills")
 
-_MOST_ATOMS = 99
+class _Line2(msgspec.Struct, forbid_unknown_fields=True):
+    prompt: Text
+    atoms: Annotated[int, msgspec.Meta(ge=1, le=99)] = msgspec.field(name="atom_count")
+    pairs: Annotated[list[tuple[Text, Text]], msgspec.Meta(min_length=1)] = msgspec.field(
+        name="vqa_list"
+    )
+    skills: list[str]
 
 
 def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
@@ -361,8 +346,6 @@ def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
     Raises DatasetError naming file, line and field for what cannot be used, a question without an
     answer and a skill that is not known among it.
     """
-    if not 1 <= images_per_prompt <= 100:
-        raise DatasetError(f"images_per_prompt must be in 1..100, got {images_per_prompt}")
     file = path / FILE_NAME if path.is_dir() else path
     if not file.exists():
         raise DatasetError(
@@ -371,17 +354,25 @@ def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
     asked: list[tuple[Sample, tuple[FactQuestion, ...]]] = []
     content: list[object] = []
     for number, (place, fields) in enumerate(read_json_lines(file)):
-        try:
-            text, atoms, questions = _geneval2_entry(fields)
-        except ValueError as error:
-            raise DatasetError(f"{place}: {error}") from error
-        content.append([text, atoms, [[q.text, q.answer, q.kind] for q in questions]])
-        index = f"{number:05d}"
-        repeated = images_per_prompt > 1
-        for name in [f"{index}-{n}" for n in range(images_per_prompt)] if repeated else [index]:
-            cluster = index if repeated else None
-            sample = Sample(name, (f"atoms-{atoms}",), text=text, cluster=cluster)
-            asked.append((sample, questions))
+        line = convert_record(place, fields, _Line2)
+        if len(line.skills) != len(line.pairs):
+            raise DatasetError(
+                f"{place}: skills: one for each of {len(line.pairs)} questions is expected, got "
+                f"{len(line.skills)}"
+            )
+        for own, skill in enumerate(line.skills):
+            if skill not in SKILLS:
+                raise DatasetError(
+                    f"{place}: skills[{own}]: {unknown_name('skill', skill, SKILLS)}"
+                )
+        questions = tuple(
+            FactQuestion(str(own), text, SKILLS[skill], answer)
+            for own, ((text, answer), skill) in enumerate(zip(line.pairs, line.skills, strict=True))
+        )
+        content.append([line.prompt, line.atoms, [[q.text, q.answer, q.kind] for q in questions]])
+        for name, cluster in _drawings(f"{number:05d}", images_per_prompt):
+            category = (f"atoms-{line.atoms}",)
+            asked.append((Sample(name, category, text=line.prompt, cluster=cluster), questions))
     if not asked:
         raise DatasetError(f"{str(file)!r} has no prompts: one JSON object per line is expected")
     identity = {
@@ -393,39 +384,3 @@ def load_geneval2(path: Path, images_per_prompt: int = 1) -> Dataset:
     with_questions = attach_questions(asked, [questions for _, questions in asked])
     samples = sorted(with_questions, key=lambda sample: sample.id)
     return Dataset("geneval2", identity, tuple(samples))
-
-
-def _geneval2_entry(fields: Mapping[str, Any]) -> tuple[str, int, tuple[FactQuestion, ...]]:
-    for key in fields:
-        if key not in _FIELDS:
-            raise ValueError(unknown_name("key", key, _FIELDS))
-    text, atoms = text_field(fields, "prompt"), fields.get("atom_count")
-    if not isinstance(atoms, int) or isinstance(atoms, bool) or not 1 <= atoms <= _MOST_ATOMS:
-        raise ValueError(
-            f"atom_count: a whole number from 1 to {_MOST_ATOMS} is expected, got {atoms!r:.80}"
-        )
-    return text, atoms, _geneval2_questions(fields.get("vqa_list"), fields.get("skills"))
-
-
-def _geneval2_questions(pairs: Any, skills: Any) -> tuple[FactQuestion, ...]:
-    if not isinstance(pairs, list) or not pairs:
-        raise ValueError(
-            f"vqa_list: a list of questions with their answers is expected, got {pairs!r:.80}"
-        )
-    if not isinstance(skills, list) or len(skills) != len(pairs):
-        many = len(skills) if isinstance(skills, list) else f"{skills!r:.80}"
-        raise ValueError(f"skills: one for each of {len(pairs)} questions is expected, got {many}")
-    questions = []
-    for place, (pair, skill) in enumerate(zip(pairs, skills, strict=True)):
-        if not isinstance(pair, list) or len(pair) != 2:
-            raise ValueError(
-                f"vqa_list[{place}]: a question and its answer are expected, got {pair!r:.80}"
-            )
-        if not isinstance(skill, str) or skill not in SKILLS:
-            raise ValueError(f"skills[{place}]: {unknown_name('skill', str(skill), SKILLS)}")
-        stated = {"id": str(place), "question": pair[0], "answer": pair[1], "kind": SKILLS[skill]}
-        try:
-            questions.append(check_question(stated))
-        except ValueError as error:
-            raise ValueError(f"vqa_list[{place}]: {error}") from error
-    return tuple(questions)

@@ -94,24 +94,21 @@ def _sample(place: str, value: Mapping[str, Any], root: Path) -> Sample:
     for name in ("id", "category", "question", "first", "second"):
         if not getattr(line, name):
             raise DatasetError(f"{place}: {name} is empty")
-    pieces = [
-        part
-        for piece in line.question
-        for part in (_image(f"{place}, question", piece, root), piece.text)
-        if part
-    ]
+    question: list[str | SeedImage] = []
+    for piece in line.question:
+        question += filter(None, (_image(f"{place}, question", piece, root), piece.text))
+    first, second = (
+        tuple(GoldStep(piece.text, _image(f"{place}, {side}", piece, root)) for piece in pieces)
+        for side, pieces in (("first", line.first), ("second", line.second))
+    )
     return Sample(
         line.id,
         (line.category,),
-        question=tuple(pieces),
-        gold=_steps(f"{place}, second", line.second, root),
-        answer=_steps(f"{place}, first", line.first, root),
+        question=tuple(question),
+        gold=second,
+        answer=first,
         metadata={VERDICT: line.verdict, "line": digest_json(dict(value))},
     )
-
-
-def _steps(place: str, pieces: list[BattlePiece], root: Path) -> tuple[GoldStep, ...]:
-    return tuple(GoldStep(piece.text, _image(place, piece, root)) for piece in pieces)
 
 
 def _image(place: str, piece: BattlePiece, root: Path) -> SeedImage | None:
@@ -120,7 +117,13 @@ def _image(place: str, piece: BattlePiece, root: Path) -> SeedImage | None:
     if piece.image is not None and piece.drawing is not None:
         raise DatasetError(f"{place}: a piece has an image and a drawing: give one of them")
     if piece.image is not None:
-        return FileImage(_inside(place, piece.image, root))
+        path, name = root / piece.image, piece.image
+        usable = "\0" not in name and not Path(name).is_absolute()
+        if not (usable and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))):
+            raise DatasetError(
+                f"{place}: the image {name!r:.60} lies outside the folder of the table"
+            )
+        return FileImage(path)
     if piece.drawing is None:
         return None
     scene = parse_caption(piece.drawing)
@@ -130,12 +133,3 @@ def _image(place: str, piece: BattlePiece, root: Path) -> SeedImage | None:
             "caption of a scene of the world of shapes, and a number from 0"
         )
     return DrawnImage(partial(render, scene, piece.jitter))
-
-
-def _inside(place: str, name: str, root: Path) -> Path:
-    """The file of an image. Raises DatasetError for one outside the folder, links followed."""
-    path = root / name
-    usable = "\0" not in name and not Path(name).is_absolute()
-    if not (usable and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))):
-        raise DatasetError(f"{place}: the image {name!r:.60} lies outside the folder of the table")
-    return path

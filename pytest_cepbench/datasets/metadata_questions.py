@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
+
+from msgspec.structs import asdict
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.geneval import plural, with_article

@@ -6,15 +6,18 @@ A sample keeps its questions in its metadata: under `QUESTIONS` what a picture o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
+from msgspec.structs import asdict
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.datasets.sources.text_files import read_json_lines
-from pytest_cepbench.errors import DatasetError, did_you_mean, unknown_name
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
+from pytest_cepbench.errors import DatasetError, did_you_mean
 from pytest_cepbench.metrics.facts import check_kinds
 
 VERSION = 1
@@ -34,14 +37,11 @@ METADATA_KINDS = ("object", "count", "color", "size", "relation")
 MOST_CONTROLS = 4
 """Control questions that a sample keeps; a metric asks as many of them as it is told."""
 
-_FIELDS = ("sample", "id", "question", "kind", "answer", "depends_on")
-
-_LONGEST = 1000
-"""Characters of a question or an answer: more are no question."""
+Text = Annotated[str, msgspec.Meta(pattern=r"\S", max_length=1000)]
+"""A question or an answer: not empty, and longer ones are no question."""
 
 
-@dataclass(frozen=True)
-class FactQuestion:
+class FactQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A question whose right answer says that a fact holds.
 
     id: unique among the questions of its sample.
@@ -51,16 +51,23 @@ class FactQuestion:
     depends_on: ids of earlier questions of the sample; where one of them fails, this one has.
     """
 
-    id: str
-    text: str
-    kind: str
-    answer: str
+    id: Text
+    text: Text = msgspec.field(name="question")
+    kind: Text
+    answer: Text
     depends_on: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_kinds([self.kind])
 
     @property
     def asks_presence(self) -> bool:
         """Whether yes is the right answer."""
         return self.answer.strip().lower() == YES
+
+
+class _Line(FactQuestion, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    sample: Text
 
 
 def questions_of(sample: Sample) -> tuple[FactQuestion, ...]:
@@ -76,84 +83,36 @@ def controls_of(sample: Sample) -> tuple[str, ...]:
     return tuple(sample.metadata.get(CONTROLS, ()))
 
 
-def check_question(fields: Mapping[str, Any]) -> FactQuestion:
-    """The question that an object of a file states.
-
-    Raises ValueError for a key that no question has, a question or answer that is missing or
-    empty, and a kind that is not known.
-    """
-    for key in fields:
-        if key not in _FIELDS:
-            raise ValueError(unknown_name("key", key, _FIELDS))
-    texts = {key: text_field(fields, key) for key in ("id", "question", "kind", "answer")}
-    check_kinds([texts["kind"]])
-    depends_on = fields.get("depends_on", [])
-    if not isinstance(depends_on, list) or not all(isinstance(own, str) for own in depends_on):
-        raise ValueError(f"depends_on: a list of ids is expected, got {depends_on!r:.80}")
-    return FactQuestion(
-        texts["id"], texts["question"], texts["kind"], texts["answer"], tuple(depends_on)
-    )
-
-
-def text_field(fields: Mapping[str, Any], key: str, longest: int = _LONGEST) -> str:
-    """The text of a key. Raises ValueError where it is missing, empty, too long or no UTF-8."""
-    value = fields.get(key)
-    if not isinstance(value, str) or not value.strip():
-        actual = "missing" if key not in fields else f"got {value!r:.80}"
-        raise ValueError(f"{key}: a text is expected, {actual}")
-    if len(value) > longest:
-        raise ValueError(f"{key}: at most {longest} characters are expected, got {len(value):,}")
-    check_encodable(key, value)
-    return value
-
-
-def check_encodable(key: str, text: str) -> None:
-    """Raise ValueError for half of a surrogate pair, which JSON can escape and no file takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"{key}: half of a surrogate pair at character {error.start}") from error
-
-
 def read_questions(path: Path, known: Iterable[str] | None) -> dict[str, tuple[FactQuestion, ...]]:
     """The questions of a JSON Lines file by sample, those of one sample in the file's order.
 
     Each line: {"sample": ..., "id": ..., "question": ..., "kind": ..., "answer": ...}, and
     "depends_on", a list of ids, where it depends on others.
     known: ids of the samples; None where only some of them are here, and any may be named.
-    Raises DatasetError naming file and line for what `check_question` refuses, a sample that does
-    not exist, an id that its sample has already, and a dependency on no earlier question.
+    Raises DatasetError naming file and line for a key that no question has, a question or answer
+    that is missing or empty, a kind that is not known, a sample that does not exist, an id that its
+    sample has already, and a dependency on no earlier question.
     """
     samples = None if known is None else set(known)
     questions: dict[str, dict[str, FactQuestion]] = {}
     for place, fields in read_json_lines(path):
-        try:
-            _add_line(fields, samples, questions)
-        except ValueError as error:
-            raise DatasetError(f"{place}: {error}") from error
-    return {name: tuple(own.values()) for name, own in questions.items()}
-
-
-def _add_line(
-    fields: Mapping[str, Any],
-    samples: set[str] | None,
-    questions: dict[str, dict[str, FactQuestion]],
-) -> None:
-    """Add the question of a line to those of its sample, by id. Raises ValueError."""
-    name = text_field(fields, "sample")
-    if samples is not None and name not in samples:
-        near = did_you_mean(name, sorted(samples))
-        raise ValueError(f"sample: the data set has no {name!r:.80}.{near}")
-    question = check_question(fields)
-    own = questions.setdefault(name, {})
-    if question.id in own:
-        raise ValueError(f"id: sample {name!r:.80} has a question {question.id!r:.80} already")
-    for parent in question.depends_on:
-        if parent not in own:
-            raise ValueError(
-                f"depends_on: {parent!r:.80} is no earlier question of sample {name!r:.80}"
+        line = convert_record(place, fields, _Line)
+        if samples is not None and line.sample not in samples:
+            near = did_you_mean(line.sample, sorted(samples))
+            raise DatasetError(f"{place}: sample: the data set has no {line.sample!r:.80}.{near}")
+        own = questions.setdefault(line.sample, {})
+        if line.id in own:
+            raise DatasetError(
+                f"{place}: id: sample {line.sample!r:.80} has a question {line.id!r:.80} already"
             )
-    own[question.id] = question
+        for parent in line.depends_on:
+            if parent not in own:
+                raise DatasetError(
+                    f"{place}: depends_on: {parent!r:.80} is no earlier question of sample "
+                    f"{line.sample!r:.80}"
+                )
+        own[line.id] = FactQuestion(line.id, line.text, line.kind, line.answer, line.depends_on)
+    return {name: tuple(own.values()) for name, own in questions.items()}
 
 
 def with_questions(dataset: Dataset, path: Path, *, whole: bool = True) -> Dataset:

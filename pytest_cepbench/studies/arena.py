@@ -232,7 +232,7 @@ class ScoreBoard:
 def make_score_board(
     name: str, answers: Sequence[ScoredAnswer], grouping: Grouping | None = None
 ) -> ScoreBoard:
-    """A board of the models whose answers a judge scored. Source: OpENING, Table 4 and Fig. 6."""
+    """A board of the models whose answers a judge scored. Source: OpenING, Table 4 and Fig. 6."""
     groups = _groups(answers, grouping)
     rows = []
     for model in dict.fromkeys(answer.model for answer in answers):

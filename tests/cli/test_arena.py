@@ -204,7 +204,7 @@ SCORES = {
 
 
 def write_scores(path: Path, **more: Any) -> None:
-    """Scores of two models in two criteria, as OpENING's files have them."""
+    """Scores of two models in two criteria, as OpenING's files have them."""
     records = [
         {
             "data_id": question,

@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
-from pytest_cepbench.datasets.opening.verdict_files import write_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import write_battles
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import Ratings, VoteFile
@@ -242,7 +242,7 @@ def verdicts(home: Home) -> Home:
     (home.path / "Wordy_output" / f"{UID}-o-0.jpg").write_bytes(png(40))
     people = [JudgedBattle(UID, "Wordy", "Human", "Tie(B)"), JudgedBattle(UID, "Wordy", "x", "A")]
     for name in ("people.json", "people.jsonl"):
-        write_verdicts(home.path / name, people)
+        write_battles(home.path / name, people)
     return home
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_battles
 from pytest_cepbench.metrics.battles import JudgedBattle
 from tests.cli.conftest import Ended, Home
 from tests.datasets.opening.files import png, put_answer, put_questions, question
@@ -118,7 +118,7 @@ def panel(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
         for i, uid in enumerate(UIDS)
         for k in range(2)
     ]
-    write_verdicts(home.path / "people.json", people)
+    write_battles(home.path / "people.json", people)
     return home
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_verdicts
+from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_battles
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics.battles import JudgedBattle
@@ -204,7 +204,7 @@ def test_a_card_from_people(home: Home, rated: Ratings) -> None:
         JudgedBattle(f"SECRET-SAMPLE-{number}", RED.lower(), BLUE.lower(), "A" if number else "B")
         for number in range(12)
     ]
-    write_verdicts(home.path / "judge.json", battles)
+    write_battles(home.path / "judge.json", battles)
     ended = home.command("agree", "judges", "judge.json", "--people=ratings/may")
     card = json.loads(Path(".cepbench/agreement/judge-card-judge.json").read_text())["card"]
 

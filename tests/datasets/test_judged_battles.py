@@ -78,7 +78,7 @@ def test_images_are_files_beside_the_table(tmp_path: Path) -> None:
         ({"category": ""}, "line 1: category is empty"),
         ({"first": [{}]}, "line 1, first: a piece has neither a text nor an image"),
         ({"first": [{"text": 3}]}, r"line 1, first\[0\]\.text: .*int"),
-        ({"half \ud800": 1}, "line 1: .* surrogates not allowed"),
+        ({"half \ud800": 1}, "line 1: .* half of a surrogate pair"),
         ({"second": [{"drawing": "one circle"}]}, "line 1, second: 'one circle' .* is no drawing"),
         ({"second": [{"drawing": "no shapes", "jitter": -1}]}, "is no drawing"),
         ({"second": [{"drawing": "no shapes", "image": "a.png"}]}, "an image and a drawing"),

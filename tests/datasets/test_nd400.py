@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from pytest_cepbench.datasets.nocaps_docci import load_nd400
+from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
@@ -80,7 +80,7 @@ def build(root: Path) -> Path:
 def refused(path: Path, words: str, **options: str) -> None:
     """Loading fails with these words."""
     with pytest.raises(DatasetError, match=words):
-        load_nd400(path, **options)
+        load_pairs(path, **options)
 
 
 EXPECTED = [
@@ -93,7 +93,7 @@ EXPECTED = [
 
 def test_the_list_is_joined_to_both_copies(tmp_path: Path) -> None:
     """DOCCI by example id, NoCaps by image id or file, each with its first caption."""
-    dataset = load_nd400(build(tmp_path))
+    dataset = load_pairs(build(tmp_path))
     assert [(s.id, *s.categories, s.text, s.image) for s in dataset.samples] == [
         (name, source, text, FileImage(tmp_path / image)) for name, source, text, image in EXPECTED
     ]
@@ -109,7 +109,7 @@ def test_the_list_can_be_csv_and_anywhere(tmp_path: Path) -> None:
     nocaps = write_nocaps(tmp_path / "n", beside=".")
     (nocaps / "nocaps_test_image_info.json").write_text("{}")
     captions = nocaps / "nocaps_val_4500_captions.json"
-    dataset = load_nd400(table, docci="../d", nocaps=str(captions))
+    dataset = load_pairs(table, docci="../d", nocaps=str(captions))
     assert [sample.id for sample in dataset.samples] == ["4", "test_00001"]
     assert dataset.samples[0].image == FileImage(nocaps / "beef00.jpg")
     refused(table, "one .json with NoCaps' captions is expected", docci="../d", nocaps=str(nocaps))
@@ -119,7 +119,7 @@ def test_only_the_copies_that_are_listed_are_read(tmp_path: Path) -> None:
     """A list of one source needs one copy."""
     write_ids(tmp_path, [("docci", "test_00001")])
     write_docci(tmp_path / "docci")
-    assert load_nd400(tmp_path).categories == ("docci",)
+    assert load_pairs(tmp_path).categories == ("docci",)
 
 
 def test_what_is_not_found_is_refused_and_counted(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_an_image_without_a_caption_is_refused(tmp_path: Path) -> None:
         ([("docci", "x"), ("docci", "x")], "line 2: image_id 'x' is there twice"),
         ([("docci", "x"), ("nocaps", "x")], "line 2: image_id 'x' is there twice"),
         ([("docci", " ")], "line 1: image_id is empty"),
-        ([("docci", None)], "line 1: field 'image_id' is expected to be str or int, got None"),
-        ([("docci", True)], "line 1: field 'image_id' is expected to be str or int, got True"),
+        ([("docci", None)], "line 1, image_id: Expected `int | str`, got `null`"),
+        ([("docci", True)], "line 1, image_id: Expected `int | str`, got `bool`"),
     ],
 )
 def test_a_wrong_list_is_refused(tmp_path: Path, ids: list[tuple[str, object]], words: str) -> None:
@@ -167,18 +167,19 @@ def test_which_list_must_be_clear(tmp_path: Path) -> None:
     refused(tmp_path, r"one id list \(\.csv, \.jsonl, \.jsonlines\) is expected, found none")
     write_ids(build(tmp_path)).with_suffix(".csv").write_text("source,image_id\nnocaps,4\n")
     refused(tmp_path, "found 'nd400.csv', 'nd400.jsonl'; name it with the option ids")
-    assert len(load_nd400(tmp_path, ids="nd400.csv").samples) == 1
+    assert len(load_pairs(tmp_path, ids="nd400.csv").samples) == 1
     refused(tmp_path / "gone", "gone' is no folder")
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"images": {}}, r"captions\.json: a list 'images' is expected at the top"),
-        ({"annotations": [3]}, r"annotations\[0\]: an object is expected, got int"),
-        ({"annotations": [{"image_id": "4", "caption": "x"}]}, r"'image_id' is expected to be int"),
+        ({"images": {}}, r"captions\.json, images: Expected `array`, got `object`"),
+        ({"annotations": [3]}, r"annotations\[0\]: Expected `object`, got `int`"),
+        ({"annotations": [{"image_id": "4", "caption": "x"}]},
+         r"annotations\[0\]\.image_id: Expected `int`"),
         ({"images": [{"id": 4, "file_name": "../x.jpg"}]},
-         r"images\[0\]: field 'file_name': .*out"),
+         r"images\[0\]\.file_name: .*out"),
         ({"images": [{"id": 4, "file_name": "a.jpg"}] * 2},
          r"images\[1\]: image 4 .* is there twice"),
     ],

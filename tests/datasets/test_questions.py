@@ -109,24 +109,24 @@ def test_no_control_is_an_own_question(objects: dict[str, set[str]]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "colour"}, "unknown kind of fact 'colour'. Did you mean 'color'"),
-        ({"answer": None}, "answer: a text is expected, got None"),
-        ({"answer": " "}, "answer: a text is expected, got ' '"),
-        ({"question": 7}, "question: a text is expected, got 7"),
-        ({"question": "x" * 1001}, "question: at most 1000 characters"),
-        ({"question": "half \ud800"}, "question: half of a surrogate pair at character 5"),
-        ({"sample": "d"}, "sample: the data set has no 'd'"),
-        ({"id": "cats"}, "id: sample 'a' has a question 'cats' already"),
-        ({"depends_on": "cats"}, "depends_on: a list of ids is expected, got 'cats'"),
-        ({"depends_on": ["dogs"]}, "depends_on: 'dogs' is no earlier question of sample 'a'"),
-        ({"depends_on": ["1"]}, "depends_on: '1' is no earlier question of sample 'a'"),
-        ({"anser": "yes"}, "unknown key 'anser'. Did you mean 'answer'"),
+        ({"kind": "colour"}, ": unknown kind of fact 'colour'. Did you mean 'color'"),
+        ({"answer": None}, ", answer: Expected `str`, got `null`"),
+        ({"answer": " "}, ", answer: a text is expected that is not empty"),
+        ({"question": 7}, ", question: Expected `str`, got `int`"),
+        ({"question": "x" * 1001}, ", question: Expected `str` of length <= 1000"),
+        ({"question": "half \ud800"}, r": '\\ud800' is half of a surrogate"),
+        ({"sample": "d"}, ": sample: the data set has no 'd'"),
+        ({"id": "cats"}, ": id: sample 'a' has a question 'cats' already"),
+        ({"depends_on": "cats"}, ", depends_on: Expected `array`, got `str`"),
+        ({"depends_on": ["dogs"]}, ": depends_on: 'dogs' is no earlier question of sample 'a'"),
+        ({"depends_on": ["1"]}, ": depends_on: '1' is no earlier question of sample 'a'"),
+        ({"anser": "yes"}, ": Object contains unknown field `anser`"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     """File, line, field, and what is expected."""
     path = write(tmp_path, [_object("a", "cats"), LINE | change, _object("b", "dogs")])
-    with pytest.raises(DatasetError, match=rf"questions\.jsonl, line 2: {message}") as raised:
+    with pytest.raises(DatasetError, match=rf"questions\.jsonl, line 2{message}") as raised:
         with_questions(DATASET, path)
     assert "\n" not in str(raised.value)
 
@@ -135,7 +135,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, change: dict[str, Any], message: 
 def test_a_line_without_one_of_its_fields_is_named(tmp_path: Path, key: str) -> None:
     """A question without an answer among them."""
     path = write(tmp_path, [{name: value for name, value in LINE.items() if name != key}])
-    with pytest.raises(DatasetError, match=rf"line 1: {key}: a text is expected, missing"):
+    with pytest.raises(DatasetError, match=rf"line 1: Object missing required field `{key}`"):
         with_questions(DATASET, path)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pytest_cepbench.datasets.nocaps_docci import load_sdp
+from pytest_cepbench.datasets.nocaps_docci import load_pairs
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
@@ -44,14 +44,14 @@ def captions(root: Path, *rows: tuple[str, ...], header: str = "filename,caption
 def refused(root: Path, words: str, **options: Any) -> None:
     """Loading fails with these words."""
     with pytest.raises(DatasetError, match=words):
-        load_sdp(root, **options)
+        load_pairs(root, **options)
 
 
 def test_pairs_are_matched_by_name_and_not_by_row(tmp_path: Path) -> None:
     """Rows in any order and suffixes that differ: each caption stays with its image."""
     images(tmp_path, "a.png", "b.c.jpg", "d.JPEG", "e.webp")
     captions(tmp_path, ("e.jpg", "E"), ("b.c.png", "B"), ("d", "D"), ("a.png", " A\n"))
-    dataset = load_sdp(tmp_path)
+    dataset = load_pairs(tmp_path)
     result = {sample.id: (sample.text, sample.image) for sample in dataset.samples}
     folder = tmp_path / "image-first" / "gen-0"
     assert result == {
@@ -71,14 +71,14 @@ def test_captions_are_read_as_written(texts: list[str]) -> None:
     with TemporaryDirectory() as folder:
         root = images(Path(folder), *(f"{n}.png" for n in range(len(texts))))
         captions(root, *((f"{n}.png", text) for n, text in enumerate(texts)))
-        result = [sample.text for sample in load_sdp(root).samples]
+        result = [sample.text for sample in load_pairs(root).samples]
     assert result == [text.strip() for text in texts]
 
 
 def test_accents_pair_however_they_are_composed(tmp_path: Path) -> None:
     """A Mac's file names and a CSV from elsewhere name the same sample."""
     images(tmp_path, unicodedata.normalize("NFD", "é.png"))
-    assert load_sdp(captions(tmp_path, ("é.png", "x"))).samples[0].id == "é"
+    assert load_pairs(captions(tmp_path, ("é.png", "x"))).samples[0].id == "é"
 
 
 def test_a_missing_partner_is_refused_with_its_name(tmp_path: Path) -> None:
@@ -111,10 +111,10 @@ def test_latin_1_is_an_option_and_never_guessed(tmp_path: Path) -> None:
     images(tmp_path, "a.png")
     path = captions(tmp_path) / "text-first" / "gen-0.csv"
     path.write_bytes(b"\xef\xbb\xbf" + "filename,caption\r\na.png,café\r\n".encode())
-    assert load_sdp(tmp_path).samples[0].text == "café"
+    assert load_pairs(tmp_path).samples[0].text == "café"
     path.write_bytes("filename,caption\na.png,café\n".encode("latin-1"))
     refused(tmp_path, r"row 1 \(line 2\), column 'caption': not UTF-8 at byte 26 of the file")
-    assert load_sdp(tmp_path, encoding="latin-1").samples[0].text == "café"
+    assert load_pairs(tmp_path, encoding="latin-1").samples[0].text == "café"
 
 
 def test_all_pairs_are_in_one_category(tmp_path: Path) -> None:
@@ -122,10 +122,11 @@ def test_all_pairs_are_in_one_category(tmp_path: Path) -> None:
     images(tmp_path, "a.png", "b.png")
     header = "filename,caption,source"
     captions(tmp_path, ("a.png", "A", "docci"), ("b.png", "B", "nocaps"), header=header)
-    assert load_sdp(tmp_path, category="pairs").categories == ("pairs",)
+    assert load_pairs(tmp_path, category="pairs").categories == ("pairs",)
 
 
 def test_a_root_that_is_none_says_what_is_missing(tmp_path: Path) -> None:
     """The captions, then the images."""
+    (tmp_path / "text-first").mkdir()
     refused(tmp_path, r"gen-0\.csv' cannot be read: No such file")
     refused(captions(tmp_path, ("a.png", "A")), r"folder '.*image-first/gen-0' cannot be read")

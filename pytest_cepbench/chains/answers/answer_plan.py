@@ -50,7 +50,7 @@ class AnswerPlan:
     image, edit: what generator and editor draw a step from.
     reference: what a writer is told after the question, its placeholder being the reference answer;
         empty tells nothing. Answers written so win the battles that judges are trained on. Source:
-        OpENING, section 4.3 (reference-augmented generation).
+        OpenING, section 4.3 (reference-augmented generation).
     """
 
     steps: Literal["free", "gold"] | int = "free"

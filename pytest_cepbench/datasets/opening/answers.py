@@ -8,12 +8,12 @@ without steps, a question without an answer.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -137,16 +137,15 @@ class RecordedAnswers:
 def _content(answer: RecordedAnswer | Failure) -> Any:
     if isinstance(answer, Failure):
         return answer.kind
-    return [[step.text, _image_content(step.image)] for step in answer.steps]
-
-
-def _image_content(image: FileImage | Failure | None) -> Any:
-    if isinstance(image, FileImage):
-        try:
-            return [image.path.name, image.path.stat().st_size]
-        except OSError:  # removed since the folder was listed; loading it says so
-            return [image.path.name, None]
-    return None if image is None else image.kind
+    content = []
+    for step in answer.steps:
+        image: Any = None if step.image is None else getattr(step.image, "kind", None)
+        if isinstance(step.image, FileImage):
+            image = [step.image.path.name, None]
+            with suppress(OSError):  # removed since the folder was listed; loading it says so
+                image = [step.image.path.name, step.image.path.stat().st_size]
+        content.append([step.text, image])
+    return content
 
 
 LAYOUT = "opening"
@@ -277,7 +276,24 @@ def write_answers(
             if sample.id in written:
                 raise DatasetError(f"two answers to {sample.id!r}: one is expected")
             written.add(sample.id)
-            _write_answer(unfinished, sample, answer, ending)
+            fields = {*ID_FIELDS, "input"} <= sample.metadata.keys()
+            if not fields or _FILE.fullmatch(f"{sample.id}{ending}") is None:
+                raise DatasetError(
+                    f"sample {sample.id!r} is no question of OpenING: its layout has no place "
+                    "for it"
+                )
+            record: dict[str, Any] = {"total_uid": sample.id}
+            record |= {name: sample.metadata[name] for name in ID_FIELDS}
+            output = []
+            for number, (text, image) in enumerate(() if isinstance(answer, Failure) else answer):
+                name = None if image is None else f"{sample.id}-o-{number}.jpg"
+                if name is not None and isinstance(image, ImageArtifact):
+                    with (unfinished / name).open("wb") as stream:
+                        image.to_pil().save(stream, "PNG", compress_level=1)
+                output.append({"text": text, "image": name})
+            record["conversations"] = [{"input": sample.metadata["input"]}, {"output": output}]
+            file = unfinished / f"{sample.id}{ending}"
+            file.write_text(json.dumps(record, indent=4), "ascii")
         if not written:
             raise DatasetError(f"there is no answer of {model!r} to write")
         unfinished.rename(target)
@@ -286,32 +302,3 @@ def write_answers(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)  # not there any more where all went well
     return target
-
-
-def _write_answer(
-    folder: Path, sample: Sample, answer: Iterable[StepContent] | Failure, ending: Ending
-) -> None:
-    record: dict[str, Any] = {"total_uid": sample.id}
-    try:
-        record |= {name: sample.metadata[name] for name in ID_FIELDS}
-        question = sample.metadata["input"]
-    except KeyError:
-        question = None
-    if question is None or _FILE.fullmatch(f"{sample.id}{ending}") is None:
-        raise DatasetError(
-            f"sample {sample.id!r} is no question of OpenING: its layout has no place for it"
-        )
-    output = []
-    for number, (text, image) in enumerate(() if isinstance(answer, Failure) else answer):
-        name = None if image is None else f"{sample.id}-o-{number}.jpg"
-        if name is not None and isinstance(image, ImageArtifact):
-            (folder / name).write_bytes(_png(image))
-        output.append({"text": text, "image": name})
-    record["conversations"] = [{"input": question}, {"output": output}]
-    (folder / f"{sample.id}{ending}").write_text(json.dumps(record, indent=4), "ascii")
-
-
-def _png(image: ImageArtifact) -> bytes:
-    stream = io.BytesIO()
-    image.to_pil().save(stream, "PNG", compress_level=1)
-    return stream.getvalue()

@@ -7,11 +7,10 @@ section 3, and the authors' repository.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -177,9 +176,6 @@ BEGIN_MARKER = "<BEGIN>"
 ID_FIELDS = ("meta_task_id", "meta_task_name", "subtask_id", "subtask_name", "data_id")
 """The fields of a record beside `total_uid` and `conversations`, all of them texts."""
 
-_DIGITS = {"meta_task_id": 2, "subtask_id": 2, "data_id": 3}
-"""Fields whose numbers are a record's id, and the digits that each has there."""
-
 
 class RecordedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One step of an input or an output as it is written.
@@ -200,12 +196,15 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
     output: tuple[RecordedPart, ...]
 
 
+_TwoDigits = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,2}\Z")]
+
+
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    meta_task_id: str
+    meta_task_id: _TwoDigits
     meta_task_name: str
-    subtask_id: str
+    subtask_id: _TwoDigits
     subtask_name: str
-    data_id: str
+    data_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,3}\Z")]
     conversations: tuple[_Question, _Answer]
     total_uid: Any = msgspec.UNSET
 
@@ -242,10 +241,8 @@ def parse_record(place: str, value: Any) -> Record:
     """
     line = convert_record(place, value, _Line)
     fields = {name: getattr(line, name) for name in ID_FIELDS}
-    uid = "".join(
-        f"{_number(place, name, fields[name], digits):0{digits}}"
-        for name, digits in _DIGITS.items()
-    )
+    meta, task, number = int(line.meta_task_id), int(line.subtask_id), int(line.data_id)
+    uid = f"{meta:02}{task:02}{number:03}"
     if line.total_uid not in (uid, msgspec.UNSET):
         raise DatasetError(
             f"{place}: total_uid is {line.total_uid!r:.60}, and its ids give {uid!r}: they name "
@@ -253,14 +250,6 @@ def parse_record(place: str, value: Any) -> Record:
         )
     question, answer = line.conversations
     return Record(place, uid, fields, question.input, answer.output)
-
-
-def _number(place: str, name: str, text: str, digits: int) -> int:
-    if not re.fullmatch(rf"[0-9]{{1,{digits}}}", text):
-        raise DatasetError(
-            f"{place}: {name}: a number of at most {digits} digits is expected, got {text!r:.60}"
-        )
-    return int(text)
 
 
 VERSION = 1
@@ -296,7 +285,11 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
     missing: list[str] = []
     named = 0
     for record in _records(table):
-        images = _images(record, files)
+        images = {
+            part.image: files.find(record.place, part.image)
+            for part in (*record.question, *record.answer)
+            if part.image is not None
+        }
         named += len(images)
         absent = [f"{name!r} ({record.place})" for name, file in images.items() if file is None]
         missing += absent
@@ -361,27 +354,15 @@ def _records(table: Path) -> Iterator[Record]:
             if not parts:
                 raise DatasetError(f"{place}: {side} has no step")
             for number, part in enumerate(parts, 1):
-                _check_marker(f"{place}, {side} {number}", part)
+                markers = part.text.count(IMAGE_MARKER)
+                if markers != (part.image is not None):
+                    raise DatasetError(
+                        f"{place}, {side} {number}: {markers} {IMAGE_MARKER} in the text, and "
+                        f"image is {part.image!r:.200}"
+                    )
+                if part.image is None and not _without_markers(part.text):
+                    raise DatasetError(f"{place}, {side} {number}: neither a text nor an image")
         yield record
-
-
-def _check_marker(place: str, part: RecordedPart) -> None:
-    markers = part.text.count(IMAGE_MARKER)
-    if markers != (part.image is not None):
-        raise DatasetError(
-            f"{place}: {markers} {IMAGE_MARKER} in the text, and image is {part.image!r:.200}"
-        )
-    if part.image is None and not _without_markers(part.text):
-        raise DatasetError(f"{place}: neither a text nor an image")
-
-
-def _images(record: Record, files: ImageFiles) -> dict[str, Path | None]:
-    """The image files of a record by the names that it gives them; None for those not there."""
-    return {
-        part.image: files.find(record.place, part.image)
-        for part in (*record.question, *record.answer)
-        if part.image is not None
-    }
 
 
 def _sample(record: Record, images: Mapping[str, Path | None]) -> Sample:

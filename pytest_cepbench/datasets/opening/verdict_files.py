@@ -108,7 +108,7 @@ def holds_scores(path: Path) -> bool:
 
 
 def read_scores(path: Path, names: ModelNames) -> list[ScoredAnswer]:
-    """Scores by criteria, as OpENING's `gpt-score_results.json` has them.
+    """Scores by criteria, as OpenING's `gpt-score_results.json` has them.
 
     An answer that was scored twice counts twice, as in the authors' script. Raises DatasetError for
     a file that cannot be read, unknown or missing fields, scores beyond 0 to 10, and answers of
@@ -132,7 +132,7 @@ def read_scores(path: Path, names: ModelNames) -> list[ScoredAnswer]:
 def merge_equal_ids(path: Path, names: ModelNames) -> tuple[list[JudgedBattle], list[JudgedBattle]]:
     """Verdicts with one of each question and pair of model ids, and those that fall away by it.
 
-    The last of equal ones stays. Source: OpENING's script of win rates; its files give two models
+    The last of equal ones stays. Source: OpenING's script of win rates; its files give two models
     the id 11, and the printed Table 12 lacks two verdicts for it. Raises DatasetError as above.
     """
     kept: dict[tuple[str, str, str], JudgedBattle] = {}
@@ -150,26 +150,18 @@ def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:
     return [battle for _, battle, _ in _records(path, names or ModelNames(), _Battle)]
 
 
-def write_verdicts(path: Path, battles: Iterable[JudgedBattle]) -> None:
-    """Write verdicts as the authors' scripts read them, in the order given, in one step.
+def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None:
+    """Write verdicts, or battles to be judged, in order, as the authors' scripts read them.
 
-    path: a list where it ends in `.json`, which the scripts want; one verdict a line in `.jsonl`.
+    path: a list where it ends in `.json`, which the scripts want; one record a line in `.jsonl`.
     The ids follow from the names alone, so that they are the same in every file: the scripts take
     battles of equal ids for one. They count every verdict whole, and `battle_records` those of a
     battle that was judged in both orders half: win rates are the same where all battles were judged
     in one order, or all in both.
-    Raises DatasetError for no verdicts, a model without a name or against itself, and a battle that
-    was judged twice in the same order; WriteError where the file cannot be written.
+    The file is written in one step. Raises DatasetError for no verdicts, a model without a name or
+    against itself, and a battle that was judged twice in the same order; WriteError where the file
+    cannot be written.
     """
-    _write(path, battles)
-
-
-def write_battles(path: Path, battles: Iterable[Pairing]) -> None:
-    """Write battles that are to be judged, as `read_battles` reads them; as `write_verdicts`."""
-    _write(path, battles)
-
-
-def _write(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None:
     records: dict[tuple[str, str, str], dict[str, Any]] = {}
     for battle in battles:
         key = (battle.question, battle.first, battle.second)

@@ -96,15 +96,11 @@ def choose_layout(target: str, layout: str | None) -> str:
     if not path.exists():
         raise DatasetError(f"replay:{target}: there is no such file or folder")
     layouts: dict[str, Layout[Any]] = {**LAYOUTS, **ANSWER_LAYOUTS}
-    if layout is None:
-        return _detect(path, layouts)
-    if layout not in layouts:
-        raise SpecError(f"replay:{target}: {unknown_name('layout', layout, layouts)}")
-    return layout
-
-
-def _detect(path: Path, layouts: Mapping[str, Layout[Any]]) -> str:
-    fitting = [name for name, layout in layouts.items() if layout.fits(path)]
+    if layout is not None:
+        if layout not in layouts:
+            raise SpecError(f"replay:{target}: {unknown_name('layout', layout, layouts)}")
+        return layout
+    fitting = [name for name, known in layouts.items() if known.fits(path)]
     # GenCeption marks its files by a number at the end only, which files of other layouts can have.
     if len(fitting) > 1 and GENCEPTION.name in fitting:
         fitting.remove(GENCEPTION.name)
@@ -114,10 +110,12 @@ def _detect(path: Path, layouts: Mapping[str, Layout[Any]]) -> str:
             f"replay:{path}: this looks like {names}: say which with the parameter layout"
         )
     if not fitting:
-        known = "\n".join(f"  {layout.name}: {layout.says}" for layout in layouts.values())
-        raise DatasetError(
-            f"replay:{path}: {_content(path)}, which is no known layout. Known:\n{known}"
-        )
+        content = "this is a single file"
+        if path.is_dir():
+            entries = [entry.name + "/" * entry.is_dir() for entry in list_folder(path)]
+            content = f"found {some_of(entries)}" if entries else "the folder is empty"
+        lines = "\n".join(f"  {known.name}: {known.says}" for known in layouts.values())
+        raise DatasetError(f"replay:{path}: {content}, which is no known layout. Known:\n{lines}")
     return fitting[0]
 
 
@@ -127,10 +125,3 @@ def _read(target: str, layout: Layout[R], params: Mapping[str, str]) -> R:
             known = unknown_name(f"parameter of layout {layout.name!r}", name, layout.params)
             raise SpecError(f"replay:{target}: {known}")
     return layout.read(Path(target), params)
-
-
-def _content(path: Path) -> str:
-    if not path.is_dir():
-        return "this is a single file"
-    names = [entry.name + "/" * entry.is_dir() for entry in list_folder(path)]
-    return f"found {some_of(names)}" if names else "the folder is empty"

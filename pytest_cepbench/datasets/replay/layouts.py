@@ -210,27 +210,27 @@ def _read_sdp(path: Path, params: Mapping[str, str]) -> Replay:
             continue
         refuse_outside(path, path / folder)
         for generation, place in generations(path / folder):
-            if generation > 0:
-                held[start, generation] = _generation(path, start, generation, place, encoding)
+            if generation == 0:
+                continue
+            drawn = (generation % 2 == 1) == (start == "text")
+            if drawn != place.is_dir():
+                expected = f"captions in gen-{generation}.csv"
+                if drawn:
+                    expected = f"images in gen-{generation}/"
+                raise DatasetError(
+                    f"{str(place)!r}: generation {generation} of a {start}-first chain is "
+                    f"{expected}"
+                )
+            if drawn:
+                held[start, generation] = images_in(path, place)
+                continue
+            refuse_outside(path, place)
+            rows = read_captions(place, encoding)
+            held[start, generation] = {name: row.text("caption") for name, row in rows.items()}
     if not held:
         folders = " or ".join(f"{folder}/" for folder in _FOLDERS.values())
         raise DatasetError(f"{str(path)!r} holds no generation after gen-0 in {folders}")
     return Replay(SDP.name, path, held, stems)
-
-
-def _generation(
-    root: Path, start: Start, generation: int, place: Path, encoding: str
-) -> Mapping[str, Artifact]:
-    drawn = (generation % 2 == 1) == (start == "text")
-    if drawn != place.is_dir():
-        expected = f"images in gen-{generation}/" if drawn else f"captions in gen-{generation}.csv"
-        raise DatasetError(
-            f"{str(place)!r}: generation {generation} of a {start}-first chain is {expected}"
-        )
-    if drawn:
-        return images_in(root, place)
-    refuse_outside(root, place)
-    return {name: caption.text for name, caption in read_captions(place, encoding).items()}
 
 
 SDP = Layout(
@@ -260,13 +260,13 @@ def _read_mgg(path: Path, _: Mapping[str, str]) -> Replay:
         held["text", generation] = {str(number): image for number, image in images.items()}
     if not held:
         raise DatasetError(f"{str(path)!r} holds no generation of images (gen-1/, gen-3/, ...)")
-    return Replay(MGG.name, path, held, _mgg_names)
 
+    def names(sample: Sample) -> tuple[str, ...]:
+        """One image per prompt and generation: further images of a prompt have none."""
+        place = prompt_and_image(sample)
+        return (str(place[0]),) if place is not None and place[1] == 0 else ()
 
-def _mgg_names(sample: Sample) -> tuple[str, ...]:
-    """One image per prompt and generation: further images of a prompt have none."""
-    place = prompt_and_image(sample)
-    return (str(place[0]),) if place is not None and place[1] == 0 else ()
+    return Replay(MGG.name, path, held, names)
 
 
 MGG = Layout(
@@ -318,12 +318,12 @@ def _read_geneval(path: Path, _: Mapping[str, str]) -> Replay:
             images[f"{prompt}-{number}"] = image
     if not images:
         raise DatasetError(f"{str(path)!r} holds no image in folders like 00000/samples/")
-    return Replay(GENEVAL.name, path, {("text", 1): images}, _geneval_names)
 
+    def names(sample: Sample) -> tuple[str, ...]:
+        place = prompt_and_image(sample)
+        return () if place is None else (f"{place[0]}-{place[1]}",)
 
-def _geneval_names(sample: Sample) -> tuple[str, ...]:
-    place = prompt_and_image(sample)
-    return () if place is None else (f"{place[0]}-{place[1]}",)
+    return Replay(GENEVAL.name, path, {("text", 1): images}, names)
 
 
 GENEVAL = Layout(
@@ -348,13 +348,12 @@ _RESULTS = "results_"
 
 
 def _fits_genception(path: Path) -> bool:
-    for _, _, files in os.walk(path):
-        for name in files:
-            if name.endswith(_PICKLE) or (
-                Path(name).suffix.lower() in SUFFIXES and stem(name).endswith("_0")
-            ):
-                return True
-    return False
+    return any(
+        name.endswith(_PICKLE)
+        or (Path(name).suffix.lower() in SUFFIXES and stem(name).endswith("_0"))
+        for _, _, files in os.walk(path)
+        for name in files
+    )
 
 
 def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
@@ -362,7 +361,14 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
 
     results: the one of them that is meant, where there are several.
     """
-    folders = dict(_folders(path))
+    folders: dict[Path, str] = {}  # to the results_ folder that it is in, if any
+    for place, below, _ in os.walk(path, onerror=refuse_unreadable):
+        folder = Path(place)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in below:
+            refuse_outside(path, folder / name)
+        parts = folder.relative_to(path).parts
+        folders[folder] = next((part for part in parts if part.startswith(_RESULTS)), "")
     models = {name for name in folders.values() if name}
     wanted = params.get("results")
     if wanted is not None and wanted not in models:
@@ -380,56 +386,35 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
         if model == wanted:
             _add(held, path, folder)
     if not held:
-        raise _nothing(path)
+        pickles = [file.name for file in path.rglob(f"*{_PICKLE}")]
+        if pickles:
+            raise DatasetError(
+                f"{str(path)!r} holds only pickles of GenCeption ({some_of(pickles)}): they are "
+                "never opened, because unpickling runs whatever code a file holds. Give the folder "
+                "with the images that lay beside them (STEM_0.jpg, STEM_1.jpg, ...)"
+            )
+        raise DatasetError(f"{str(path)!r} holds no images named STEM_0.jpg, STEM_1.jpg, ...")
     return Replay(GENCEPTION.name, path, held, stems)
 
 
 def _add(held: dict[tuple[Start, int], dict[str, Artifact]], root: Path, folder: Path) -> None:
-    home = _home(folder.relative_to(root).parts)
+    parts = folder.relative_to(root).parts
+    kept = [part for part in parts if not part.startswith(_RESULTS)]
+    # Five of MME's categories keep their images in images/, and so their results below it.
+    if len(kept) < len(parts) and kept[-1:] == ["images"]:
+        kept.pop()
+    category = PurePosixPath(*kept)
     for name, image in images_in(root, folder).items():
         match = _IMAGE.fullmatch(name)
         if match is None:
             continue
         images = held.setdefault(("image", 2 * (int(match[2]) + 1)), {})
-        key = (home / match[1]).as_posix()
+        key = (category / match[1]).as_posix()
         if key in images:
             raise DatasetError(
-                f"{str(root)!r} holds {name!r} of {str(home)!r} in more than one folder: keep one"
+                f"{str(root)!r} holds {name!r} of {str(category)!r} in several folders: keep one"
             )
         images[key] = image
-
-
-def _home(parts: tuple[str, ...]) -> PurePosixPath:
-    """The category that a folder's images belong to."""
-    kept = [part for part in parts if not part.startswith(_RESULTS)]
-    # Five of MME's categories keep their images in images/, and so their results below it.
-    if len(kept) < len(parts) and kept[-1:] == ["images"]:
-        kept.pop()
-    return PurePosixPath(*kept)
-
-
-def _folders(root: Path) -> Iterator[tuple[Path, str]]:
-    """Every folder below, with the name of the results_ folder that it is in, if any."""
-    for place, below, _ in os.walk(root, onerror=refuse_unreadable):
-        folder = Path(place)
-        below[:] = sorted(name for name in below if not name.startswith("."))
-        for name in below:
-            refuse_outside(root, folder / name)
-        parts = folder.relative_to(root).parts
-        yield folder, next((part for part in parts if part.startswith(_RESULTS)), "")
-
-
-def _nothing(path: Path) -> DatasetError:
-    pickles = [file.name for file in path.rglob(f"*{_PICKLE}")]
-    if pickles:
-        msg = (
-            f"{str(path)!r} holds only pickles of GenCeption ({some_of(pickles)}): they are never "
-            f"opened, because unpickling runs whatever code a file holds. Give the folder with the "
-            f"images that lay beside them (STEM_0.jpg, STEM_1.jpg, ...)"
-        )
-    else:
-        msg = f"{str(path)!r} holds no images named STEM_0.jpg, STEM_1.jpg, ..."
-    return DatasetError(msg)
 
 
 GENCEPTION = Layout(
@@ -441,11 +426,7 @@ GENCEPTION = Layout(
 )
 
 
-def _fits(path: Path) -> bool:
-    return path.is_dir() and any(answer_paths(path))
-
-
-def _read(path: Path, params: Mapping[str, str]) -> RecordedAnswers:
+def _read_opening(path: Path, params: Mapping[str, str]) -> RecordedAnswers:
     partial = params.get("partial", "false")
     if partial not in ("true", "false"):
         raise SpecError(f"replay:{path}: the parameter partial is true or false, got {partial!r}")
@@ -456,6 +437,6 @@ OPENING = Layout(
     name=LAYOUT,
     says="0101001.json (or .jsonl), 0101001-o-0.jpg, ... by question (OpenING, answers)",
     params=("partial",),
-    fits=_fits,
-    read=_read,
+    fits=lambda path: path.is_dir() and any(answer_paths(path)),
+    read=_read_opening,
 )

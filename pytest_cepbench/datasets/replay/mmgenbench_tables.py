@@ -14,7 +14,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pytest_cepbench.datasets.mmgenbench import embedded_images, row_index
 from pytest_cepbench.datasets.replay.layouts import Artifact, Layout, Replay, Start, refuse_outside
@@ -46,12 +46,26 @@ def _read(path: Path, params: Mapping[str, str]) -> Replay:
     tables = _tables(path)
     for table in tables:
         refuse_outside(root, table)
-    predictions, images = _sort(tables)
+    predictions, images = [], []
+    for table in tables:  # the benchmark's own table is neither
+        workbook = table.suffix.lower() == ".xlsx"
+        columns = sheet_columns(table) if workbook else read_columns(table, "\t")
+        if "index" in columns and "prediction" in columns:
+            predictions.append(table)
+        elif set(columns) == {"index", "image"} and not workbook:
+            images.append(table)
     texts = _one(root, "predictions", predictions, params)
     drawn = _one(root, "images", images, params)
     held: dict[tuple[Start, int], Mapping[str, Artifact]] = {}
     if texts is not None:
-        held["image", 1] = _predictions(texts, params.get("encoding", "utf-8"))
+        encoding = params.get("encoding", "utf-8")
+        found: dict[int, str] = {}
+        if texts.suffix.lower() == ".xlsx":
+            found = _sheet_predictions(texts)
+        else:
+            for row in read_rows(texts, "\t", ("index", "prediction"), encoding):
+                found[row_index(row, found)] = row.text("prediction")
+        held["image", 1] = {str(index): text for index, text in found.items()}
     if drawn is not None:
         held["image", 2] = {str(index): image for index, image in embedded_images(drawn).items()}
     if not held:
@@ -61,19 +75,6 @@ def _read(path: Path, params: Mapping[str, str]) -> Replay:
             "image, is expected"
         )
     return Replay(MMGENBENCH.name, path, held, _names)
-
-
-def _sort(tables: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Tables of predictions, tables of drawn images; the benchmark's own table is neither."""
-    predictions, images = [], []
-    for table in tables:
-        workbook = table.suffix.lower() == ".xlsx"
-        columns = sheet_columns(table) if workbook else read_columns(table, "\t")
-        if "index" in columns and "prediction" in columns:
-            predictions.append(table)
-        elif set(columns) == {"index", "image"} and not workbook:
-            images.append(table)
-    return predictions, images
 
 
 def _one(root: Path, what: str, tables: list[Path], params: Mapping[str, str]) -> Path | None:
@@ -88,25 +89,16 @@ def _one(root: Path, what: str, tables: list[Path], params: Mapping[str, str]) -
     return tables[0] if tables else None
 
 
-def _predictions(table: Path, encoding: str) -> Mapping[str, Artifact]:
-    if table.suffix.lower() == ".xlsx":
-        return _sheet_predictions(table)
+def _sheet_predictions(table: Path) -> dict[int, str]:
     predictions: dict[int, str] = {}
-    for row in read_rows(table, "\t", ("index", "prediction"), encoding):
-        predictions[row_index(row, predictions)] = row.text("prediction")
-    return {str(index): text for index, text in predictions.items()}
-
-
-def _sheet_predictions(table: Path) -> dict[str, str]:
-    predictions: dict[str, str] = {}
     for number, (index, text) in read_sheet(table, ("index", "prediction")):
         place = f"{table}, row {number}, column 'index'"
         if not re.fullmatch(r"[0-9]{1,18}(\.0)?", index.strip()):  # 7.0 is how Excel may keep a 7
             raise DatasetError(f"{place}: a whole number is expected, got {index[:80]!r}")
-        name = str(int(index.strip().removesuffix(".0")))
-        if name in predictions:
-            raise DatasetError(f"{place}: {name} is there twice: keep one of the rows")
-        predictions[name] = text
+        own = int(index.strip().removesuffix(".0"))
+        if own in predictions:
+            raise DatasetError(f"{place}: {own} is there twice: keep one of the rows")
+        predictions[own] = text
     return predictions
 
 
@@ -164,7 +156,17 @@ def _first_sheet(path: Path) -> Iterator[Iterator[tuple[Any, ...]]]:
     except OSError as error:
         raise _damaged(path, error) from error
     with stream, warnings.catch_warnings():
-        _refuse_bomb(path, stream)
+        try:
+            with zipfile.ZipFile(stream) as archive:
+                size = sum(entry.file_size for entry in archive.infolist())
+        except Exception as error:
+            # Of a damaged archive zipfile raises errors of struct, of codecs and others beside its
+            # own.
+            raise _damaged(path, error) from error
+        if size > MAX_BYTES:
+            raise DatasetError(
+                f"workbook {str(path)!r} unpacks to {size:,} bytes; the limit is {MAX_BYTES:,}"
+            )
         # openpyxl warns of styles and extensions that it drops: only texts are wanted here.
         warnings.simplefilter("ignore", UserWarning)
         try:
@@ -172,32 +174,18 @@ def _first_sheet(path: Path) -> Iterator[Iterator[tuple[Any, ...]]]:
             sheet.reset_dimensions()  # some writers store a wrong size, which would cut rows off
         except Exception as error:
             raise _damaged(path, error) from error  # KeyError, ParseError and others alike
-        yield _guarded(path, sheet.iter_rows(values_only=True))
 
+        def rows() -> Iterator[tuple[Any, ...]]:
+            try:
+                yield from sheet.iter_rows(values_only=True)
+            except Exception as error:
+                raise _damaged(path, error) from error  # the XML is read as the rows are
 
-def _guarded(path: Path, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    try:
-        yield from rows
-    except Exception as error:
-        raise _damaged(path, error) from error  # the XML is read as the rows are
+        yield rows()
 
 
 def _damaged(path: Path, error: Exception) -> DatasetError:
     return DatasetError(f"workbook {str(path)!r} cannot be read: {error}")
-
-
-def _refuse_bomb(path: Path, stream: BinaryIO) -> None:
-    """Raises DatasetError when the file is no archive or says that it unpacks to too much."""
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            size = sum(entry.file_size for entry in archive.infolist())
-    except Exception as error:
-        # Of a damaged archive zipfile raises errors of struct, of codecs and others beside its own.
-        raise _damaged(path, error) from error
-    if size > MAX_BYTES:
-        raise DatasetError(
-            f"workbook {str(path)!r} unpacks to {size:,} bytes; the limit is {MAX_BYTES:,}"
-        )
 
 
 def _text(value: object) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,21 +27,35 @@ def read_json(path: Path, most: int = MOST_BYTES) -> Any:
     return _parse(_read(path, most), str(path))
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
 def read_json_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each line's place ("FILE, line 3") and object; blank lines are passed over.
 
-    Raises DatasetError when the file cannot be read or a line is no object.
+    Raises DatasetError when the file cannot be read, a line is no object, or it has half of a
+    surrogate pair, which JSON can escape and no digest takes.
     """
     for number, line in enumerate(_read(path).split("\n"), 1):
-        if line.strip():
-            place = f"{path}, line {number}"
-            value = _parse(line, place)
-            if not isinstance(value, dict):
-                raise DatasetError(f"{place}: an object is expected, got {type(value).__name__}")
-            yield place, value
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        value = _parse(line, place)
+        if not isinstance(value, dict):
+            raise DatasetError(f"{place}: an object is expected, got {type(value).__name__}")
+        if _SURROGATE.search(line) is not None:
+            try:
+                json.dumps(value, ensure_ascii=False).encode()
+            except UnicodeEncodeError as error:
+                half = error.object[error.start]
+                raise DatasetError(f"{place}: {half!r} is half of a surrogate pair") from error
+        yield place, value
 
 
 T = TypeVar("T")
+
+_NOT_EMPTY = r"Expected `str` matching regex '\\S'"
+"""msgspec's words for a text without a character that is no space."""
 
 
 def convert_record(place: str, value: object, kind: type[T]) -> T:
@@ -53,6 +69,9 @@ def convert_record(place: str, value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter of half surrogates
         what, _, field = str(error).partition(" - at `$")
+        what = what.replace(
+            r"Expected `str` matching regex '\\S'", "a text is expected that is not empty"
+        )
         at = f", {field.strip('.`')}" if field else ""
         raise DatasetError(f"{place}{at}: {' '.join(what.split())[:200]}") from error
 

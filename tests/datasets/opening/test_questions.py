@@ -181,8 +181,8 @@ def with_step(**fields: Any) -> dict[str, Any]:
         (changed(answer=1), "line 2: .* unknown field `answer`"),
         ({"total_uid": "0101001"}, "line 2: .* missing required field `meta_task_id`"),
         (changed(data_id=1), "line 2, data_id: Expected `str`, got `int`"),
-        (changed(data_id="one"), "data_id: a number of at most 3 digits is expected, got 'one'"),
-        (changed(data_id="1\n"), "data_id: a number of at most 3 digits is expected"),
+        (changed(data_id="one"), r"line 2, data_id: .* regex .*\[0-9\]\{1,3\}"),
+        (changed(data_id="1\n"), "line 2, data_id: Expected `str` matching regex"),
         (changed(data_id="2"), "total_uid is '0101001', and its ids give '0101002'"),
         (changed(total_uid=101001), "total_uid is 101001, and its ids give '0101001'"),
         (changed(conversations=[]), "conversations: Expected `array` of length 2, got 0"),
@@ -244,7 +244,9 @@ def test_names_that_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "secret.jpg").write_bytes(png(1))
     line = json.dumps(with_step(image=name))
     (root / "test_data.jsonl").write_text(line, "utf-8")
-    with pytest.raises(DatasetError, match=r"line 1: image .* (inside the folder|no file name)"):
+    with pytest.raises(
+        DatasetError, match=r"line 1: .* (inside the folder|no file name|surrogate pair)"
+    ):
         load_opening(root, partial=True)
 
 
