@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.models.binding import CoveredFiles
-from pytest_cepbench.models.serving.parameters import EngineParams
+from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.serving.supervisor import HOST
 
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
@@ -93,27 +94,23 @@ class Engine:
             flag = self.flags.get(name)
             if flag is None:
                 continue
-            if name == "lora_modules":
-                arguments += self._lora_arguments(params, ranks)
-            elif name == "chat_template":
+            if name == "chat_template":
                 arguments += [flag, str(Path(str(value)).expanduser().absolute())]
-            else:
+            elif name != "lora_modules":
                 arguments += [flag] if value is True else [flag, str(value)]
-        return arguments
-
-    def _lora_arguments(self, params: EngineParams, ranks: Sequence[int]) -> list[str]:
-        if self.name != "vllm":
-            adapters = [f"{name}={folder}" for name, folder in params.adapters.items()]
-            return ["--enable-lora", self.flags["lora_modules"], *adapters]
-        adapters = [
-            json.dumps({"name": name, "path": str(folder)})
-            for name, folder in params.adapters.items()
-        ]
-        arguments = ["--enable-lora", self.flags["lora_modules"], *adapters]
-        rank = max(ranks, default=0)
-        if params.max_lora_rank is None and rank > 16:  # vLLM's own limit where none is given
-            room = next((size for size in _LORA_RANKS if size >= rank), rank)
-            arguments += [self.flags["max_lora_rank"], str(room)]
+            elif self.name != "vllm":
+                adapters = [f"{adapter}={folder}" for adapter, folder in params.adapters.items()]
+                arguments += ["--enable-lora", flag, *adapters]
+            else:
+                adapters = [
+                    json.dumps({"name": adapter, "path": str(folder)})
+                    for adapter, folder in params.adapters.items()
+                ]
+                arguments += ["--enable-lora", flag, *adapters]
+                rank = max(ranks, default=0)
+                if params.max_lora_rank is None and rank > 16:  # vLLM's limit where none is given
+                    room = next((size for size in _LORA_RANKS if size >= rank), rank)
+                    arguments += [self.flags["max_lora_rank"], str(room)]
         return arguments
 
     def model_name(self, served: str, adapter: str | None) -> str:
@@ -130,37 +127,31 @@ class Engine:
         for argument in arguments:
             name, _, value = argument.partition("=")
             if name.startswith("--"):
-                self._check_flag(name.replace("_", "-"))
+                flag = name.replace("_", "-")
+                # Engines also take the beginning of a flag for the flag.
+                begun = [each for each, known in self.flags.items() if known.startswith(flag)]
+                for parameter in [each for each in begun if self.flags[each] == flag] or begun:
+                    raise ValueError(
+                        f"engine_args: write {flag} as a parameter of the spec, {parameter}="
+                    )
+                if any(known.startswith(flag) for known in _SET_BY_THE_RUN):
+                    raise ValueError(
+                        f"engine_args: {flag} is set by the run, or by a parameter of the spec"
+                    )
+                if any(known.startswith(flag) for known in _OTHER_FILES):
+                    raise ValueError(
+                        f"engine_args: {flag} lets the engine read other files than those of the "
+                        "checkpoint, which no fingerprint would cover"
+                    )
             value = value if name.startswith("-") else argument
             # A number or a word may happen to be the name of a file here.
-            if not value.isalnum() and _exists(value):
-                raise ValueError(
-                    f"engine_args names {value}, a file that no fingerprint would cover"
-                )
-
-    def _check_flag(self, flag: str) -> None:
-        """Engines also take the beginning of a flag for the flag."""
-        exact = {known: name for name, known in self.flags.items() if known == flag}
-        begun = {known: name for name, known in self.flags.items() if known.startswith(flag)}
-        for name in (exact or begun).values():
-            raise ValueError(f"engine_args: write {flag} as a parameter of the spec, {name}=")
-        if any(known.startswith(flag) for known in _SET_BY_THE_RUN):
-            raise ValueError(
-                f"engine_args: {flag} is set by the run, or by a parameter of the spec"
-            )
-        if any(known.startswith(flag) for known in _OTHER_FILES):
-            raise ValueError(
-                f"engine_args: {flag} lets the engine read other files than those of the "
-                "checkpoint, which no fingerprint would cover"
-            )
-
-
-def _exists(name: str) -> bool:
-    """Whether there is a file of this name; False for what is too long for one."""
-    try:
-        return bool(name) and Path(name).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):  # RuntimeError: no home of such a user
-        return False
+            if value.isalnum():
+                continue
+            with suppress(OSError, RuntimeError):  # too long for a name; no home of such a user
+                if value and Path(value).expanduser().exists():
+                    raise ValueError(
+                        f"engine_args names {value}, a file that no fingerprint would cover"
+                    )
 
 
 _SHARED = {
@@ -265,9 +256,10 @@ def find_program(engine: Engine, python: str | None) -> Program:
     if python is not None:
         interpreter = shutil.which(str(Path(python).expanduser()))
         if interpreter is None:
-            msg = f"python={python}: no such program. Give the interpreter of an environment that "
-            msg += f"has {engine.title}, such as ~/{engine.name}/bin/python"
-            raise SpecError(msg)
+            raise SpecError(
+                f"python={python}: no such program. Give the interpreter of an environment that "
+                f"has {engine.title}, such as ~/{engine.name}/bin/python"
+            )
         interpreter = str(Path(interpreter).absolute())
         return Program((interpreter, "-m", engine.module, *engine.subcommand), interpreter)
     if engine.name == "sglang" and util.find_spec("sglang") is not None:
@@ -282,19 +274,13 @@ def find_program(engine: Engine, python: str | None) -> Program:
             f"environment of its own ({engine.install}) and name its interpreter: "
             f"python=~/{engine.name}/bin/python"
         )
-    return Program((script, "serve"), _interpreter_of(Path(script)))
-
-
-def _interpreter_of(script: Path) -> str | None:
-    """The interpreter in the first line of a console script; None where it is no such script."""
-    try:
-        with script.open("rb") as stream:
-            first = stream.readline(500).decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    path = first.removeprefix("#!").strip()
-    is_python = first.startswith("#!") and Path(path).name.startswith("python")
-    return path if is_python and os.access(path, os.X_OK) else None
+    interpreter = None
+    with suppress(OSError, UnicodeDecodeError), Path(script).open("rb") as stream:
+        first = stream.readline(500).decode("utf-8")  # a console script names it there
+        path = first.removeprefix("#!").strip()
+        is_python = first.startswith("#!") and Path(path).name.startswith("python")
+        interpreter = path if is_python and os.access(path, os.X_OK) else None
+    return Program((script, "serve"), interpreter)
 
 
 @dataclass(frozen=True)
@@ -306,11 +292,8 @@ class ServerPlan:
     folder: of the checkpoint.
     served_name: by which requests ask for it.
     arguments: flags of the engine.
-    variables: names of further variables of the environment that it gets.
-    devices: as the spec names them; None leaves them to the run.
-    device_count: that it needs.
-    port: a number, or auto.
-    start_timeout: in seconds.
+    device_count: devices that it needs.
+    serve: how it is started.
     files: that decide its answers.
     """
 
@@ -320,19 +303,16 @@ class ServerPlan:
     folder: Path
     served_name: str
     arguments: tuple[str, ...]
-    variables: tuple[str, ...]
-    devices: str | None
     device_count: int
-    port: str
-    start_timeout: float
+    serve: ServeParams
     files: CoveredFiles
 
     @property
     def digest(self) -> str:
         """Tells servers of a run apart; specs that differ in their requests alone share one."""
         parts = (
-            self.program.argv, self.folder, self.arguments, self.variables, self.devices, self.port,
-            self.files.fingerprint, os.uname().nodename,
+            self.program.argv, self.folder, self.arguments, self.serve.variables,
+            self.serve.devices, self.serve.port, self.files.fingerprint, os.uname().nodename,
         )  # fmt: skip
         return digest_json([str(part) for part in parts])[:16]
 

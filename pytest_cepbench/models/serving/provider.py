@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -27,10 +26,8 @@ from pytest_cepbench.models.binding import (
     DetectedModel,
     HashFile,
     Resources,
-    Servers,
 )
 from pytest_cepbench.models.checkpoints import (
-    Checkpoint,
     check_configuration,
     complete_checkpoint,
     file_options,
@@ -53,38 +50,7 @@ _READ = (".json", ".safetensors", ".txt", ".model", ".jinja")
 _PICKLED = (".bin", ".pt", ".pth")
 
 
-def served_files(
-    spec: ModelSpec, checkpoint: Checkpoint, params: EngineParams, hash_file: HashFile
-) -> CoveredFiles:
-    """All files that decide the answers of a server.
-
-    spec: of the checkpoint alone.
-    hash_file: SHA-256 of a file's bytes, hexadecimal.
-    """
-    options = file_options(spec)
-
-    def identify(hash_file: HashFile) -> str:
-        check_configuration(checkpoint)
-        whole = fingerprint(checkpoint, hash_file, options)
-        others: dict[str, Any] = {}
-        # Mistral's own format, which engines may prefer and this package never loads.
-        own_format = [name for name in list_files(checkpoint.path) if _is_consolidated(name)]
-        if own_format:
-            others["consolidated"] = _hashed(checkpoint.path, own_format, hash_file)
-        if params.adapters:
-            others["adapters"] = {
-                name: _hashed(folder, adapter_files(folder, options.allow_pickle), hash_file)
-                for name, folder in params.adapters.items()
-            }
-            others["answers"] = params.adapter
-        if params.chat_template is not None:
-            others["chat_template"] = hash_file(Path(params.chat_template).expanduser().absolute())
-        return digest_json({"checkpoint": whole, **others}) if others else whole
-
-    return CoveredFiles(checkpoint.path, hash_file, identify)
-
-
-def adapter_files(folder: Path, allow_pickle: bool) -> list[str]:  # noqa: FBT001 - of a spec
+def _adapter_files(folder: Path, *, allow_pickle: bool) -> list[str]:
     """The files of a PEFT adapter that an engine can read.
 
     Raises CheckpointError where the folder holds no adapter, or only pickled weights that are not
@@ -94,10 +60,11 @@ def adapter_files(folder: Path, allow_pickle: bool) -> list[str]:  # noqa: FBT00
         raise CheckpointError(
             f"{folder}: no PEFT adapter; lora_modules expects a folder with {_CONFIG} in it"
         )
-    names = list_files(folder)
-    inner = [name for name in names if "/" not in name]
+    inner = [name for name in list_files(folder) if "/" not in name]
     safe = [name for name in inner if name.endswith(".safetensors")]
-    pickled = [name for name in inner if name.startswith("adapter_model") and _is_pickled(name)]
+    pickled = [
+        name for name in inner if name.startswith("adapter_model") and name.endswith(_PICKLED)
+    ]
     if not safe and not pickled:
         raise CheckpointError(
             f"{folder}: the adapter's weights are missing (adapter_model.safetensors)"
@@ -110,28 +77,8 @@ def adapter_files(folder: Path, allow_pickle: bool) -> list[str]:  # noqa: FBT00
     return [name for name in inner if name.endswith(_READ)] + ([] if safe else pickled)
 
 
-def adapter_ranks(folders: Mapping[str, Path]) -> list[int]:
-    """The ranks of LoRA adapters, the largest of each. Raises CheckpointError for a broken file."""
-    ranks = []
-    for folder in folders.values():
-        config = read_json(folder / _CONFIG)
-        pattern = config.get("rank_pattern")
-        values = [config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())]
-        ranks.append(max((rank for rank in values if isinstance(rank, int)), default=0))
-    return ranks
-
-
 def _hashed(folder: Path, names: list[str], hash_file: HashFile) -> list[list[str]]:
     return [[name, hash_file(folder / name)] for name in sorted(names)]
-
-
-def _is_pickled(name: str) -> bool:
-    return name.endswith(_PICKLED)
-
-
-def _is_consolidated(name: str) -> bool:
-    path = PurePosixPath(name)
-    return path.suffix == ".safetensors" and path.name.startswith("consolidated")
 
 
 ADAPTER = f"serve/1+{API_ADAPTER}"
@@ -175,27 +122,22 @@ def detect(spec: ModelSpec) -> DetectedModel:
     return DetectedModel(f"{checkpoint.what} on {engine.title}", roles, because)
 
 
-def _check_role(spec: ModelSpec, role: RoleName, checkpoint: Checkpoint, *, force: bool) -> None:
-    """Raise RoleError for a role that the checkpoint, or no server, can play."""
+def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+    """Raises as `models.binding.bind`; MissingDependencyError where the engine is not installed."""
+    own_spec, engine = _checkpoint_spec(spec), _engine(spec)
+    checkpoint = inspect_checkpoint(own_spec)
     if role not in _ROLES:
         raise RoleError(
             f"serve:{spec.target}: a served checkpoint can be the {' or '.join(_ROLES)}, not the "
             f"{role}. Without serve: the checkpoint is loaded by the run itself"
         )
     needed = "describer" if role in ("judge", "vqa") else role
-    if needed not in checkpoint.roles and not force:
+    if needed not in checkpoint.roles and not context.force:
         raise RoleError(
             f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}, so it cannot be the "
             f"{role}. To try it all the same, name the role: --{role}, or --model with "
             f"--cep-role={role}"
         )
-
-
-def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
-    """Raises as `models.binding.bind`; MissingDependencyError where the engine is not installed."""
-    own_spec, engine = _checkpoint_spec(spec), _engine(spec)
-    checkpoint = inspect_checkpoint(own_spec)
-    _check_role(spec, role, checkpoint, force=context.force)
     api.check_installed(spec)
     what = f"the {role} served by {engine.title}"
     serve: ServeParams
@@ -214,38 +156,78 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         )
     program = find_program(engine, serve.python)
     complete_checkpoint(own_spec, checkpoint)
-    files = served_files(own_spec, checkpoint, params, context.hash_file)
-    fingerprint = files.fingerprint
+    options = file_options(own_spec)
+
+    def identify(hash_file: HashFile) -> str:
+        check_configuration(checkpoint)
+        whole = fingerprint(checkpoint, hash_file, options)
+        others: dict[str, Any] = {}
+        # Mistral's own format, which engines may prefer and this package never loads.
+        own_format = [
+            name
+            for name in list_files(checkpoint.path)
+            if PurePosixPath(name).match("consolidated*.safetensors")
+        ]
+        if own_format:
+            others["consolidated"] = _hashed(checkpoint.path, own_format, hash_file)
+        if params.adapters:
+            allow = options.allow_pickle
+            others["adapters"] = {
+                name: _hashed(folder, _adapter_files(folder, allow_pickle=allow), hash_file)
+                for name, folder in params.adapters.items()
+            }
+            others["answers"] = params.adapter
+        if params.chat_template is not None:
+            others["chat_template"] = hash_file(Path(params.chat_template).expanduser().absolute())
+        return digest_json({"checkpoint": whole, **others}) if others else whole
+
+    files = CoveredFiles(checkpoint.path, context.hash_file, identify)
+    own = files.fingerprint
+    ranks = []  # of adapters, the largest of each
+    for folder in params.adapters.values():
+        config = read_json(folder / _CONFIG)
+        pattern = config.get("rank_pattern")
+        values = [config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())]
+        ranks.append(max((rank for rank in values if isinstance(rank, int)), default=0))
     plan = ServerPlan(
         label=f"serve:{without_secrets(spec.target)}",
         engine=engine,
         program=program,
         folder=checkpoint.path,
-        served_name=_served_name(engine, checkpoint, fingerprint),
+        # The same in every run.
+        served_name=f"cepbench-{own[:16]}" if engine.lists_model else str(checkpoint.path),
         arguments=(
             *(["--dtype", request.dtype] if request.dtype else []),
             *(["--trust-remote-code"] if serve.trust_remote_code else []),
-            *engine.arguments(params, adapter_ranks(params.adapters)),
+            *engine.arguments(params, ranks),
             *further,
         ),
-        variables=serve.variables,
-        devices=serve.devices,
         device_count=params.device_count,
-        port=serve.port,
-        start_timeout=serve.start_timeout,
+        serve=serve,
         files=files,
     )
     if context.servers is not None:
         context.servers().join(plan)
+
+    def load() -> Model:
+        """Have the server started, or find the one that another process has started."""
+        server: OwnServer = (context.servers or own_servers)().running(plan)
+        model = engine.model_name(plan.served_name, params.adapter)
+        key = None if server.key is None else Secret(server.key)
+        endpoint = Endpoint(
+            model, role, server.url, Secret(server.url), key, label=plan.label, log=server.log
+        )
+        return CHATS[role][1](ApiClient(endpoint, serve, own=server), model, request)
+
     adapter = f" with {params.adapter}" if params.adapter else ""
     decisive = {"engine": engine.name, **engine.decisive(params), **decisive_params(role, request)}
     return BoundRole(
         role=role,
         spec=spec.text,
         what=f"{checkpoint.what}{adapter} on {engine.title}",
-        fingerprint=fingerprint,
+        fingerprint=own,
         adapter=ADAPTER,
-        load=lambda: _load(plan, role, params, serve, request, context.servers),
+        load=load,
         params=decisive | ({"engine_args": serve.engine_args} if further else {}),
         seeded=request.sampled,
         resources=Resources(serve.batch, lasting=True),
@@ -256,33 +238,6 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         probabilities=request.logprobs if role == "judge" else None,
         scores_answers=role == "judge",
     )
-
-
-def _served_name(engine: Engine, checkpoint: Checkpoint, fingerprint: str) -> str:
-    """The name by which the server knows the checkpoint, the same in every run."""
-    return f"cepbench-{fingerprint[:16]}" if engine.lists_model else str(checkpoint.path)
-
-
-def _load(
-    plan: ServerPlan,
-    role: RoleName,
-    params: EngineParams,
-    serve: ServeParams,
-    request: Any,
-    servers: Callable[[], Servers] | None,
-) -> Model:
-    """Have the server started, or find the one that another process has started.
-
-    Raises as `RunServers.running`.
-    """
-    server: OwnServer = (servers or own_servers)().running(plan)
-    model = plan.engine.model_name(plan.served_name, params.adapter)
-    key = None if server.key is None else Secret(server.key)
-    endpoint = Endpoint(
-        model, role, server.url, Secret(server.url), key, label=plan.label, log=server.log
-    )
-    client = ApiClient(endpoint, serve, own=server)
-    return CHATS[role][1](client, model, request)
 
 
 def check_installed(spec: ModelSpec) -> None:

@@ -11,10 +11,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -88,24 +87,103 @@ _SUPERVISORS: list[subprocess.Popen[bytes]] = []
 """Kept, since Python complains of processes that are forgotten while they run."""
 
 
-@dataclass
-class ServerLauncher:
-    """Starts servers from this process.
+class RunServers:
+    """The servers of a run, as one of its processes uses them.
 
-    logs: folder of their logs.
+    folder: that all processes of the run share; made where it is absent.
+    logs: folder of the servers' logs, which stay.
     unleased: variables as they are without the lease of this process; None where it has none.
-    show: called with what is waited for.
+    show: called with what is waited for, and with an empty text afterwards.
+    is_controller: whether servers end with this process at the latest, which waits for their end.
     """
 
-    logs: Path
-    unleased: Mapping[str, str] | None
-    show: Callable[[str], None]
+    def __init__(
+        self,
+        folder: Path,
+        logs: Path,
+        *,
+        unleased: Mapping[str, str] | None = None,
+        show: Callable[[str], None] = lambda _: None,
+        is_controller: bool = True,
+    ) -> None:
+        self._folder = folder
+        self._logs = logs
+        self._unleased = unleased
+        self._show = show
+        self._is_controller = is_controller
+        self._folders: dict[str, ServerFolder] = {}
+        self._run: int | None = None  # the file whose lock says that the controller lives
 
-    def start(self, plan: ServerPlan, folder: ServerFolder) -> None:
+    def join(self, plan: ServerPlan) -> ServerFolder:
+        """Count as a user of a server, which is not started by this: it then lives until `close`.
+
+        Raises WriteError.
+        """
+        if self._is_controller and self._run is None:
+            self._run = lock_shared(self._folder / RUN, plan.label)
+        if plan.digest not in self._folders:
+            self._folders[plan.digest] = ServerFolder(self._folder / plan.digest, plan.label)
+        return self._folders[plan.digest]
+
+    def running(self, plan: ServerPlan) -> OwnServer:
+        """The server, started where no process of the run has done so.
+
+        Raises ModelError where it does not start, or has ended; IdentityError where its files
+        changed meanwhile; SpecError for a port or devices that it cannot have;
+        MissingDependencyError where its interpreter has no such engine.
+        """
+        folder, title = self.join(plan), plan.engine.title
+        try:
+            with folder.starting(lambda: self._show(f"waiting for {title}")):
+                failed = folder.read(FAILED)
+                if failed is not None:
+                    raise ModelError(failed["reason"])
+                if folder.read(READY) is None and folder.read(ENDED) is None:
+                    try:
+                        with plan.files.unchanged("the server was started"):
+                            self._start(plan, folder)
+                    except CepError as error:  # the other processes are told why
+                        folder.end()
+                        with suppress(WriteError):
+                            folder.write(FAILED, {"reason": str(error)})
+                        raise
+                ready = folder.read(READY)
+                folder.check()
+        finally:
+            self._show("")
+        if ready is None:
+            raise ModelError(
+                f"{plan.label}: its server ends, since the controller of the run has ended"
+            )
+        return OwnServer(
+            f"http://{HOST}:{ready['port']}/v1",
+            ready["key"],
+            {"engine": f"{title} {ready['version']}".strip()},
+            ready["log"],
+            folder.check,
+            plan.files if plan.engine.maps_files else None,
+        )
+
+    def close(self) -> None:
+        """Use the servers no more; those that no other process uses end."""
+        folders, self._folders = self._folders, {}
+        for folder in folders.values():
+            folder.leave()
+        if self._run is not None:
+            os.close(self._run)
+            self._run = None
+        if self._is_controller:
+            # Also those that only other processes have used, which may have left just now.
+            for path in self._folder.glob("*"):
+                wait_for_end(path)
+            for folder in folders.values():
+                folder.mask_log()
+
+    def _start(self, plan: ServerPlan, folder: ServerFolder) -> None:
         """Start the server and wait until it answers; take over from a process that was killed."""
-        until = time.monotonic() + plan.start_timeout
+        until = time.monotonic() + plan.serve.start_timeout
         command = folder.read(COMMAND) if folder.is_supervised else None
-        for tries_left in reversed(range(_PORTS if plan.port == "auto" else 1)):
+        for tries_left in reversed(range(_PORTS if plan.serve.port == "auto" else 1)):
             if command is None:
                 command = self._launch(plan, folder)
             if self._answers(plan, folder, command, until):
@@ -120,7 +198,7 @@ class ServerLauncher:
         """Start the supervisor; returns the command, as the folder has it."""
         environment = self._environment(plan)
         version = _engine_version(plan, environment, folder.path)
-        port = free_port() if plan.port == "auto" else int(plan.port)
+        port = free_port() if plan.serve.port == "auto" else int(plan.serve.port)
         if not is_free(port):
             raise SpecError(
                 f"{plan.label}: port={port} is taken by another program. Leave port= out, and the "
@@ -142,11 +220,22 @@ class ServerLauncher:
         shown = plan.argv(port, None if key is None else "[key]")
         log.write_bytes(f"$ {shlex.join(shown)}\n".encode("utf-8", "surrogateescape"))
         try:
-            process = _supervise(folder, log, environment)
+            with log.open("ab") as stream:
+                process = subprocess.Popen(  # noqa: S603 - a script of this package
+                    # The standard library is all that it needs, whatever the environment holds.
+                    [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=stream,
+                    cwd=folder.path,  # `python -m` would find the modules of a project first
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C is for the run
+                )
         except OSError as error:
             raise ModelError(
                 f"{plan.label}: the supervisor of its server could not be started: {error}"
             ) from error
+        _SUPERVISORS.append(process)
         while not (folder.read(RUNNING) or folder.read(ENDED)):
             if process.poll() is not None and not folder.read(ENDED):
                 msg = f"{plan.label}: the supervisor of its server ended at once. "
@@ -157,21 +246,29 @@ class ServerLauncher:
     def _answers(
         self, plan: ServerPlan, folder: ServerFolder, command: Mapping[str, Any], until: float
     ) -> bool:
-        """Wait until the server answers; False where it ended before."""
-        started = time.monotonic()
+        """Wait until the server answers; False where it ended before.
+
+        It has to be healthy, the one that was started, and to list what was asked for.
+        """
+        started, port = time.monotonic(), command["port"]
         while folder.end_reason is None:
             state = folder.read(RUNNING)
-            if state is not None and _is_ready(plan, command, state["supervisor"]):
-                return True
+            is_own = state is not None and listens(state["supervisor"], port)
+            if is_own and get(port, "/health") is not None:
+                if not plan.engine.lists_model:
+                    return True
+                listed = get(port, "/v1/models", command["key"]) or b""
+                if plan.served_name in read_models(read_json(listed)):
+                    return True
             if time.monotonic() > until:
                 folder.end()
                 msg = (
                     f"{plan.label}: {plan.engine.title} gave no answer within "
-                    f"{plan.start_timeout:g} s (start_timeout= in its spec). "
+                    f"{plan.serve.start_timeout:g} s (start_timeout= in its spec). "
                 )
                 raise ModelError(msg + folder.log_end())
             seconds = time.monotonic() - started
-            self.show(f"starting {plan.engine.title}, {seconds:.0f} s")
+            self._show(f"starting {plan.engine.title}, {seconds:.0f} s")
             time.sleep(_POLL if seconds < 10 else 5 * _POLL)
         return False
 
@@ -187,7 +284,7 @@ class ServerLauncher:
             and not is_secret_name(name)
             and name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
         }
-        for name in plan.variables:
+        for name in plan.serve.variables:
             if name not in os.environ:
                 raise SpecError(
                     f"{plan.label}: env= names {name}, which is not set in the environment"
@@ -195,12 +292,12 @@ class ServerLauncher:
             environment[name] = os.environ[name]
         # All that it reads is fingerprinted, so that it needs nothing from a network.
         environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
-        unleased = environment if self.unleased is None else self.unleased
+        unleased = environment if self._unleased is None else self._unleased
         _restore(environment, THREADS, unleased)  # one server works for all
         named = [name for name in DEVICE_VARIABLES if name in environment or name in unleased]
         variable = named[0] if named else DEVICE_VARIABLES[0]
-        if plan.devices is not None:
-            environment[variable] = plan.devices
+        if plan.serve.devices is not None:
+            environment[variable] = plan.serve.devices
         elif _count(environment.get(variable)) < plan.device_count:
             _restore(environment, variable, unleased)
         if plan.device_count > 1 and _count(environment.get(variable)) < plan.device_count:
@@ -214,11 +311,11 @@ class ServerLauncher:
     def _new_log(self, plan: ServerPlan) -> Path:
         """A new log, for its owner alone; the oldest ones make room. Raises WriteError."""
         now = time.strftime("%Y%m%d-%H%M%S")
-        path = self.logs / f"{now}-{plan.engine.name}-{plan.folder.name}-{plan.digest[:4]}.log"
+        path = self._logs / f"{now}-{plan.engine.name}-{plan.folder.name}-{plan.digest[:4]}.log"
         try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            keep_out_of_git(self.logs.parent, path)
-            for old in sorted(self.logs.glob("*.log"))[: 1 - _LOGS]:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            keep_out_of_git(self._logs.parent, path)
+            for old in sorted(self._logs.glob("*.log"))[: 1 - _LOGS]:
                 old.unlink(missing_ok=True)
             path.touch(mode=0o600)
         except OSError as error:
@@ -226,35 +323,6 @@ class ServerLauncher:
                 f"{plan.label}: the log of its server, {path}, cannot be written: {error}"
             ) from error
         return path
-
-
-def _supervise(
-    folder: ServerFolder, log: Path, environment: Mapping[str, str]
-) -> subprocess.Popen[bytes]:
-    """Start the supervisor of the command in a folder. Raises OSError."""
-    with log.open("ab") as stream:
-        process = subprocess.Popen(  # noqa: S603 - a script of this package
-            # The standard library is all that it needs, whatever the environment holds.
-            [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=stream,
-            cwd=folder.path,  # `python -m` would find the modules of a project first
-            env=environment,
-            start_new_session=True,  # Ctrl-C is for the run
-        )
-    _SUPERVISORS.append(process)
-    return process
-
-
-def _is_ready(plan: ServerPlan, command: Mapping[str, Any], process: int) -> bool:
-    """Whether the server is healthy, is the one that was started, and lists what was asked for."""
-    port, key = command["port"], command["key"]
-    if not listens(process, port) or get(port, "/health") is None:
-        return False
-    if not plan.engine.lists_model:
-        return True
-    return plan.served_name in read_models(read_json(get(port, "/v1/models", key) or b""))
 
 
 def _restore(environment: dict[str, str], name: str, unleased: Mapping[str, str]) -> None:
@@ -279,10 +347,9 @@ def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Pat
     interpreter, engine = plan.program.interpreter, plan.engine
     if interpreter is None:
         return ""
-    command = [interpreter, "-c", _PRINT_VERSION, engine.name]
     try:
         done = subprocess.run(  # noqa: S603 - the interpreter that the user named
-            command,
+            [interpreter, "-c", _PRINT_VERSION, engine.name],
             cwd=place,
             env=environment,
             capture_output=True,
@@ -297,108 +364,6 @@ def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Pat
             f"{plan.label}: {interpreter} has no {engine.title}: {interpreter} -m {engine.install}"
         )
     return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""
-
-
-class RunServers:
-    """The servers of a run, as one of its processes uses them.
-
-    folder: that all processes of the run share; made where it is absent.
-    logs: folder of the servers' logs, which stay.
-    unleased: variables as they are without the lease of this process; None where it has none.
-    show: called with what is waited for, and with an empty text afterwards.
-    is_controller: whether servers end with this process at the latest, which waits for their end.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        logs: Path,
-        *,
-        unleased: Mapping[str, str] | None = None,
-        show: Callable[[str], None] = lambda _: None,
-        is_controller: bool = True,
-    ) -> None:
-        self._folder = folder
-        self._launcher = ServerLauncher(logs, unleased, show)
-        self._show = show
-        self._is_controller = is_controller
-        self._folders: dict[str, ServerFolder] = {}
-        self._run: int | None = None  # the file whose lock says that the controller lives
-
-    def join(self, plan: ServerPlan) -> ServerFolder:
-        """Count as a user of a server, which is not started by this: it then lives until `close`.
-
-        Raises WriteError.
-        """
-        if self._is_controller and self._run is None:
-            self._run = lock_shared(self._folder / RUN, plan.label)
-        if plan.digest not in self._folders:
-            self._folders[plan.digest] = ServerFolder(self._folder / plan.digest, plan.label)
-        return self._folders[plan.digest]
-
-    def running(self, plan: ServerPlan) -> OwnServer:
-        """The server, started where no process of the run has done so.
-
-        Raises ModelError where it does not start, or has ended; IdentityError where its files
-        changed meanwhile; SpecError for a port or devices that it cannot have;
-        MissingDependencyError where its interpreter has no such engine.
-        """
-        folder = self.join(plan)
-        waiting = partial(self._show, f"waiting for {plan.engine.title}")
-        with self._shown(), folder.starting(waiting):
-            failed = folder.read(FAILED)
-            if failed is not None:
-                raise ModelError(failed["reason"])
-            if folder.read(READY) is None and folder.read(ENDED) is None:
-                with _reported(folder), plan.files.unchanged("the server was started"):
-                    self._launcher.start(plan, folder)
-            ready = folder.read(READY)
-            folder.check()
-        if ready is None:
-            raise ModelError(
-                f"{plan.label}: its server ends, since the controller of the run has ended"
-            )
-        return OwnServer(
-            f"http://{HOST}:{ready['port']}/v1",
-            ready["key"],
-            {"engine": f"{plan.engine.title} {ready['version']}".strip()},
-            ready["log"],
-            folder.check,
-            plan.files if plan.engine.maps_files else None,
-        )
-
-    def close(self) -> None:
-        """Use the servers no more; those that no other process uses end."""
-        folders, self._folders = self._folders, {}
-        for folder in folders.values():
-            folder.leave()
-        if self._run is not None:
-            os.close(self._run)
-            self._run = None
-        # Also those that only other processes have used, which may have left just now.
-        for path in self._folder.glob("*") if self._is_controller else ():
-            wait_for_end(path)
-        for folder in folders.values() if self._is_controller else ():
-            folder.mask_log()
-
-    @contextmanager
-    def _shown(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._show("")
-
-
-@contextmanager
-def _reported(folder: ServerFolder) -> Iterator[None]:
-    """End a server that was not started well, and tell the other processes of the run why."""
-    try:
-        yield
-    except CepError as error:
-        folder.end()
-        with suppress(WriteError):
-            folder.write(FAILED, {"reason": str(error)})
-        raise
 
 
 @cache

@@ -79,7 +79,7 @@ class ServerFolder:
     @property
     def is_supervised(self) -> bool:
         """Whether the supervisor lives, and with it the server, or its end."""
-        return _is_supervised(self.path)
+        return is_supervised(self.path)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """A file of the folder; None where there is none."""
@@ -182,11 +182,12 @@ def lock_shared(path: Path, name: str) -> int:
 def wait_for_end(folder: Path) -> None:
     """Wait until the server of a folder has ended, which nobody uses any more."""
     until = time.monotonic() + _LONGEST_END
-    while _is_supervised(folder) and time.monotonic() < until:
+    while is_supervised(folder) and time.monotonic() < until:
         time.sleep(_POLL / 4)
 
 
-def _is_supervised(folder: Path) -> bool:
+def is_supervised(folder: Path) -> bool:
+    """Whether the supervisor lives, and with it the server, or its end."""
     try:
         file = os.open(folder / ALIVE, os.O_RDWR | os.O_CLOEXEC)
     except OSError:  # none was started, or the run's folder is gone

@@ -19,10 +19,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 HOST = "127.0.0.1"
@@ -129,131 +127,104 @@ def listens(process: int, port: int) -> bool:
 
     Another program may have taken the port just before the server did, and would answer for it.
     """
-    sockets = _listening_sockets(port)
-    return bool(sockets) and any(
-        sockets & _sockets(each) for each in (process, *descendants(process))
-    )
-
-
-def _listening_sockets(port: int) -> set[str]:
-    sockets = set()
+    listening = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         with suppress(OSError):  # no IPv6
             for line in Path(table).read_text("ascii").splitlines()[1:]:
                 fields = line.split()
                 local, state, inode = fields[1], fields[3], fields[9]
                 if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
-                    sockets.add(f"socket:[{inode}]")
-    return sockets
+                    listening.add(f"socket:[{inode}]")
+    for each in (process, *descendants(process)) if listening else ():
+        with suppress(OSError):  # it has ended
+            for entry in Path(f"/proc/{each}/fd").iterdir():
+                with suppress(OSError):
+                    if str(entry.readlink()) in listening:
+                        return True
+    return False
 
 
-def _sockets(process: int) -> set[str]:
-    links = set()
-    with suppress(OSError):  # it has ended
-        for entry in Path(f"/proc/{process}/fd").iterdir():
-            with suppress(OSError):
-                links.add(str(entry.readlink()))
-    return links
-
-
-class Supervisor:
-    """One server, from its start to the end of everything that it started.
+def supervise(folder: Path) -> None:
+    """Start one server, stay until it or its last user has ended, and end all that it started.
 
     folder: with the command and the locks.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._asked_to_end = False
-
-    def run(self) -> None:
-        """Start the server, and stay until it has ended."""
-        if not self._show_alive():
-            return
-        libc = ctypes.CDLL(None)
-        libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # daemons of the server become children of this
-        signal.signal(signal.SIGTERM, self._on_signal)
-        for ignored in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(ignored, signal.SIG_IGN)
-        locks = [os.open(self._folder / USERS, os.O_RDWR | os.O_CREAT, 0o600)]
-        with suppress(FileNotFoundError):  # the controller does not know of this server
-            locks.append(os.open(self._folder.parent / RUN, os.O_RDWR))
-        command = json.loads((self._folder / COMMAND).read_text(encoding="utf-8"))
-        own = os.getpid()
-
-        def die_with_supervisor() -> None:
-            libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
-            if os.getppid() != own:
-                os._exit(1)
-
+    alive = os.open(folder / ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
+    until = time.monotonic() + _LOOK
+    while True:
         try:
-            with open(command["log"], "ab") as log:  # noqa: PTH123 - a path as text
-                server = subprocess.Popen(  # noqa: S603 - the engine that the user named
-                    command["argv"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    preexec_fn=die_with_supervisor,  # noqa: PLW1509 - there are no threads
-                )
-        except (OSError, subprocess.SubprocessError) as error:
-            write_state(self._folder / ENDED, {"reason": str(error)})
-            return
-        try:
-            state = {"supervisor": own, "server": server.pid}
-            with suppress(OSError):  # the folder was removed: the run is over
-                write_state(self._folder / RUNNING, state)
-            self._watch(server, locks)
-        finally:
-            self._end(server)
+            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:  # another supervisor, or a process of the run has just looked
+            if time.monotonic() > until:
+                return
+            time.sleep(_INTERVAL / 10)
+    libc = ctypes.CDLL(None)
+    libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # daemons of the server become children of this
+    asked_to_end: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: asked_to_end.append(number))
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    locks = [os.open(folder / USERS, os.O_RDWR | os.O_CREAT, 0o600)]
+    with suppress(FileNotFoundError):  # the controller does not know of this server
+        locks.append(os.open(folder.parent / RUN, os.O_RDWR))
+    command = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
+    own = os.getpid()
 
-    def _show_alive(self) -> bool:
-        """Lock the file that says that a supervisor lives; False where there is another one."""
-        alive = os.open(self._folder / ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
-        until = time.monotonic() + _LOOK
-        while True:
-            try:
-                fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # or a process of the run has just looked
-                if time.monotonic() > until:
-                    return False
-                time.sleep(_INTERVAL / 10)
-            else:
-                return True
+    def die_with_supervisor() -> None:
+        libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != own:
+            os._exit(1)
 
-    def _watch(self, server: subprocess.Popen[bytes], locks: Sequence[int]) -> None:
-        """Wait for the end of the server, of its last user, or of the run's controller."""
-        while not self._asked_to_end:
+    try:
+        with open(command["log"], "ab") as log:  # noqa: PTH123 - a path as text
+            server = subprocess.Popen(  # noqa: S603 - the engine that the user named
+                command["argv"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_supervisor,  # noqa: PLW1509 - there are no threads
+            )
+    except (OSError, subprocess.SubprocessError) as error:
+        write_state(folder / ENDED, {"reason": str(error)})
+        return
+    try:
+        with suppress(OSError):  # the folder was removed: the run is over
+            write_state(folder / RUNNING, {"supervisor": own, "server": server.pid})
+        while not asked_to_end:
             code = server.poll()
             if code is not None:
                 how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
                 with suppress(OSError):
-                    write_state(self._folder / ENDED, {"reason": how})
-                return
+                    write_state(folder / ENDED, {"reason": how})
+                break
             if any(map(_lock, locks)):
-                return
+                break
             time.sleep(_INTERVAL)
-
-    def _end(self, server: subprocess.Popen[bytes]) -> None:
-        """End the server's group, then all that it started outside of it."""
-        _signal_group(server.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            server.wait(TERMINATION)
-        _signal_group(server.pid, signal.SIGKILL)
-        until = time.monotonic() + TERMINATION
-        while (left := descendants(os.getpid())) and time.monotonic() < until:
-            for process in left:
-                with suppress(OSError):
-                    os.kill(process, signal.SIGKILL)
-            with suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:
-                    pass
-            time.sleep(0.01)
+    finally:
+        _end(server)
         for name in (READY, RUNNING):
-            (self._folder / name).unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        self._asked_to_end = True
+
+def _end(server: subprocess.Popen[bytes]) -> None:
+    """End the server's group, then all that it started outside of it."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(OSError):  # it has ended
+            os.killpg(server.pid, number)
+        if number is signal.SIGTERM:
+            with suppress(subprocess.TimeoutExpired):
+                server.wait(TERMINATION)
+    until = time.monotonic() + TERMINATION
+    while (left := descendants(os.getpid())) and time.monotonic() < until:
+        for process in left:
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        time.sleep(0.01)
 
 
 def _lock(file: int) -> bool:
@@ -266,10 +237,5 @@ def _lock(file: int) -> bool:
     return True
 
 
-def _signal_group(group: int, number: signal.Signals) -> None:
-    with suppress(OSError):  # it has ended
-        os.killpg(group, number)
-
-
 if __name__ == "__main__":
-    Supervisor(Path(sys.argv[1])).run()
+    supervise(Path(sys.argv[1]))
