@@ -103,6 +103,12 @@ def read_regular(path: Path, most: int, *, links: bool = True) -> bytes:
     return data
 
 
+def sha256_of(path: Path) -> str:
+    """SHA-256 of the bytes of a regular file, in hexadecimal. Errors as of `open_regular`."""
+    with open_regular(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def read_text(path: Path, most: int = MOST_TEXT) -> str:
     """The text of a regular file in UTF-8. Raises OSError and UnicodeDecodeError."""
     return read_regular(path, most).decode("utf-8")

@@ -57,7 +57,8 @@ class RayEngine:
         self._offered = threading.Condition()
         self._offers: list[tuple[Path, Case, int | None]] = []
         self._threads: list[threading.Thread] = []
-        self._helpers: list[_ThreadModels] = []
+        self._models: list[ModelPool] = []
+        self._shards: list[WorkQueue] = []
         self._closed = False
         settings = context.settings
         requests = {
@@ -103,14 +104,12 @@ class RayEngine:
     @property
     def runners(self) -> list[RoleRunner]:
         """Those of all threads."""
-        return [
-            runner for helper in self._helpers for runner in list(helper.models.runners.values())
-        ]
+        return [runner for models in self._models for runner in list(models.runners.values())]
 
     @property
     def progress(self) -> Progress | None:
         """What the threads do together; None while they do nothing."""
-        busy = [helper.progress for helper in self._helpers if helper.progress.case]
+        busy = [shards.progress for shards in self._shards if shards.progress.case]
         if not busy:
             return None
         count = "1 thread" if len(busy) == 1 else f"{len(busy)} threads"
@@ -123,7 +122,7 @@ class RayEngine:
 
     def messages(self) -> list[str]:
         """What happened to the cluster and was made good, a sentence each."""
-        remarks = [remark for helper in self._helpers for remark in helper.shards.remarks]
+        remarks = [remark for shards in self._shards for remark in shards.remarks]
         return [*self.pools.messages(), *remarks]
 
     def spent(self) -> tuple[Counter[str], float]:
@@ -150,20 +149,39 @@ class RayEngine:
     def _start_threads(self) -> None:
         if self._over.is_set():
             return
-        count = min(MOST_THREADS, self.pools.helpers)
-        self._helpers = [self._thread_models() for _ in range(count)]
-        for number, helper in enumerate(self._helpers):
+        for number in range(min(MOST_THREADS, self.pools.helpers)):
             name = f"cepbench-ray-{number}"
-            thread = threading.Thread(target=partial(self._work, helper), name=name, daemon=True)
+            thread = threading.Thread(target=self._work, args=(self._helper(),), name=name)
+            thread.daemon = True
             self._threads.append(thread)
+        for thread in self._threads:
             thread.start()
 
-    def _thread_models(self) -> _ThreadModels:
-        stopped = self._over.is_set
-        place = partial(self.place, stopped=stopped)
-        return _ThreadModels(self._context, self._suites, self._open_store(), place, stopped)
+    def _helper(self) -> WorkQueue:
+        """Shards, models and measuring of one thread, on the run's store."""
+        runs: dict[Path, SuiteRun] = {}
+        store, progress, stopped = self._open_store(), Progress(), self._over.is_set
+        models = ModelPool(store, progress=progress, place=partial(self.place, stopped=stopped))
+        self._models.append(models)
 
-    def _work(self, helper: _ThreadModels) -> None:
+        def run_of(path: Path) -> SuiteRun:
+            if path not in runs:
+                runs[path] = self._suites.get(path).run(models, self._context.settings.baselines)
+            return runs[path]
+
+        shards = WorkQueue(
+            store,
+            run_of,
+            self._context.run_id,
+            self._context.folder,
+            processes=2,  # at least: shards that are done are noted in the run's folder
+            stopped=stopped,
+            progress=progress,
+        )
+        self._shards.append(shards)
+        return shards
+
+    def _work(self, shards: WorkQueue) -> None:
         """Grow and read what is offered, until the run is over."""
         seen = 0
         while not self._over.is_set():
@@ -172,42 +190,10 @@ class RayEngine:
                     self._offered.wait(1.0)
                 fresh, seen = self._offers[seen:], len(self._offers)
             for path, case, most in fresh:
-                helper.shards.add(path, case, most)
+                shards.add(path, case, most)
             # The thread that judges the case meets the same error, and reports it.
             with suppress(Exception):
-                helper.shards.compute_others()
-
-
-class _ThreadModels:
-    """Models and measuring of one thread, on the run's store."""
-
-    def __init__(
-        self,
-        context: RunContext,
-        suites: SuiteCache,
-        store: Store,
-        place: Callable[[RoleAssignment], BoundRole],
-        stopped: Callable[[], bool],
-    ) -> None:
-        self._suites = suites
-        self._baselines = context.settings.baselines
-        self._runs: dict[Path, SuiteRun] = {}
-        self.progress = Progress()
-        self.models = ModelPool(store, progress=self.progress, place=place)
-        self.shards = WorkQueue(
-            store,
-            self._suite_run,
-            context.run_id,
-            context.folder,
-            processes=2,  # at least: shards that are done are noted in the run's folder
-            stopped=stopped,
-            progress=self.progress,
-        )
-
-    def _suite_run(self, path: Path) -> SuiteRun:
-        if path not in self._runs:
-            self._runs[path] = self._suites.get(path).run(self.models, self._baselines)
-        return self._runs[path]
+                shards.compute_others()
 
 
 class _ThreadsProgress(Progress):

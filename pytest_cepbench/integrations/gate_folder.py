@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.files import FileStamp, open_regular, parse_json, read_text
+from pytest_cepbench.files import FileStamp, open_regular, parse_json, read_text, sha256_of
 
 _FORMAT = 3
 """Version of the state file."""
@@ -374,8 +374,7 @@ def _read_files(place: Path, known: Files | None = None) -> Files:
         name, stamp = str(path.relative_to(place)), FileStamp.of(path)
         before, digest = (known or {}).get(name, ("", ""))
         if str(stamp) != before:
-            with open_regular(path) as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = sha256_of(path)
         files[name] = (str(stamp) if stamp.settled else "", digest)
     return files
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
 from pathlib import Path
 
 from pytest_cepbench.chains import CallCounts, RoleRunner
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.chains.steps import Progress
-from pytest_cepbench.files import open_regular
+from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, Servers, bind
 from pytest_cepbench.models.devices import DeviceAssignment
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
-
-_CHUNK = 1 << 20
 
 
 class ModelPool:
@@ -79,7 +76,7 @@ class ModelPool:
         return gone.tally
 
     def _hash_file(self, path: Path) -> str:
-        return self.store.file_digest(path, "bytes", _sha256_of)
+        return self.store.file_digest(path, "bytes", sha256_of)
 
 
 def describe_role(bound: BoundRole) -> str:
@@ -98,11 +95,3 @@ def _in_line(bound: BoundRole, which: str) -> str:
     ]
     parts = (bound.what, bound.adapter, which, ",".join(params))
     return " ".join(parts) if params else " ".join(parts[:3])
-
-
-def _sha256_of(path: Path) -> str:
-    hasher = sha256()
-    with open_regular(path) as stream:
-        while chunk := stream.read(_CHUNK):
-            hasher.update(chunk)
-    return hasher.hexdigest()

@@ -4,7 +4,7 @@
 imported inside functions of this folder and nowhere else.
 """
 
-from pytest_cepbench.chains.ray.cluster import Cluster, connect
-from pytest_cepbench.chains.ray.pools import PoolManager, ResourceRequest
+from pytest_cepbench.chains.ray.cluster import Cluster, ResourceRequest, connect
+from pytest_cepbench.chains.ray.pools import PoolManager
 
 __all__ = ["Cluster", "PoolManager", "ResourceRequest", "connect"]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -35,7 +34,7 @@ from pytest_cepbench.artifacts import (
 from pytest_cepbench.artifacts.outcome import CriteriaScores, CriterionScore
 from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
-from pytest_cepbench.files import open_regular
+from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, IdleParts, bind
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
@@ -263,14 +262,13 @@ class ChainActor:
         except Exception as error:  # noqa: BLE001 - as above
             self.ready = ActorFault.of(error, f"node {node}: ")
         else:
-            if mismatch:
-                self.ready = ActorFault("ModelError", mismatch)
+            if not mismatch:
+                seconds = time.perf_counter() - started
+                self._unread = bound.files
+                methods, process = methods_of(self._model), uuid4().hex
+                self.ready = _ready(bound, methods, node_id, node, seconds, process)
                 return
-            seconds = time.perf_counter() - started
-            self._unread = bound.files
-            methods, process = methods_of(self._model), uuid4().hex
-            self.ready = _ready(bound, methods, node_id, node, seconds, process)
-            return
+            self.ready = ActorFault("ModelError", mismatch)
         release_memory()
 
     def state(self) -> ActorReady | ActorFault:
@@ -306,13 +304,8 @@ def _bind(setup: ActorSetup) -> BoundRole:
         os.environ.update(dict.fromkeys(_DEVICE_VARIABLES, ""))
     if setup.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(setup.threads)
-    context = BindContext(_sha256_of, setup.threads)
+    context = BindContext(sha256_of, setup.threads)
     return bind(parse_spec(setup.spec), setup.role, context, force=setup.force)
-
-
-def _sha256_of(path: Path) -> str:
-    with open_regular(path) as stream:
-        return file_digest(stream, "sha256").hexdigest()
 
 
 def _ready(bound: BoundRole, *about: Any) -> ActorReady:

@@ -1,4 +1,4 @@
-"""The Ray cluster of a run: found or started, left again without a trace.
+"""The Ray cluster of a run: found or started, divided among models, left without a trace.
 
 Ray itself compares the versions of Ray and Python when a node or this process joins a cluster.
 """
@@ -12,9 +12,10 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from pytest_cepbench.errors import MissingDependencyError, SpecError, error_line
 from pytest_cepbench.models.devices import usable_cores
 
 _ADDRESS_OPTION = "--cep-ray-address"
+
+_POOLS = "--cep-ray-pool"
+
+_MOST_ACTORS = 16  # of a role without a request, where there are no accelerators
 
 _CONNECT_SECONDS = 3.0  # for a port to answer
 
@@ -198,3 +203,113 @@ def silenced_ray() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+# -- how it is divided among the models of a run ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ResourceRequest:
+    """What the user asked for a role's pool; None leaves it to `allocate`.
+
+    actors: how many processes.
+    gpus, cpus: of each actor; parts are allowed.
+    """
+
+    actors: int | None = None
+    gpus: float | None = None
+    cpus: float | None = None
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """The resources of a role's pool.
+
+    actors: how many processes.
+    gpus, cpus: of each actor, as Ray counts them.
+    threads: CPU threads of each model; None leaves the library's choice.
+    shared: whether its actors share their places with those of other roles, one of each to a place.
+    """
+
+    actors: int
+    gpus: float
+    cpus: float
+    threads: int | None
+    shared: bool = False
+
+    def __str__(self) -> str:
+        parts = [
+            f"{count:g} {what}" for count, what in ((self.gpus, "GPU"), (self.cpus, "CPU")) if count
+        ]
+        return f"{self.actors} x {' + '.join(parts) or 'nothing'}"
+
+
+def allocate(
+    roles: Sequence[str], requests: Mapping[str, ResourceRequest], nodes: Sequence[Node]
+) -> dict[str, Allocation]:
+    """The resources of each role's pool.
+
+    roles: of every model of the run; several may have the same.
+    requests: by role. A role without one has an actor on each accelerator that they leave, with
+        an equal part of it; without accelerators likewise of the cores.
+    Raises SpecError for more than the cluster can ever hold, and where no accelerator is left.
+    """
+    asked = {role: requests.get(role, ResourceRequest()) for role in roles}
+    devices = sum(node.gpus for node in nodes)
+    left = int(devices - sum((own.actors or 1) * (own.gpus or 0.0) for own in asked.values()))
+    sharing = sum(asked[role].gpus is None for role in roles)
+    if sharing and devices and left < 1:
+        raise SpecError(f"{_POOLS} leaves no GPU for other roles: ask for less, or give gpus=0")
+    cores = max([1.0, *(node.cpus * len(nodes) // _MOST_ACTORS for node in nodes)])
+    places = max(left, 0) or min(_MOST_ACTORS, sum(int(node.cpus // cores) for node in nodes)) or 1
+    if devices:
+        cores = min(node.cpus / node.gpus for node in nodes if node.gpus)
+    variable = os.environ.get("OMP_NUM_THREADS", "")
+    own_threads = int(variable) if variable.isdecimal() else 0
+    pools = {}
+    for role, request in asked.items():
+        actors = request.actors or places
+        thinner = min(1.0, places / actors)  # more of them than places: each has less of one
+        gpus = thinner / sharing if devices and sharing else 0.0
+        gpus = floor(1000 * gpus) / 1000 if request.gpus is None else request.gpus
+        cpus = min(1.0, floor(1000 * cores * thinner / len(roles)) / 1000)
+        cpus = cpus if request.cpus is None else request.cpus
+        # As many threads as cores: more make all of them slower.
+        threads = None if gpus else own_threads or max(1, int(request.cpus or cores * thinner))
+        pools[role] = Allocation(actors, gpus, cpus, threads, request == ResourceRequest())
+        if not any(node.gpus >= gpus and node.cpus >= cpus for node in nodes):
+            raise SpecError(
+                f"{_POOLS}: no node has enough for one actor of the {role} pool, {pools[role]}; "
+                f"there are {list_nodes(nodes)}: ask for less, or add nodes"
+            )
+    # The places of a pool are reserved as a whole, or never.
+    together = ", ".join(f"{role} {pool}" for role, pool in pools.items())
+    for unit, there in (("gpus", devices), ("cpus", sum(node.cpus for node in nodes))):
+        total = sum(pools[role].actors * getattr(pools[role], unit) for role in roles)
+        if total > there + 0.001:
+            raise SpecError(
+                f"{_POOLS}: the pools together ({together}) ask for {total:g} {unit.upper()[:-1]}s"
+                f", the cluster has {there:g}; there are {list_nodes(nodes)}: ask for less, or add "
+                "nodes"
+            )
+    return pools
+
+
+def reserve(pools: Sequence[Allocation]) -> Any:
+    """A placement group of Ray's, with a bundle for an actor of each pool; None for no resources.
+
+    Pools that share places share it: Ray would put as many of one role on a device as fit there.
+    """
+    from ray.util.placement_group import placement_group
+
+    # As Ray counts: in ten-thousandths, so that thirds do not come to more than one.
+    parts = {"GPU": sum(pool.gpus for pool in pools), "CPU": sum(pool.cpus for pool in pools)}
+    bundle = {name: round(part, 4) for name, part in parts.items() if part}
+    return placement_group([bundle] * pools[0].actors, "SPREAD") if bundle else None
+
+
+def is_reserved(group: Any) -> bool:
+    """Whether all places of a placement group are there; not while one waits for a lost node."""
+    from ray.util.placement_group import placement_group_table
+
+    return group is None or bool(placement_group_table(group)["state"] == "CREATED")

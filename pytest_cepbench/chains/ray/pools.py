@@ -10,7 +10,6 @@ Why Ray Serve and Ray Data were not taken is in docs/clusters.md.
 
 from __future__ import annotations
 
-import os
 import pickle
 import re
 import time
@@ -19,15 +18,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from math import floor
 from threading import Condition, Lock, RLock
-from typing import Any
+from typing import Any, TypeVar
 
 from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.ray.actor import (
     ActorAnswer,
     ActorFault,
-    ActorReady,
     ActorSetup,
     ChainActor,
     RemoteModel,
@@ -36,9 +33,12 @@ from pytest_cepbench.chains.ray.actor import (
     methods_of,
 )
 from pytest_cepbench.chains.ray.cluster import (
+    Allocation,
     Cluster,
-    Node,
-    list_nodes,
+    ResourceRequest,
+    allocate,
+    is_reserved,
+    reserve,
     same_imports,
 )
 from pytest_cepbench.errors import (
@@ -46,7 +46,6 @@ from pytest_cepbench.errors import (
     DeviceMemoryError,
     MeasurementError,
     ModelError,
-    SpecError,
     StoppedError,
     error_line,
 )
@@ -64,110 +63,9 @@ _WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
 
 _SPARE_SECONDS = 2.0  # without any actor, after which one is started beside those of another node
 
-_MOST_ACTORS = 16  # of a role without a request, where there are no accelerators
+_STOPS = "the run stops"
 
-_OPTION = "--cep-ray-pool"
-
-Place = tuple[RoleName, ModelSpec]
-"""A role, and the spec of its model."""
-
-
-# -- resources -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ResourceRequest:
-    """What the user asked for a role's pool; None leaves it to `allocate`.
-
-    actors: how many processes.
-    gpus, cpus: of each actor; parts are allowed.
-    """
-
-    actors: int | None = None
-    gpus: float | None = None
-    cpus: float | None = None
-
-
-@dataclass(frozen=True)
-class Allocation:
-    """The resources of a role's pool.
-
-    actors: how many processes.
-    gpus, cpus: of each actor, as Ray counts them.
-    threads: CPU threads of each model; None leaves the library's choice.
-    shared: whether its actors share their places with those of other roles, one of each to a place.
-    """
-
-    actors: int
-    gpus: float
-    cpus: float
-    threads: int | None
-    shared: bool = False
-
-    def __str__(self) -> str:
-        parts = [
-            f"{count:g} {what}" for count, what in ((self.gpus, "GPU"), (self.cpus, "CPU")) if count
-        ]
-        return f"{self.actors} x {' + '.join(parts) or 'nothing'}"
-
-
-def allocate(
-    roles: Sequence[str], requests: Mapping[str, ResourceRequest], nodes: Sequence[Node]
-) -> dict[str, Allocation]:
-    """The resources of each role's pool.
-
-    roles: of every model of the run; several may have the same.
-    requests: by role. A role without one has an actor on each accelerator that they leave, with
-        an equal part of it; without accelerators likewise of the cores.
-    Raises SpecError for more than the cluster can ever hold, and where no accelerator is left.
-    """
-    asked = {role: requests.get(role, ResourceRequest()) for role in roles}
-    devices = sum(node.gpus for node in nodes)
-    left = int(devices - sum((own.actors or 1) * (own.gpus or 0.0) for own in asked.values()))
-    sharing = sum(asked[role].gpus is None for role in roles)
-    if sharing and devices and left < 1:
-        raise SpecError(f"{_OPTION} leaves no GPU for other roles: ask for less, or give gpus=0")
-    cores = max([1.0, *(node.cpus * len(nodes) // _MOST_ACTORS for node in nodes)])
-    places = max(left, 0) or min(_MOST_ACTORS, sum(int(node.cpus // cores) for node in nodes)) or 1
-    if devices:
-        cores = min(node.cpus / node.gpus for node in nodes if node.gpus)
-    pools = {}
-    for role, request in asked.items():
-        actors = request.actors or places
-        thinner = min(1.0, places / actors)  # more of them than places: each has less of one
-        gpus = thinner / sharing if devices and sharing else 0.0
-        gpus = floor(1000 * gpus) / 1000 if request.gpus is None else request.gpus
-        cpus = min(1.0, floor(1000 * cores * thinner / len(roles)) / 1000)
-        cpus = cpus if request.cpus is None else request.cpus
-        threads = None if gpus else _threads(request.cpus or cores * thinner)
-        pools[role] = Allocation(actors, gpus, cpus, threads, request == ResourceRequest())
-        if not any(node.gpus >= gpus and node.cpus >= cpus for node in nodes):
-            raise SpecError(
-                f"{_OPTION}: no node has enough for one actor of the {role} pool, {pools[role]}; "
-                f"there are {list_nodes(nodes)}: ask for less, or add nodes"
-            )
-    # The places of a pool are reserved as a whole, or never.
-    together = ", ".join(f"{role} {pool}" for role, pool in pools.items())
-    for unit, there in (("gpus", devices), ("cpus", sum(node.cpus for node in nodes))):
-        total = sum(pools[role].actors * getattr(pools[role], unit) for role in roles)
-        if total > there + 0.001:
-            raise SpecError(
-                f"{_OPTION}: the pools together ({together}) ask for {total:g} {unit.upper()[:-1]}s"
-                f", the cluster has {there:g}; there are {list_nodes(nodes)}: ask for less, or add "
-                "nodes"
-            )
-    return pools
-
-
-def _threads(cores: float) -> int:
-    """As many as its cores: more make all of them slower."""
-    variable = os.environ.get("OMP_NUM_THREADS", "")
-    if variable.isdecimal() and int(variable):
-        return int(variable)
-    return max(1, int(cores))
-
-
-# -- a pool --------------------------------------------------------------------------------------
+T = TypeVar("T")
 
 
 @dataclass
@@ -262,7 +160,7 @@ class ActorPool:
             if not (self.actors or self._fault):
                 self._waiting_since = time.monotonic()
                 self.actors = [self._create(place) for place in range(self.allocation.actors)]
-            self._await(lambda: any(actor.ready is None for actor in self.actors), stopped)
+            self._await(lambda: next((a for a in self.actors if a.ready is None), None), stopped)
 
     def ask(self, method: str, args: Sequence[Any], stopped: Callable[[], bool]) -> ActorAnswer:
         """Send a batch to an actor, and once more to another one where it dies over it.
@@ -271,17 +169,41 @@ class ActorPool:
         model's exceptions, MeasurementError for a batch that kills its actors, and what `start`
         raises.
         """
+        import ray
+
         sent = as_sent(args)
-        while True:
-            if self._deaths and self._deaths[_digest_of(method, sent)] >= MOST_CRASHES:
-                raise MeasurementError(
-                    f"infrastructure: {MOST_CRASHES} actors of the {self.name} died while they "
-                    f"worked on the same batch of {len(sent[0])}: give them more memory, or "
-                    "smaller batches (batch_size=)"
-                )
-            actor = self._take(stopped)
+
+        def digest() -> str:
+            """Names the batch by its content; only needed where actors have died."""
+            return sha256(pickle.dumps((method, sent))).hexdigest()
+
+        def free() -> PoolActor | None:
+            return next((a for a in self.actors if a.ready is None and not a.busy), None)
+
+        while not (self._deaths and self._deaths[digest()] >= MOST_CRASHES):
+            with self._changed:
+                actor = self._await(free, stopped)
+                actor.busy = True
             try:
-                answer = self._wait(actor, method, sent, stopped)
+                ref = actor.handle.answer.remote(method, sent)
+                while not ray.wait([ref], timeout=_WAIT_SECONDS)[0]:
+                    if self._closed or stopped():
+                        raise StoppedError(_STOPS)
+                answer: ActorAnswer | ActorFault | None = ray.get(ref)
+                if answer is None:  # Ray started it again since it last answered
+                    with self._changed:
+                        actor.ready = actor.handle.state.remote()
+            except ray.exceptions.RayTaskError as error:
+                raise ModelError(f"{self.name}: {format_actor_error(error)}") from error
+            except ray.exceptions.RayError as error:  # it died, or its node did, or memory ran out
+                answer = None
+                with self._changed:
+                    self._deaths[digest()] += 1
+                    self.losses.batches[self.bound.role, actor.node, _death_words(error)] += 1
+                    # Those beside it may be gone with their node, and would lose the batch again.
+                    for other in self.actors:
+                        if other.node_id == actor.node_id:
+                            other.ready = other.handle.state.remote()
             finally:
                 with self._changed:
                     actor.busy = False
@@ -291,6 +213,11 @@ class ActorPool:
             if answer is not None:
                 self.seconds += answer.seconds
                 return answer
+        raise MeasurementError(
+            f"infrastructure: {MOST_CRASHES} actors of the {self.name} died while they worked on "
+            f"the same batch of {len(sent[0])}: give them more memory, or smaller batches "
+            "(batch_size=)"
+        )
 
     def close(self) -> None:
         """End all actors."""
@@ -303,70 +230,42 @@ class ActorPool:
         for actor in actors:
             ray.kill(actor.handle)
 
-    # -- batches ---------------------------------------------------------------------------------
-
-    def _take(self, stopped: Callable[[], bool]) -> PoolActor:
-        """An actor that has nothing to do, as soon as there is one."""
-
-        def free() -> PoolActor | None:
-            return next((a for a in self.actors if a.ready is None and not a.busy), None)
-
-        with self._changed:
-            self._await(free, stopped)
-            actor = free()
-            assert actor is not None
-            actor.busy = True
-            return actor
-
-    def _await(self, true: Callable[[], object], stopped: Callable[[], bool]) -> None:
-        """Look at the actors until something is true. Raises as `start`."""
-        while True:
-            self._update()
-            if self._fault is not None:
-                raise self._fault
-            self._check_stop(stopped)
-            if true():
-                return
-            self._check_patience()
-            self._changed.wait(_WAIT_SECONDS)
-
-    def _check_stop(self, stopped: Callable[[], bool]) -> None:
-        if self._closed or stopped():
-            raise StoppedError("the run stops")
-
-    def _wait(
-        self, actor: PoolActor, method: str, sent: Any, stopped: Callable[[], bool]
-    ) -> ActorAnswer | ActorFault | None:
-        """An actor's answer; None where it died over the batch, or has another model by now."""
-        import ray
-
-        ref = actor.handle.answer.remote(method, sent)
-        while not ray.wait([ref], timeout=_WAIT_SECONDS)[0]:
-            self._check_stop(stopped)
-        try:
-            answer: ActorAnswer | ActorFault | None = ray.get(ref)
-        except ray.exceptions.RayTaskError as error:
-            raise ModelError(f"{self.name}: {format_actor_error(error)}") from error
-        except ray.exceptions.RayError as error:  # it died, or its node did, or memory ran out
-            with self._changed:
-                self._deaths[_digest_of(method, sent)] += 1
-                self.losses.batches[self.bound.role, actor.node, _death_words(error)] += 1
-                # Those beside it may be gone with their node, and would lose the batch again.
-                for other in self.actors:
-                    if other.node_id == actor.node_id:
-                        other.ready = other.handle.state.remote()
-            return None
-        if answer is None:  # Ray started it again since it last answered
-            with self._changed:
-                actor.ready = actor.handle.state.remote()
-        return answer
-
-    # -- actors ----------------------------------------------------------------------------------
-
     def _create(self, place: int | None, *, initial: bool = True) -> PoolActor:
         allocation = self.allocation if place is not None else replace(self.allocation, cpus=0.0)
         handle = create_actor(self.setup, allocation, self.group, place)
         return PoolActor(handle, place, handle.state.remote(), initial)
+
+    def _await(self, wanted: Callable[[], T | None], stopped: Callable[[], bool]) -> T:
+        """Look at the actors until there is what is wanted. Raises as `start`."""
+        while True:
+            self._update()
+            if self._fault is not None:
+                raise self._fault
+            if self._closed or stopped():
+                raise StoppedError(_STOPS)
+            found = wanted()
+            if found is not None:
+                return found
+            if not self.actors:
+                raise ModelError(
+                    f"infrastructure: no actor of the {self.name} is left, and none can be started"
+                )
+            waiting = time.monotonic() - self._waiting_since
+            crowds = not (self.allocation.gpus or self._spare) and waiting > _SPARE_SECONDS
+            if any(actor.ready is None for actor in self.actors) or is_reserved(self.group):
+                self._waiting_since = time.monotonic()
+            elif crowds and self.cluster.lost_nodes():
+                # Other models' places may fill the nodes that are left: better crowd one than stop.
+                self._spare = True
+                self.actors.append(self._create(None, initial=False))
+            elif waiting > PATIENCE:
+                raise ModelError(
+                    f"infrastructure: no actor of the {self.name} could be placed within "
+                    f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
+                    f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have "
+                    f"nodes left? {self.cluster}"
+                )
+            self._changed.wait(_WAIT_SECONDS)
 
     def _update(self) -> None:
         """Look which actors are ready by now, or dead for good."""
@@ -382,19 +281,25 @@ class ActorPool:
             except ray.exceptions.ActorUnavailableError:  # Ray is about to start it again
                 actor.ready = actor.handle.state.remote()
             except ray.exceptions.RayError as error:
-                self._bury(actor, error)
+                escaped = isinstance(error, ray.exceptions.RayTaskError)
+                if escaped or getattr(error, "actor_init_failed", False):
+                    self._reject(actor, ModelError(f"{self.name}: {format_actor_error(error)}"))
+                    continue
+                self.actors.remove(actor)  # Ray does not start its process any more
+                if actor.process:  # it is not the model that fails at its start
+                    self.actors.append(self._create(actor.place, initial=False))
+                else:
+                    words = _death_words(error)
+                    self.losses.remarks[f"the {self.name} has an actor less: {words}"] = None
             else:
-                self._note(actor, reply)
-
-    def _note(self, actor: PoolActor, reply: ActorReady | ActorFault) -> None:
-        if isinstance(reply, ActorFault):
-            self._reject(actor, reply.exception())
-            return
-        if reply.process != actor.process:  # else it was only asked whether it is still there
-            self.loads += 1
-            self.seconds += reply.seconds
-        actor.process, actor.node_id, actor.node = reply.process, reply.node_id, reply.node
-        actor.ready, actor.initial, self.methods = None, False, reply.methods
+                if isinstance(reply, ActorFault):
+                    self._reject(actor, reply.exception())
+                    continue
+                if reply.process != actor.process:  # else it was only asked if it is still there
+                    self.loads += 1
+                    self.seconds += reply.seconds
+                actor.process, actor.node_id, actor.node = reply.process, reply.node_id, reply.node
+                actor.ready, actor.initial, self.methods = None, False, reply.methods
 
     def _reject(self, actor: PoolActor, error: Exception) -> None:
         """End an actor that cannot work: a first process ends the pool, a later one itself."""
@@ -411,42 +316,6 @@ class ActorPool:
             self._fault = error
         else:
             self.losses.remarks[f"no new actor of the {self.name}: {error}"] = None
-
-    def _bury(self, actor: PoolActor, error: BaseException) -> None:
-        """Note that Ray does not start an actor's process any more, or cannot make the actor."""
-        import ray
-
-        escaped = isinstance(error, ray.exceptions.RayTaskError)
-        if escaped or getattr(error, "actor_init_failed", False):
-            self._reject(actor, ModelError(f"{self.name}: {format_actor_error(error)}"))
-            return
-        self.actors.remove(actor)
-        if actor.process:  # it is not the model that fails at its start
-            self.actors.append(self._create(actor.place, initial=False))
-        else:
-            self.losses.remarks[f"the {self.name} has an actor less: {_death_words(error)}"] = None
-
-    def _check_patience(self) -> None:
-        """Raise ModelError where no actor lives or loads, and none has had a place for long."""
-        if not self.actors:
-            raise ModelError(
-                f"infrastructure: no actor of the {self.name} is left, and none can be started"
-            )
-        waiting = time.monotonic() - self._waiting_since
-        crowds = not (self.allocation.gpus or self._spare) and waiting > _SPARE_SECONDS
-        if any(actor.ready is None for actor in self.actors) or is_reserved(self.group):
-            self._waiting_since = time.monotonic()
-        elif crowds and self.cluster.lost_nodes():
-            # Other models' places may fill the nodes that are left: better crowd one than stop.
-            self._spare = True
-            self.actors.append(self._create(None, initial=False))
-        elif waiting > PATIENCE:
-            raise ModelError(
-                f"infrastructure: no actor of the {self.name} could be placed within "
-                f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
-                f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have nodes "
-                f"left? {self.cluster}"
-            )
 
 
 def create_actor(setup: ActorSetup, allocation: Allocation, group: Any, place: int | None) -> Any:
@@ -483,31 +352,6 @@ def start_binding(node_id: str, setup: ActorSetup) -> Any:
     )
 
 
-def reserve(pools: Sequence[Allocation]) -> Any:
-    """A placement group of Ray's, with a bundle for an actor of each pool; None for no resources.
-
-    Pools that share places share it: Ray would put as many of one role on a device as fit there.
-    """
-    from ray.util.placement_group import placement_group
-
-    # As Ray counts: in ten-thousandths, so that thirds do not come to more than one.
-    parts = {"GPU": sum(pool.gpus for pool in pools), "CPU": sum(pool.cpus for pool in pools)}
-    bundle = {name: round(part, 4) for name, part in parts.items() if part}
-    return placement_group([bundle] * pools[0].actors, "SPREAD") if bundle else None
-
-
-def is_reserved(group: Any) -> bool:
-    """Whether all places of a placement group are there; not while one waits for a lost node."""
-    from ray.util.placement_group import placement_group_table
-
-    return group is None or bool(placement_group_table(group)["state"] == "CREATED")
-
-
-def _digest_of(method: str, sent: Any) -> str:
-    """Names a batch by its content; only needed where actors have died."""
-    return sha256(pickle.dumps((method, sent))).hexdigest()
-
-
 def _death_words(error: BaseException) -> str:
     """Ray's name of an actor's loss and the beginning of what it says, without ids."""
     words = re.sub(r"\b[0-9a-f]{16,}\b ?", "", error_line(error))
@@ -518,9 +362,6 @@ def format_actor_error(error: BaseException) -> str:
     """What Ray says of an exception in an actor: the last line of its traceback."""
     lines = [line for line in mask_secrets(str(error)).splitlines() if line.strip()]
     return " ".join(lines[-1].split())[:300] if lines else type(error).__name__
-
-
-# -- models behind a server ----------------------------------------------------------------------
 
 
 class ServedModel:
@@ -540,30 +381,31 @@ class ServedModel:
     def remote(self, stopped: Callable[[], bool]) -> Any:
         """The model for one thread. stopped: whether the run stops; calls raise StoppedError."""
 
+        @contextmanager
+        def turn() -> Iterator[None]:
+            while not self._lock.acquire(timeout=_WAIT_SECONDS):
+                if stopped():
+                    raise StoppedError(_STOPS)
+            started = time.perf_counter()
+            try:
+                yield
+            finally:
+                self.seconds += time.perf_counter() - started
+                self._lock.release()
+
         def ask(method: str, args: Sequence[Any]) -> ActorAnswer:
-            with self._turn(stopped):
+            with turn():
                 return ActorAnswer(getattr(self._model, method)(*args))
 
-        with self._turn(stopped):
+        with turn():
             if self._model is None:
                 self._model = self._load()  # what it raises is raised here
                 self.loads = 1
         return RemoteModel(methods_of(self._model), ask)
 
-    @contextmanager
-    def _turn(self, stopped: Callable[[], bool]) -> Iterator[None]:
-        while not self._lock.acquire(timeout=_WAIT_SECONDS):
-            if stopped():
-                raise StoppedError("the run stops")
-        started = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds += time.perf_counter() - started
-            self._lock.release()
 
-
-# -- all models of a run -------------------------------------------------------------------------
+Place = tuple[RoleName, ModelSpec]
+"""A role, and the spec of its model."""
 
 
 @dataclass(eq=False)
@@ -587,7 +429,8 @@ class PoolManager:
     _bound: dict[Place, BoundRole | CepError] = field(default_factory=dict)
     _pools: dict[str, ActorPool] = field(default_factory=dict)
     _served: dict[Place, ServedModel] = field(default_factory=dict)
-    _shared: list[Any] = field(default_factory=list)
+    _groups: list[Any] = field(default_factory=list)
+    _shared: Any = None  # the group of the pools that share their places
     _begun: bool = False
     _closed: bool = False
     _lock: RLock = field(default_factory=RLock)
@@ -618,7 +461,12 @@ class PoolManager:
         with self._lock:
             if place not in self._bound:
                 try:
-                    self._bound[place] = self._bind(place, force=force)
+                    if SCHEMES[spec.scheme].served:  # its key lies here, and it needs no device
+                        own = bind(spec, role, self.context, force=force)
+                        self._served[place] = ServedModel(own.load)
+                        self._bound[place] = own
+                    else:
+                        self._bound[place] = self._bind_on_node(self._setup(place, force=force))
                 except CepError as error:
                     self._bound[place] = error.with_traceback(None)
             bound = self._bound[place]
@@ -653,32 +501,18 @@ class PoolManager:
             self._closed = True
             for pool in self._pools.values():
                 pool.close()
-            groups = {id(pool.group): pool.group for pool in self._pools.values()}
-            for group in groups.values():
-                if group is not None:
-                    remove_placement_group(group)
+            for group in self._groups:
+                remove_placement_group(group)
 
-    def _bind(self, place: Place, *, force: bool) -> BoundRole:
+    def _setup(self, place: Place, *, force: bool) -> ActorSetup:
         role, spec = place
-        if SCHEMES[spec.scheme].served:  # its key lies here, and no device is needed for it
-            bound = bind(spec, role, self.context, force=force)
-            self._served[place] = ServedModel(bound.load)
-            return bound
-        ready = self._bind_on_node(self._setup(place, force=force))
-        return replace(
-            ready.bound,
-            idle=lambda: ready.idle,
-            resources=replace(
-                ready.bound.resources,
-                grows=False,  # how much room there is shows in the actor alone
-                lasting=True,
-                # Enters notes on batch sizes: on a cluster others fit than in this process.
-                build=f"{ready.bound.resources.build} on a cluster of Ray",
-            ),
-            provenance={**ready.bound.provenance, "engine": "ray"},
-        )
+        if role not in self._allocations:  # it was not planned for
+            alone = allocate([role], self.requests, self.cluster.nodes())[role]
+            self._allocations[role] = replace(alone, actors=1, cpus=0.0, shared=False)
+        allocation = self._allocations[role]
+        return ActorSetup(role, spec.text, force, allocation.threads, allocation.gpus)
 
-    def _bind_on_node(self, setup: ActorSetup) -> ActorReady:
+    def _bind_on_node(self, setup: ActorSetup) -> BoundRole:
         """Bind on one node of the kind that the role's actors will be on."""
         import ray
 
@@ -688,25 +522,28 @@ class PoolManager:
         try:
             reply = ray.get(start_binding(node.id, setup))
         except ray.exceptions.RayError as error:
-            text = error_line(error)
             raise ModelError(
-                f"{setup.role} {setup.spec} could not be bound on node {node.name}: {text}"
+                f"{setup.role} {setup.spec} could not be bound on node {node.name}: "
+                f"{error_line(error)}"
             ) from error
         if isinstance(reply, ActorFault):
             fault = reply.exception()
             if isinstance(fault, CepError):
                 fault = type(fault)(f"{fault} (looked up on node {node.name} of the cluster)")
             raise fault
-        assert isinstance(reply, ActorReady)
-        return reply
-
-    def _setup(self, place: Place, *, force: bool) -> ActorSetup:
-        role, spec = place
-        if role not in self._allocations:  # it was not planned for
-            alone = allocate([role], self.requests, self.cluster.nodes())[role]
-            self._allocations[role] = replace(alone, actors=1, cpus=0.0, shared=False)
-        allocation = self._allocations[role]
-        return ActorSetup(role, spec.text, force, allocation.threads, allocation.gpus)
+        bound: BoundRole = reply.bound
+        return replace(
+            bound,
+            idle=lambda: reply.idle,
+            resources=replace(
+                bound.resources,
+                grows=False,  # how much room there is shows in the actor alone
+                lasting=True,
+                # Enters notes on batch sizes: on a cluster others fit than in this process.
+                build=f"{bound.resources.build} on a cluster of Ray",
+            ),
+            provenance={**bound.provenance, "engine": "ray"},
+        )
 
     def _load(
         self, place: Place, bound: BoundRole, stopped: Callable[[], bool], *, force: bool
@@ -722,18 +559,16 @@ class PoolManager:
             if name not in self._pools:
                 setup = replace(self._setup(place, force=force), identity=bound.identity)
                 allocation = self._allocations[place[0]]
-                group = self._group(allocation)
+                group = self._shared if allocation.shared else None
+                if group is None:
+                    planned = [self._allocations[role] for role in self._roles]
+                    sharing = [own for own in planned if own.shared]
+                    group = reserve(sharing if allocation.shared else [allocation])
+                    self._groups += [] if group is None else [group]
+                    self._shared = group if allocation.shared else self._shared
                 self._pools[name] = ActorPool(
                     self.cluster, bound, setup, allocation, self.losses, group
                 )
             pool = self._pools[name]
         pool.start(stopped)
         return RemoteModel(pool.methods, lambda method, args: pool.ask(method, args, stopped))
-
-    def _group(self, allocation: Allocation) -> Any:
-        if not allocation.shared:
-            return reserve([allocation])
-        if not self._shared:
-            pools = [self._allocations[role] for role in self._roles]
-            self._shared = [reserve([pool for pool in pools if pool.shared])]
-        return self._shared[0]

@@ -10,8 +10,8 @@ import pytest
 
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup, refuse_to_load
-from pytest_cepbench.chains.ray.cluster import Cluster, Node
-from pytest_cepbench.chains.ray.pools import ActorPool, Allocation, LossLog
+from pytest_cepbench.chains.ray.cluster import Allocation, Cluster, Node
+from pytest_cepbench.chains.ray.pools import ActorPool, LossLog
 from pytest_cepbench.models.binding import BoundRole, IdleParts
 
 ray = pytest.importorskip("ray")

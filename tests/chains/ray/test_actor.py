@@ -29,8 +29,8 @@ from pytest_cepbench.chains.ray.actor import (
     bind_here,
     refuse_to_load,
 )
-from pytest_cepbench.chains.ray.cluster import same_imports
-from pytest_cepbench.chains.ray.pools import Allocation, create_actor
+from pytest_cepbench.chains.ray.cluster import Allocation, same_imports
+from pytest_cepbench.chains.ray.pools import create_actor
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.binding import IdleParts
 from pytest_cepbench.models.protocols import (

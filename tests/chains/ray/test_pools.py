@@ -21,15 +21,12 @@ from ray.exceptions import (
 
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorFault, ActorSetup
-from pytest_cepbench.chains.ray.cluster import Cluster, Node
+from pytest_cepbench.chains.ray.cluster import Cluster, Node, ResourceRequest
 from pytest_cepbench.chains.ray.pools import (
     ActorPool,
     LossLog,
     PoolManager,
-    ResourceRequest,
-    allocate,
     format_actor_error,
-    reserve,
 )
 from pytest_cepbench.errors import (
     CheckpointError,
@@ -105,6 +102,12 @@ def _looked(local: LocalCluster, actors: int = 1, **changes: Any) -> ActorPool:
     return pool
 
 
+def _look(pool: ActorPool) -> None:
+    """Look at the actors once more."""
+    with pytest.raises(StoppedError):
+        pool.start(_after(1))
+
+
 def _dying(error: RayError, on: Any = POISON, times: int = 99) -> dict[str, Any]:
     """Fields of an actor that dies over a batch, so many times."""
     left = [times]
@@ -134,12 +137,21 @@ def test_batches_are_answered_and_their_time_is_counted(local: LocalCluster) -> 
 
 def test_an_actor_has_a_batch_at_a_time(local: LocalCluster) -> None:
     """So that no other batch is lost where one kills it."""
-    pool = _pool(local, 2)
-    taken = [pool._take(_never) for _ in range(2)]
+    busy: list[list[bool]] = []
 
-    assert taken[0] is not taken[1]
+    def answer(inputs: Any) -> ActorAnswer:
+        busy.append([actor.busy for actor in pool.actors])
+        return ActorAnswer(list(inputs), None, 0.25)
+
+    local.begin = [{"answers": answer}]
+    pool = _pool(local, 2)
+    pool.ask(*FIRST, _never)
+    assert busy == [[True, False]]
+    for actor in pool.actors:
+        actor.busy = True
     with pytest.raises(StoppedError):
-        pool._take(_after(2))
+        pool.ask(*SECOND, _after(2))
+    assert [len(actor.requests) for actor in local.actors] == [1, 0]
 
 
 def test_what_a_model_raises_is_raised_here(local: LocalCluster) -> None:
@@ -352,19 +364,19 @@ def test_patience_ends_where_no_actor_gets_a_place(local: LocalCluster, clock: l
     local.reserved = False
     pool = _looked(local)
     clock[0] += module.PATIENCE
-    pool._check_patience()
+    _look(pool)
     clock[0] += 1
     with pytest.raises(ModelError) as caught:
-        pool._check_patience()
+        pool.start(_never)
     assert str(caught.value).startswith(
         "infrastructure: no actor of the describer shapes: could be placed within 300 s (each asks "
         "for 0 GPUs and 0.5 CPUs): is the cluster in use by others, or have nodes left? Ray cluster"
     )
     local.reserved = True
-    pool._check_patience()
+    _look(pool)
     local.reserved = False
     clock[0] += module.PATIENCE
-    pool._check_patience()
+    _look(pool)
     assert len(local.actors) == 1
 
 
@@ -376,15 +388,15 @@ def test_where_a_node_is_lost_another_one_s_cores_are_shared(
     local.reserved = False
     pool = _looked(local)
     clock[0] += 3.0
-    pool._check_patience()
+    _look(pool)
     assert len(local.actors) == 1
     local.nodes = []
     clock[0] -= 1.0
-    pool._check_patience()
+    _look(pool)
     assert len(local.actors) == 1
     clock[0] += 1.0
-    pool._check_patience()
-    pool._check_patience()
+    _look(pool)
+    _look(pool)
 
     assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (None, 0.0)]
     local.actors[1].ready_says = READY
@@ -394,11 +406,11 @@ def test_where_a_node_is_lost_another_one_s_cores_are_shared(
     local.begin = [{"ready_says": NOT_YET}]
     accelerated = _looked(local, gpus=0.5)
     clock[0] += 3.0
-    accelerated._check_patience()
+    _look(accelerated)
     assert len(local.actors) == 3
     clock[0] += module.PATIENCE
     with pytest.raises(ModelError, match=r"could be placed within 300 s \(each asks for 0.5 GPUs"):
-        accelerated._check_patience()
+        accelerated.start(_never)
 
 
 def test_losses_are_told_by_node_and_reason() -> None:
@@ -423,142 +435,6 @@ def test_an_exception_in_an_actor_is_its_last_line() -> None:
     )
     assert format_actor_error(ValueError("")) == "ValueError"
     assert len(format_actor_error(ValueError("x" * 400))) == 300
-
-
-# -- resources ------------------------------------------------------------------------------------
-
-ROLES = ["describer", "generator", "encoder"]
-
-
-def _nodes(*sizes: tuple[float, float]) -> list[Node]:
-    return [Node(f"id{n}", f"node{n}", cpus, gpus) for n, (cpus, gpus) in enumerate(sizes)]
-
-
-def test_every_accelerator_has_one_of_each_role() -> None:
-    """Thirds of it, and no more cores than there are for its device."""
-    pools = allocate(ROLES, {}, _nodes((32, 4), (32, 4)))
-
-    assert {pool.actors for pool in pools.values()} == {8}
-    assert {pool.gpus for pool in pools.values()} == {0.333}
-    assert {pool.threads for pool in pools.values()} == {None}
-    assert all(pool.shared for pool in pools.values())
-
-
-def test_two_encoders_count_twice() -> None:
-    """Roles are those of models: a suite's further encoders take their part."""
-    pools = allocate([*ROLES, "encoder"], {}, _nodes((8, 1)))
-
-    assert pools["encoder"].gpus == 0.25
-
-
-def test_actors_have_the_cores_of_the_poorest_device() -> None:
-    """A node has its cores divided among its devices, and those among the roles."""
-    pools = allocate(ROLES, {}, _nodes((2, 2), (8, 2), (9, 0)))
-
-    assert {(pool.actors, pool.gpus, pool.cpus) for pool in pools.values()} == {(4, 0.333, 0.333)}
-
-
-def test_without_accelerators_cores_are_divided() -> None:
-    """One for each core; where there are many, several cores to a place, and so many threads."""
-    few = allocate(ROLES, {}, _nodes((1, 0), (1, 0)))
-    many = allocate(ROLES, {}, _nodes((64, 0)))
-
-    assert (few["encoder"].actors, few["encoder"].cpus, few["encoder"].threads) == (2, 0.333, 1)
-    assert (many["encoder"].actors, many["encoder"].cpus, many["encoder"].threads) == (16, 1.0, 4)
-
-
-def test_a_request_leaves_the_rest_to_the_others() -> None:
-    """What one role asks for is gone; the others share the devices that are left."""
-    pools = allocate(ROLES, {"describer": ResourceRequest(2, 1.0, 2.0)}, _nodes((16, 4)))
-
-    assert (pools["describer"].actors, pools["describer"].gpus) == (2, 1.0)
-    assert (pools["generator"].actors, pools["generator"].gpus) == (2, 0.5)
-    assert not pools["describer"].shared
-
-
-def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
-    """`gpus=0` puts a role on the processor, beside the devices."""
-    pools = allocate(ROLES, {"encoder": ResourceRequest(gpus=0.0)}, _nodes((16, 2)))
-
-    assert (pools["encoder"].gpus, pools["generator"].gpus) == (0.0, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("requested", "message"),
-    [
-        (
-            ResourceRequest(4, 1.0),
-            "the pools together (describer 4 x 1 GPU + 1 CPU) ask for 4 GPUs, the cluster has 2",
-        ),
-        (
-            ResourceRequest(1, 0.0, 12.0),
-            "no node has enough for one actor of the describer pool, 1 x 12 CPU; there are node0",
-        ),
-    ],
-)
-def test_more_than_there_is_is_refused(requested: ResourceRequest, message: str) -> None:
-    """At once, with what there is: no run waits for it."""
-    with pytest.raises(SpecError) as caught:
-        allocate(["describer"], {"describer": requested}, _nodes((8, 1), (8, 1)))
-
-    assert message in str(caught.value)
-
-
-def test_nothing_left_is_refused() -> None:
-    """A role without a request would wait for a device that others have."""
-    with pytest.raises(SpecError, match="leaves no GPU for other roles: ask for less, or give "):
-        allocate(ROLES, {"describer": ResourceRequest(2, 1.0)}, _nodes((8, 2)))
-
-
-def test_a_cluster_of_single_cores_has_sixteen_places() -> None:
-    """No role has more actors where nothing is asked for; each has its part of a core."""
-    pools = allocate(["encoder"], {}, _nodes(*[(1, 0)] * 17))
-    assert (pools["encoder"].actors, pools["encoder"].cpus) == (16, 1.0)
-
-    pools = allocate(["encoder"], {}, _nodes(*[(1, 0)] * 16))
-    assert pools["encoder"].actors == 16
-
-    pools = allocate(["encoder"], {}, _nodes((33, 0), (2, 0)))
-    assert (pools["encoder"].actors, pools["encoder"].threads) == (8, 4)
-
-
-def test_more_actors_than_devices_have_less_of_each() -> None:
-    """Of the device, and of its cores."""
-    pools = allocate(["encoder"], {"encoder": ResourceRequest(actors=4)}, _nodes((6, 2)))
-    assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.5, 1.0)
-    assert str(pools["encoder"]) == "4 x 0.5 GPU + 1 CPU"
-
-    pools = allocate(["encoder"], {"encoder": ResourceRequest(actors=4)}, _nodes((2, 0)))
-    assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.0, 0.5)
-    assert not pools["encoder"].shared
-
-    pools = allocate(["encoder"], {"encoder": ResourceRequest(1, 0.0, 0.0)}, _nodes((2, 0)))
-    assert str(pools["encoder"]) == "1 x nothing"
-
-
-def test_threads_are_those_of_the_actor_s_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the user says how many; on an accelerator the library decides."""
-    requested = {"encoder": ResourceRequest(actors=1, cpus=3.5)}
-    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 3
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 7
-    monkeypatch.setenv("OMP_NUM_THREADS", "0")
-    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 3
-    monkeypatch.setenv("OMP_NUM_THREADS", "many")
-    assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 3
-
-
-def test_places_are_reserved_one_of_each_model_in_a_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models without a request share a group; others have their own, or none without resources."""
-    placement = pytest.importorskip("ray.util.placement_group")
-    monkeypatch.setattr(placement, "placement_group", lambda bundles, _: tuple(bundles))
-    requests = {"generator": ResourceRequest(2, 0.5, 2.0), "detector": ResourceRequest(2, 0.0, 0.0)}
-    pools = allocate([*ROLES, "encoder", "detector"], requests, _nodes((8, 3)))
-
-    shared = reserve([pools["describer"], pools["encoder"], pools["encoder"]])
-    assert [bundle["GPU"] for bundle in shared] == [0.999] * 2
-    assert reserve([pools["generator"]]) == ({"GPU": 0.5, "CPU": 2.0},) * 2
-    assert reserve([pools["detector"]]) is None
 
 
 # -- all pools of a run --------------------------------------------------------------------------
