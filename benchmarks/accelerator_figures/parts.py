@@ -35,7 +35,7 @@ from benchmarks.accelerator_figures.setting import (
 from benchmarks.chain_throughput import Side, Team, bare, batched, one_at_a_time, seed_images
 from benchmarks.real_size import build
 from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner, trace
-from pytest_cepbench.chains.batching import LARGEST, BatchCaller, Call, CallCounts
+from pytest_cepbench.chains.batching import LARGEST, BatchCaller, CallCounts
 from pytest_cepbench.chains.chain import ChainPlan
 from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
@@ -259,7 +259,7 @@ def _chosen_size(
     ask, _ = _caller(runner, 1)
     for _ in range(12):
         batch = (list(inputs) * caller.size)[: caller.size]
-        caller.call(runner.model, batch, [0] * len(batch), lambda _m, b, _s: Call(partial(ask, b)))
+        caller.call(runner.model, batch, [0] * len(batch), lambda _m, b, _s: partial(ask, b))
         if caller.settled or setting.seconds_left < 2 * caller.size * min(per_input.values()):
             break
     ended = caller.settled or caller.size == LARGEST
@@ -288,7 +288,7 @@ def _halving(
             runner.model,
             inputs[:largest],
             [0] * largest,
-            lambda _m, b, _s: Call(partial(ask, b)),
+            lambda _m, b, _s: partial(ask, b),
         )
     note = (
         f"asked for {largest} with room for fewer ({room / GIB:.2f} of "

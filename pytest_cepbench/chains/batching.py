@@ -54,20 +54,13 @@ _SAVE_SECONDS = 20.0  # between notes of a role's throughput
 _WORTH = 0.95  # a larger batch stays where an input takes at most this part of the time
 
 
-@dataclass(frozen=True)
-class Call:
-    """One call of a model, and the code of this package that follows it.
+Ask = Callable[[Any, Sequence[Any], Sequence[int]], Callable[[], object]]
+"""The call of a model for inputs and their seeds. Any exception of the call itself but a `CepError`
+is an outcome of the model's."""
 
-    make: asks the model. Any exception but a `CepError` is an outcome of the model's.
-    check: checks and converts its outputs; another exception than a `CepError` is a bug here.
-    """
-
-    make: Callable[[], Any]
-    check: Callable[[Sequence[Any]], Sequence[object]] = list
-
-
-Ask = Callable[[Any, Sequence[Any], Sequence[int]], Call]
-"""The call of a model for inputs and their seeds."""
+Check = Callable[[Sequence[Any], Sequence[Any]], Sequence[object]]
+"""Checks and converts the outputs for inputs. As in `Ask`, another exception than a `CepError` is a
+bug of this package."""
 
 
 @dataclass
@@ -170,7 +163,12 @@ class BatchCaller:
             save_throughput(self.bound, Throughput(self.size, self.pace), store)
 
     def call(
-        self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask
+        self,
+        model: Model,
+        inputs: Sequence[Any],
+        seeds: Sequence[int],
+        ask: Ask,
+        check: Check = lambda outputs, _: outputs,
     ) -> list[Any]:
         """One output for each input; a passing failure where the model cannot take it.
 
@@ -181,21 +179,37 @@ class BatchCaller:
             self.memory.watch()
         started = time.perf_counter()
         full, size = len(inputs) >= self.size, self.size
-        outputs = self._ask(model, inputs, seeds, ask)
+        outputs = self._ask(model, inputs, seeds, ask, check)
         seconds = (time.perf_counter() - started) / len(inputs)
         if self.pace is None:
             self.pace = seconds  # better than nothing, until there is a full batch
-        if full and self.size == size:
-            self._adapt(seconds)
+        if not full or self.size != size:
+            return outputs
+        if self._warm != size:  # the first of a size also compiles and allocates
+            self._warm = size
+            return outputs
+        self.pace = seconds
+        if self.settled or self.memory is None:
+            return outputs
+        if self._smaller is not None and seconds > _WORTH * self._smaller[1]:
+            (self.size, self.pace), self.settled = self._smaller, True
+        elif 2 * size <= LARGEST and self.memory.fits_twice():
+            self._smaller = (size, seconds)
+            self.size *= 2
         return outputs
 
     def _ask(
-        self, model: Model, inputs: Sequence[Any], seeds: Sequence[int], ask: Ask
+        self,
+        model: Model,
+        inputs: Sequence[Any],
+        seeds: Sequence[int],
+        ask: Ask,
+        check: Check,
     ) -> list[Any]:
         call = ask(model, inputs, seeds)
         try:
             with self.tally.timed():
-                returned = call.make()
+                returned = call()
                 if isinstance(returned, Iterable) and not isinstance(returned, np.ndarray):
                     returned = list(returned)  # a generator is the model's own code as well
         except CepError:
@@ -207,7 +221,19 @@ class BatchCaller:
             # The exception itself is dropped: its traceback holds the tensors that did not fit.
             no_memory, reason = is_out_of_memory(error), in_words(error)
         else:
-            return self._check(call, returned, len(inputs))
+            if not isinstance(returned, Iterable):
+                raise ModelError(
+                    f"{self.bound.spec} returned a {type(returned).__name__} for {len(inputs)} "
+                    "inputs: a sequence with a result for each is expected"
+                )
+            outputs = list(check(returned, inputs))  # type: ignore[arg-type] # a list or an array
+            if len(outputs) != len(inputs):
+                raise ModelError(
+                    f"{self.bound.spec} returned {len(outputs)} results for {len(inputs)} inputs"
+                )
+            self.tally.inputs += len(inputs)
+            self.tally.record(outputs)
+            return outputs
         if no_memory:
             release_memory()
         if len(inputs) == 1 and no_memory:
@@ -221,37 +247,8 @@ class BatchCaller:
         half = (len(inputs) + 1) // 2
         if no_memory:
             self.size, self.settled = half, True
-        first = self._ask(model, inputs[:half], seeds[:half], ask)
-        return first + self._ask(model, inputs[half:], seeds[half:], ask)
-
-    def _check(self, call: Call, returned: object, expected: int) -> list[Any]:
-        if not isinstance(returned, Iterable):
-            raise ModelError(
-                f"{self.bound.spec} returned a {type(returned).__name__} for {expected} inputs: a "
-                "sequence with a result for each is expected"
-            )
-        outputs = list(call.check(returned))  # type: ignore[arg-type] # a list or an array
-        if len(outputs) != expected:
-            raise ModelError(
-                f"{self.bound.spec} returned {len(outputs)} results for {expected} inputs"
-            )
-        self.tally.inputs += expected
-        self.tally.record(outputs)
-        return outputs
-
-    def _adapt(self, seconds: float) -> None:
-        """Keep the size of a full batch that took so many seconds per input, or try another."""
-        if self._warm != self.size:  # the first of a size also compiles and allocates
-            self._warm = self.size
-            return
-        self.pace = seconds
-        if self.settled or self.memory is None:
-            return
-        if self._smaller is not None and seconds > _WORTH * self._smaller[1]:
-            (self.size, self.pace), self.settled = self._smaller, True
-        elif 2 * self.size <= LARGEST and self.memory.fits_twice():
-            self._smaller = (self.size, seconds)
-            self.size *= 2
+        first = self._ask(model, inputs[:half], seeds[:half], ask, check)
+        return first + self._ask(model, inputs[half:], seeds[half:], ask, check)
 
 
 # -- throughput of earlier runs ------------------------------------------------------------------

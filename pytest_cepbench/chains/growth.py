@@ -82,30 +82,6 @@ class ChainModels:
         return [runner.bound for runner in runners if runner is not None]
 
 
-def read_stored(
-    plan: ChainPlan,
-    samples: Sequence[Sample],
-    models: ChainModels,
-    starts: Mapping[str, str] = MappingProxyType({}),
-) -> list[Chain]:
-    """The chains as far as the store has them; no model is loaded.
-
-    A chain that is short without a failure goes on with a step that is not in the store. Takes
-    starts, and raises, as `start_chains`.
-    """
-    chains = start_chains(plan, samples, models.store, starts)
-    for generation in range(1, plan.generations + 1):
-        alive = [
-            chain for chain in chains if chain.failure is None and len(chain.links) == generation
-        ]
-        able, steps = _steps(plan, generation, alive, models)
-        results = models.runner(plan, generation).stored(steps)
-        for chain, step, result in zip(able, steps, results, strict=True):
-            if result is not None:
-                _append(chain, generation, step.key, result)
-    return chains
-
-
 def start_chains(
     plan: ChainPlan,
     samples: Sequence[Sample],
@@ -119,9 +95,14 @@ def start_chains(
     chains, broken = [], []
 
     def link_of(sample: Sample) -> Link:
-        if plan.start == "image" and sample.id in starts:
-            return Link("image", starts[sample.id], source=sample.image)
-        return _seed_link(plan, sample, store)
+        if plan.start == "image":
+            digest = starts.get(sample.id) or _pixel_digest(
+                sample.image, partial(load_seed_image, sample), store
+            )
+            return Link("image", digest, source=sample.image)
+        if sample.text is None or not sample.text.strip():
+            raise DatasetError(f"{sample.id}: has no text: a text-first chain cannot start from it")
+        return Link("text", digest_text(sample.text), text=sample.text)
 
     links = read_all(samples, link_of)
     for sample, link in zip(samples, links, strict=True):
@@ -149,16 +130,6 @@ def _cached_look(image: SeedImage, name: str, look: Callable[[], str], store: St
     if isinstance(image, EmbeddedImage | CellImage):
         what += f" {image.part}"
     return store.file_digest(path, what, lambda _: look())
-
-
-def _seed_link(plan: ChainPlan, sample: Sample, store: Store) -> Link:
-    if plan.start == "text":
-        if sample.text is None or not sample.text.strip():
-            raise DatasetError(f"{sample.id}: has no text: a text-first chain cannot start from it")
-        return Link("text", digest_text(sample.text), text=sample.text)
-
-    digest = _pixel_digest(sample.image, partial(load_seed_image, sample), store)
-    return Link("image", digest, source=sample.image)
 
 
 def digest_of_image(image: SeedImage, store: Store) -> str:
@@ -207,21 +178,22 @@ def _steps(
 ) -> tuple[Sequence[Chain], list[Step]]:
     """The chains that have such a step, and the step of each."""
     before = generation - 1
-    describes = plan.describes(generation)
     runner = models.runner(plan, generation)
-    if not describes:
-        chains = _drawable(plan, generation, chains)
-    steps = []
+    able, steps = [], []
     for chain in chains:
         link = chain.links[before]
+        if link.text is None:
+            load = partial(load_link, chain, before, models.store)
+        elif plan.caption_rules.apply(link.text).strip():
+            load = partial(plan.drawing_prompt, link.text)
+        else:
+            chain.failure = Failure("empty-text", f"nothing is left of {link.text[:80]!r}")
+            chain.failed_at = generation
+            continue
         key, seed = _key_and_seed(plan, chain, generation, runner, input_digest(plan, link))
-        load = (
-            partial(load_link, chain, before, models.store)
-            if link.text is None
-            else partial(plan.drawing_prompt, link.text)
-        )
+        able.append(chain)
         steps.append(Step(key, seed, load))
-    return chains, steps
+    return able, steps
 
 
 def _key_and_seed(
@@ -236,20 +208,6 @@ def _key_and_seed(
 def input_digest(plan: ChainPlan, link: Link) -> str:
     """Digest of an artifact as the next step takes it: a text by the plan's caption rules."""
     return link.digest if link.text is None else digest_text(plan.caption_rules.apply(link.text))
-
-
-def _drawable(plan: ChainPlan, generation: int, chains: Sequence[Chain]) -> list[Chain]:
-    """The chains whose text leaves words to draw; the others fail here."""
-    drawable = []
-    for chain in chains:
-        text = chain.links[generation - 1].text
-        assert text is not None
-        if plan.caption_rules.apply(text).strip():
-            drawable.append(chain)
-        else:
-            chain.failure = Failure("empty-text", f"nothing is left of {text[:80]!r}")
-            chain.failed_at = generation
-    return drawable
 
 
 def _append(chain: Chain, generation: int, key: str, result: Result) -> None:
@@ -277,7 +235,7 @@ def replay_chains(
     chains = start_chains(plan, samples, store)
     for chain in chains:
         for generation in range(1, plan.generations + 1):
-            link = _link(plan, chain.sample, generation, replay, store)
+            link = _recorded_link(plan, chain.sample, generation, replay, store)
             if isinstance(link, Failure):
                 chain.failure, chain.failed_at = link, generation
                 break
@@ -285,7 +243,7 @@ def replay_chains(
     return chains
 
 
-def _link(
+def _recorded_link(
     plan: ChainPlan, sample: Sample, generation: int, replay: Replay, store: Store
 ) -> Link | Failure:
     modality = plan.modality(generation)
@@ -301,10 +259,8 @@ def _link(
             return text
         text = ROLES["describer"].beginning(text)
         return Link("text", digest_text(text), text=text)
-    return _image_link(artifact, store)
+    image = artifact
 
-
-def _image_link(image: SeedImage, store: Store) -> Link | Failure:
     def check() -> str:
         checked = check_image(image.load().to_pil())
         if isinstance(checked, Failure):
@@ -407,25 +363,21 @@ class ChainGroup:
         )
 
     def _reach(self, generation: int) -> None:
-        if self._reached == _NOT_BEGUN:
-            self._begin()
+        store = self._models.store
+        if self._reached == _NOT_BEGUN and self._replay is not None:
+            self._chains = replay_chains(self.plan, self.samples, self._replay, store)
+            self._reached = self.plan.generations
+        elif self._reached == _NOT_BEGUN:
+            chains = self._chains = start_chains(self.plan, self.samples, store)
+            size = max(CHUNK, self._models.largest_batch)
+            self._chunks = [chains[low : low + size] for low in range(0, len(chains), size)]
+            self._reached = 0
         while self._reached < generation:
             for number, chains in enumerate(self._chunks):
                 self._settle(number)
                 grown = grow_generation(self.plan, self._reached + 1, chains, self._models)
                 self._unsettled[number] = grown
             self._reached += 1
-
-    def _begin(self) -> None:
-        store = self._models.store
-        if self._replay is not None:
-            self._chains = replay_chains(self.plan, self.samples, self._replay, store)
-            self._reached = self.plan.generations
-            return
-        self._chains = start_chains(self.plan, self.samples, store)
-        size = max(CHUNK, self._models.largest_batch)
-        self._chunks = [self._chains[low : low + size] for low in range(0, len(self._chains), size)]
-        self._reached = 0
 
     def _settle(self, number: int) -> None:
         """Wait for what is being stored of a chunk, and add it to the chains."""
@@ -478,33 +430,43 @@ def look_ahead(
     replay: Replay | None,
     starts: Mapping[str, str] = MappingProxyType({}),
 ) -> list[PendingChain]:
-    """The pending chain of every sample. Raises as `read_stored`, with its starts, and
-    `replay_chains`.
+    """The pending chain of every sample, as far as the store has it; no model is loaded.
+
+    A chain that is short without a failure goes on with a step that is not in the store. Takes
+    starts as `start_chains`, and raises as that and as `replay_chains`.
     """
     if replay is not None:
         chains = replay_chains(plan, samples, replay, models.store)
         return [PendingChain(chain, _digests(chain), (), ()) for chain in chains]
-    return [_pending(plan, chain, models) for chain in read_stored(plan, samples, models, starts)]
-
-
-def _pending(plan: ChainPlan, chain: Chain, models: ChainModels) -> PendingChain:
-    digests = list(_digests(chain))
-    made = enumerate(chain.links[1:], start=1)
-    stored = [
-        (models.runner(plan, generation), link.key)
-        for generation, link in made
-        if link.key is not None
-    ]
-    missing = []
-    last = 0 if chain.failure is not None else plan.generations
-    for generation in range(len(chain.links), last + 1):
-        runner = models.runner(plan, generation)
-        made_before = generation == len(chain.links)
-        before = input_digest(plan, chain.links[-1]) if made_before else digests[-1] or ""
-        key, _ = _key_and_seed(plan, chain, generation, runner, before)
-        missing.append((runner, key))
-        digests.append(f"made by {key}")
-    return PendingChain(chain, tuple(digests), tuple(stored), tuple(missing))
+    chains = start_chains(plan, samples, models.store, starts)
+    for generation in range(1, plan.generations + 1):
+        alive = [
+            chain for chain in chains if chain.failure is None and len(chain.links) == generation
+        ]
+        able, steps = _steps(plan, generation, alive, models)
+        results = models.runner(plan, generation).stored(steps)
+        for chain, step, result in zip(able, steps, results, strict=True):
+            if result is not None:
+                _append(chain, generation, step.key, result)
+    pending = []
+    for chain in chains:
+        digests = list(_digests(chain))
+        stored = [
+            (models.runner(plan, generation), link.key)
+            for generation, link in enumerate(chain.links[1:], start=1)
+            if link.key is not None
+        ]
+        missing = []
+        last = 0 if chain.failure is not None else plan.generations
+        for generation in range(len(chain.links), last + 1):
+            runner = models.runner(plan, generation)
+            made_before = generation == len(chain.links)
+            before = input_digest(plan, chain.links[-1]) if made_before else digests[-1] or ""
+            key, _ = _key_and_seed(plan, chain, generation, runner, before)
+            missing.append((runner, key))
+            digests.append(f"made by {key}")
+        pending.append(PendingChain(chain, tuple(digests), tuple(stored), tuple(missing)))
+    return pending
 
 
 def _digests(chain: Chain) -> tuple[str | None, ...]:

@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
-from pytest_cepbench.chains.batching import BatchCaller, Call, CallCounts, in_batches
+from pytest_cepbench.chains.batching import BatchCaller, CallCounts, in_batches
 from pytest_cepbench.chains.steps import (
     Progress,
     Step,
@@ -198,33 +198,6 @@ class RoleRunner:
         """As `ask`; the last results may be on their way to the store as this returns."""
         asked = METHODS[method]
         assert asked in self._role.methods, f"a {self.bound.role} is not asked to {method}"
-        made = self._run(steps, asked, shared)
-        return lambda: [self._answer(result) for result in made()]
-
-    def _call(
-        self, method: Method, shared: Sequence[Any], model: Any, inputs: Sequence[Any], seeds: Any
-    ) -> Call:
-        """A call; texts that the model did not read to the end are stored before its outputs."""
-        arguments = method.arguments(inputs, shared, seeds)
-        ask = method.of(model)
-        truncated: list[StoredResult] = []
-
-        def make() -> object:
-            outputs = method.convert(ask(*arguments))
-            if method.reads_texts:
-                truncated.extend(find_truncations(self.bound, model, inputs))
-            return outputs
-
-        def check(outputs: Sequence[object]) -> Sequence[object]:
-            checked = method.check(outputs, inputs, self.bound)
-            if truncated:
-                self.store.put(truncated)
-            return checked
-
-        return Call(make, check)
-
-    def _run(self, steps: Sequence[Step], method: Method, shared: Sequence[Any]) -> Results:
-        """The results of all steps, from the store or the model."""
         known = self.store.get(step.key for step in steps)
         # Steps of equal key (equal input, no seed) are asked once.
         missing = {
@@ -232,15 +205,16 @@ class RoleRunner:
         }
         hits = len(steps) - len(missing)
         self.tally.hits += hits
-        self._count(hits)
+        if self.progress is not None:
+            self.progress.add(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
-        storing = self._make(numbered, method, shared) if numbered else []
+        storing = self._make(numbered, asked, shared) if numbered else []
 
         def results() -> list[Result]:
             for stored in storing:
                 known.update(stored())
-            return [known[step.key] for step in steps]
+            return [self._answer(known[step.key]) for step in steps]
 
         return results
 
@@ -249,7 +223,25 @@ class RoleRunner:
     ) -> list[Callable[[], dict[str, Result]]]:
         """Call the model for steps; returns what waits until each batch is stored."""
         damaged: list[int] = []  # of all batches: they are made again together
-        ask = partial(self._call, method, shared)
+        truncated: list[StoredResult] = []
+
+        def ask(model: Any, inputs: Sequence[Any], seeds: Sequence[int]) -> Callable[[], object]:
+            arguments, of_model = method.arguments(inputs, shared, seeds), method.of(model)
+
+            def call() -> object:
+                outputs = method.convert(of_model(*arguments))
+                if method.reads_texts:
+                    truncated.extend(find_truncations(self.bound, model, inputs))
+                return outputs
+
+            return call
+
+        def check(outputs: Sequence[object], inputs: Sequence[Any]) -> Sequence[object]:
+            checked = method.check(outputs, inputs, self.bound)
+            if truncated:  # stored before the outputs: those are not asked for again
+                self.store.put(truncated)
+                truncated.clear()
+            return checked
 
         def call(
             batch: Sequence[tuple[int, Step]], inputs: Sequence[Any]
@@ -263,9 +255,11 @@ class RoleRunner:
             # Some models read files at their first call, when a trainer may write there.
             files = None if self._answered else self.bound.files
             with nullcontext() if files is None else files.unchanged("the first answers were made"):
-                outputs = self.caller.call(model, inputs, [step.seed for step in steps], ask)
+                seeds = [step.seed for step in steps]
+                outputs = self.caller.call(model, inputs, seeds, ask, check)
             self._answered = True
-            self._count(len(steps))
+            if self.progress is not None:
+                self.progress.add(len(steps))
             return partial(self._store_results, method, steps, outputs)
 
         storing = in_batches(
@@ -285,10 +279,6 @@ class RoleRunner:
     def _writer(self) -> Executor:
         """The thread that stores results, in the order in which they were made."""
         return ThreadPoolExecutor(1, thread_name_prefix=f"store-{self.bound.role}")
-
-    def _count(self, results: int) -> None:
-        if self.progress is not None:
-            self.progress.add(results)
 
     def _store_results(
         self, method: Method, steps: Sequence[Step], outputs: Sequence[object]
@@ -397,7 +387,7 @@ class DeviceSwap:
         resident = self._resident.setdefault(handle.device, [])
         if self.swap:
             for neighbours in self._resident.values():
-                for neighbour in [other for other in neighbours if other.meets(handle)]:
+                for neighbour in [other for other in neighbours if handle.shares_device(other)]:
                     neighbour.unload()
                     neighbours.remove(neighbour)
             resident[:] = [handle]
@@ -431,7 +421,7 @@ class ModelHandle:
         """Where the model works."""
         return self._bound.device
 
-    def meets(self, other: ModelHandle) -> bool:
+    def shares_device(self, other: ModelHandle) -> bool:
         """Whether it is another model that lies on a device of that one.
 
         A model whose parts a library placed lies on all accelerators of the process.
@@ -457,9 +447,28 @@ class ModelHandle:
             raise self._fault
         self.residency.make_room(self)
         if self._model is None:
-            self._model = self._load(tally)
+            try:
+                with tally.timed():
+                    self._model = self._bound.load()
+            except DeviceMemoryError:
+                raise  # there may be room another time
+            except CepError as error:
+                self._fault = error.with_traceback(None)
+                raise
+            tally.loads += 1
         elif self._in_host_memory and isinstance(self._model, Movable):
-            self._move_back(self._model, tally)
+            try:
+                with tally.timed():
+                    self._model.move(self.device)
+            except Exception as error:
+                # Another process took the memory; whatever else a library raises is a bug.
+                if not is_out_of_memory(error):
+                    raise
+                raise DeviceMemoryError(
+                    f"{self._bound.spec} has no room on {self.device} any more ({in_words(error)})."
+                    " Give it a device of its own (device=, --cep-devices-per-worker), device_map= "
+                    "or offload="
+                ) from error
         self._in_host_memory = False
         return self._model
 
@@ -474,29 +483,3 @@ class ModelHandle:
         elif not self._bound.resources.lasting:
             self._model = None
         release_memory()
-
-    def _load(self, tally: CallCounts) -> Model:
-        try:
-            with tally.timed():
-                model = self._bound.load()
-        except DeviceMemoryError:
-            raise  # there may be room another time
-        except CepError as error:
-            self._fault = error.with_traceback(None)
-            raise
-        tally.loads += 1
-        return model
-
-    def _move_back(self, model: Movable, tally: CallCounts) -> None:
-        try:
-            with tally.timed():
-                model.move(self.device)
-        except Exception as error:
-            # Another process took the memory; whatever else a library raises is a bug.
-            if not is_out_of_memory(error):
-                raise
-            raise DeviceMemoryError(
-                f"{self._bound.spec} has no room on {self.device} any more ({in_words(error)}). "
-                "Give it a device of its own (device=, --cep-devices-per-worker), device_map= or "
-                "offload="
-            ) from error

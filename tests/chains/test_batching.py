@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from pytest_cepbench.chains import batching
 from pytest_cepbench.chains.batching import (
     BatchCaller,
-    Call,
     CallCounts,
     Throughput,
     in_batches,
@@ -171,13 +170,13 @@ def grown(cost: Callable[[int], float], room: Room, calls: int = 14) -> list[int
     caller = BatchCaller(bound("generator", SmallGenerator(), grows=True), CallCounts(), 4, memory)
     sizes = []
 
-    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Call:
+    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Callable[[], object]:
         def make() -> Sequence[Any]:
             room.asked = len(inputs)
             time.sleep(cost(len(inputs)))
             return inputs
 
-        return Call(make)
+        return make
 
     for _ in range(calls):
         sizes.append(caller.size)

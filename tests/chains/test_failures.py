@@ -13,7 +13,7 @@ from PIL import Image
 import pytest_cepbench
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import ChainPlan, Trace
-from pytest_cepbench.chains.batching import BatchCaller, Call, CallCounts
+from pytest_cepbench.chains.batching import BatchCaller, CallCounts
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.errors import ModelError, RoleError
 from pytest_cepbench.store import Store
@@ -279,18 +279,18 @@ def test_code_around_a_call_is_not_the_model(stage: str) -> None:
     """Whatever is raised where inputs are unpacked and outputs are checked: no call is repeated."""
     asked: list[int] = []
 
-    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Call:
+    def ask(_: object, inputs: Sequence[Any], __: Sequence[int]) -> Callable[[], object]:
         def make() -> Sequence[Any]:
             asked.append(len(inputs))
             return inputs
 
         if stage == "inputs":
             explode()
-        return Call(make, explode)
+        return make
 
     caller = BatchCaller(bound("describer", SmallDescriber()), CallCounts(), 4)
     with pytest.raises(RuntimeError, match="cannot take this"):
-        caller.call(SmallDescriber(), [1, 2], [0, 0], ask)
+        caller.call(SmallDescriber(), [1, 2], [0, 0], ask, explode)
     assert asked == ([2] if stage == "outputs" else [])
 
 
