@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -109,7 +109,13 @@ def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
     ]
     path = root  # of the current step, for the error
     try:
-        _write_journal(root, changes)
+        files = [
+            [change.target.relative_to(root).as_posix(), change.digest, change.existed]
+            for change in changes
+        ]
+        _write(root / _BEGUN, json.dumps({"format": 1, "files": files}).encode())
+        (root / _BEGUN).rename(root / JOURNAL)
+        _sync(root)
         for change in changes:
             path = change.target
             _prepare(change, contents[path])
@@ -125,9 +131,17 @@ def _replace(root: Path, contents: Mapping[Path, bytes | None]) -> None:
         (root / JOURNAL).rename(root / DONE)
     except BaseException as error:
         failed = _undo(root, changes)
-        if isinstance(error, OSError):
-            raise _write_error(path, error, len(changes), failed) from error
-        raise
+        if not isinstance(error, OSError):
+            raise
+        unchanged = f"none of the {len(changes)} files was changed"
+        rest = "it was not changed" if len(changes) == 1 else unchanged
+        if failed is not None:
+            changed, reason = failed
+            rest = (
+                "and files that were changed before could not be restored "
+                f"({changed}: {_reason(reason)}): the next run that can write there restores them"
+            )
+        raise WriteError(f"{path} could not be written: {_reason(error)}; {rest}") from error
     with suppress(OSError):  # all are new, and the next process that writes here cleans up
         # Without it, a power cut could bring back the journal, without the files that it lists.
         _sync(root)
@@ -160,17 +174,6 @@ def _write(path: Path, data: bytes) -> None:
         stream.write(data)
         stream.flush()
         os.fsync(file)
-
-
-def _write_journal(root: Path, changes: Sequence[_Change]) -> None:
-    files = [
-        [change.target.relative_to(root).as_posix(), change.digest, change.existed]
-        for change in changes
-    ]
-    begun = root / _BEGUN
-    _write(begun, json.dumps({"format": 1, "files": files}).encode())
-    begun.rename(root / JOURNAL)
-    _sync(root)
 
 
 # -- undoing ---------------------------------------------------------------------------------------
@@ -350,20 +353,6 @@ def _write_errors(path: Path) -> Iterator[None]:
         raise WriteError(
             f"{path} could not be written: {_reason(error)}; nothing was changed"
         ) from error
-
-
-def _write_error(
-    path: Path, error: OSError, number: int, unrestored: tuple[Path, OSError] | None
-) -> WriteError:
-    fact = f"{path} could not be written: {_reason(error)}"
-    if unrestored is None:
-        rest = "it was not changed" if number == 1 else f"none of the {number} files was changed"
-        return WriteError(f"{fact}; {rest}")
-    changed, reason = unrestored
-    return WriteError(
-        f"{fact}; and files that were changed before could not be restored "
-        f"({changed}: {_reason(reason)}): the next run that can write there restores them"
-    )
 
 
 def _reason(error: OSError) -> str:

@@ -148,34 +148,27 @@ def store_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, UnicodeDecodeError, sqlite3.DatabaseError, MemoryError) as error:
-        explained = _explained(path, error)
-        if explained is None:
-            raise
-        raise explained from error
-
-
-def _explained(path: Path, error: Exception) -> StoreError | None:
-    """The error in our words; None for a mistake in a query, which is a bug of this package."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if is_damage(error):
-        msg = (
-            f"the index of the store {path.parent} is damaged: {error} "
-            "(another folder: --cep-store)"
-        )
-        return DamagedIndexError(msg)
-    full = code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path))
-    if full or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        msg = (
-            f"no space left for the store {path.parent}: free some, or give another folder "
-            "(--cep-store)"
-        )
-        return StoreFullError(msg)
-    if isinstance(error, MemoryError):  # as Python's sqlite3 says it too, without a word
-        return StoreError(f"the store {path.parent} cannot be used: no memory is left")
-    if not isinstance(error, OSError | sqlite3.OperationalError):
-        return None
-    msg = f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
-    return StoreError(msg)
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if is_damage(error):
+            raise DamagedIndexError(
+                f"the index of the store {path.parent} is damaged: {error} "
+                "(another folder: --cep-store)"
+            ) from error
+        full = code == sqlite3.SQLITE_FULL or (code == sqlite3.SQLITE_IOERR and _no_space(path))
+        if full or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise StoreFullError(
+                f"no space left for the store {path.parent}: free some, or give another folder "
+                "(--cep-store)"
+            ) from error
+        if isinstance(error, MemoryError):  # as Python's sqlite3 says it too, without a word
+            raise StoreError(
+                f"the store {path.parent} cannot be used: no memory is left"
+            ) from error
+        if not isinstance(error, OSError | sqlite3.OperationalError):
+            raise  # a mistake in a query, which is a bug of this package
+        raise StoreError(
+            f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
+        ) from error
 
 
 def is_damage(error: Exception) -> bool:
@@ -279,44 +272,33 @@ def _move(path: Path, target: Path) -> None:
 
 
 def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
-    saved = 0
+    """Copy every sealed row that can be read, by ascending rowid, past the pages that cannot."""
+    saved, low, empty = 0, 0, 0
     with closing(sqlite3.connect(damaged)) as source:
-        for row in _readable_rows(source):
-            key, kind, payload, _, _, sealed = row
-            if is_sealed(key, kind, payload, sealed):
-                with transaction(sound):
-                    saved += sound.execute(INSERT_RESULT, row).rowcount
+
+        def read(since: int, until: int) -> list[Row] | None:
+            """The rows between; None where they cannot be read, since they are damaged."""
+            query = "SELECT * FROM results WHERE rowid >= ? AND rowid < ?"
+            try:
+                return source.execute(query, (since, until)).fetchall()
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREAD:
+                    raise
+                return None
+
+        while empty < _EMPTY_WINDOWS:
+            rows = read(low, low + _WINDOW)
+            if rows is None:
+                singles = (read(rowid, rowid + 1) for rowid in range(low, low + _WINDOW))
+                rows = [row for single in singles if single for row in single]
+            for row in rows:
+                key, kind, payload, _, _, sealed = row
+                if is_sealed(key, kind, payload, sealed):
+                    with transaction(sound):
+                        saved += sound.execute(INSERT_RESULT, row).rowcount
+            empty = 0 if rows else empty + 1
+            low += _WINDOW
     return saved
-
-
-def _readable_rows(source: sqlite3.Connection) -> Iterator[Row]:
-    """Rows by ascending rowid, stepping over the pages that cannot be read."""
-    query = "SELECT * FROM results WHERE rowid >= ? AND rowid < ?"
-    low, empty = 0, 0
-    while empty < _EMPTY_WINDOWS:
-        high = low + _WINDOW
-        try:
-            rows = source.execute(query, (low, high)).fetchall()
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            _raise_unread(error)
-            rows = list(_single_rows(source, query, low, high))
-        yield from rows
-        empty = 0 if rows else empty + 1
-        low = high
-
-
-def _single_rows(source: sqlite3.Connection, query: str, low: int, high: int) -> Iterator[Row]:
-    for rowid in range(low, high):
-        try:
-            yield from source.execute(query, (rowid, rowid + 1)).fetchall()
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-            _raise_unread(error)
-
-
-def _raise_unread(error: Exception) -> None:
-    """Raise an error by which a row was not read: it is stepped over only where it is damaged."""
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREAD:
-        raise error
 
 
 class Index:

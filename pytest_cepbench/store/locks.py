@@ -82,7 +82,7 @@ class WorkLocks:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.say: Callable[[str], None] = _to_standard_error
+        self.say: Callable[[str], object] = lambda text: sys.stderr.write(f"cepbench: {text}\n")
         self._folder = folder
         self._run = ""
         self._has_said = False
@@ -106,7 +106,11 @@ class WorkLocks:
                     acquired = _try_lock(file, fcntl.LOCK_EX)
                     crashes = max(crashes, _read_holders(file).split().count(run))
                     if not acquired:
-                        if not _holder_is_gone(file):
+                        if not _has_ended(_read_holders(file)):
+                            return None
+                        # Another process may have locked it just now, and be about to write itself.
+                        time.sleep(_POLL_SECONDS)
+                        if not _has_ended(_read_holders(file)):
                             return None
                         # The holder was killed, and its lock lives on in a process that it forked.
                         path.unlink(missing_ok=True)
@@ -272,15 +276,6 @@ def _id_space() -> str:
     return f"process:{os.uname().nodename}:{space}:".replace(" ", "")
 
 
-def _holder_is_gone(file: int) -> bool:
-    """True where the process that wrote itself last is known to have ended."""
-    if _has_ended(_read_holders(file)):
-        # Another process may have locked the file just now, and be about to write itself.
-        time.sleep(_POLL_SECONDS)
-        return _has_ended(_read_holders(file))
-    return False
-
-
 def _has_ended(holders: str) -> bool:
     _, known, number = holders.rpartition(_id_space())
     if not (known and number.isdecimal() and _id_space() != _UNKNOWN):
@@ -320,10 +315,6 @@ def _command(pid: int) -> str:
     except OSError:
         return ""
     return one_line(b" ".join(words).decode("utf-8", "replace"), _LONGEST_COMMAND)
-
-
-def _to_standard_error(text: str) -> None:
-    sys.stderr.write(f"cepbench: {text}\n")
 
 
 def _has_name(file: int, path: Path) -> bool:

@@ -63,7 +63,11 @@ def entries(read: Read, *, days: bool = True) -> Iterator[StoredEntry]:
         day = f"max({day}, CAST(ifnull(used.day, 0) AS INTEGER))"
         source = "results LEFT JOIN used USING (key)"
     lengths = f"SELECT total({_LENGTH}) FROM results"  # noqa: S608 - columns, ours
-    rate = _bytes_of_index(read) / max(read(lengths, ())[0][0], 1)
+    without_free_pages = (
+        "SELECT (page_count - freelist_count) * page_size "
+        "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+    )
+    rate = read(without_free_pages, ())[0][0] / max(read(lengths, ())[0][0], 1)
     columns = (
         f"key, kind, provenance, {_LENGTH}, "
         "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END, "
@@ -80,15 +84,6 @@ def entries(read: Read, *, days: bool = True) -> Iterator[StoredEntry]:
                 created,
                 used,
             )
-
-
-def _bytes_of_index(read: Read) -> int:
-    """Size of the index without its free pages."""
-    query = (
-        "SELECT (page_count - freelist_count) * page_size "
-        "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-    )
-    return int(read(query, ())[0][0])
 
 
 @lru_cache(maxsize=4096)
@@ -250,9 +245,16 @@ def choose(root: Path, read: Read, criteria: GcCriteria, *, days: bool = True) -
     unused = tuple(digest for _, digest, _ in _old_images(root) if digest not in references)
     total = sum(entry.size for entry in stored) + sum(sizes.values())
     freed = sum(sizes[digest] for digest in unused if digest in sizes)
+    needed, limit = criteria.needed or frozenset(), criteria.max_size
+    oldest = None if criteria.unused_for is None else today() - criteria.unused_for
     chosen = []
-    for entry in _by_last_use(stored, criteria):
-        if not _is_chosen(entry, criteria, total - freed):
+    for entry in sorted(stored, key=lambda entry: (entry.day, entry.created)):
+        if entry.model in needed or entry.key in criteria.accepted:
+            continue
+        old = oldest is not None and entry.day <= oldest
+        large = limit is not None and total - freed > limit
+        unneeded = oldest is None and limit is None and entry.model is not None
+        if not (old or large or unneeded):
             continue
         chosen.append(entry)
         freed += entry.size
@@ -294,7 +296,8 @@ def collect(store: Store, collection: Collection) -> GcSummary:
         store.index.write("DELETE FROM used WHERE key = ?", part)
     deleted = collection.entries
     images = {*collection.unused, *(entry.image for entry in deleted if entry.image is not None)}
-    images -= _referenced_images(store.index.read)
+    for page in pages(store.index.read, "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END"):
+        images -= {str(image) for (image,) in page}
     freed = sum(entry.size for entry in deleted)
     for path, digest, size in _old_images(store.root):
         if digest in images:
@@ -305,21 +308,6 @@ def collect(store: Store, collection: Collection) -> GcSummary:
     return GcSummary(freed, waiting, store.index.compact())
 
 
-def _by_last_use(stored: Sequence[StoredEntry], criteria: GcCriteria) -> list[StoredEntry]:
-    """Results that no baseline needs, in the order of their last use."""
-    needed = criteria.needed or frozenset()
-    free = [e for e in stored if e.model not in needed and e.key not in criteria.accepted]
-    return sorted(free, key=lambda entry: (entry.day, entry.created))
-
-
-def _is_chosen(entry: StoredEntry, criteria: GcCriteria, size: int) -> bool:
-    """Whether a result that no baseline needs is deleted. size: bytes of the store before that."""
-    if criteria.unused_for is None and criteria.max_size is None:
-        return entry.model is not None
-    old = criteria.unused_for is not None and entry.day <= today() - criteria.unused_for
-    return old or (criteria.max_size is not None and size > criteria.max_size)
-
-
 def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
     """(path, digest, bytes) of images that were not written within the last hour."""
     limit = time.time() - _YOUNG_SECONDS
@@ -327,11 +315,6 @@ def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
         digest = digest_of(path)
         if digest is not None and status.st_mtime < limit:
             yield path, digest, status.st_size
-
-
-def _referenced_images(read: Read) -> set[str]:
-    images = pages(read, "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END")
-    return {str(image) for page in images for (image,) in page if image is not None}
 
 
 # -- verification ----------------------------------------------------------------------------------
@@ -409,13 +392,24 @@ def inspect(root: Path, read: Read) -> VerifyReport:
         files = [path for _, path in _damaged_files(read)]
     except DamagedIndexError as error:
         index.append(str(error))
+    damaged_images: list[tuple[str, str]] = []
+
+    def check(digest: str) -> None:
+        try:
+            load_image(root, digest)
+        except ImageError as error:
+            damaged_images.append((digest, str(error)))
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        for part in batches(sorted(present), _IMAGES_AT_ONCE):
+            list(threads.map(check, part))
     return VerifyReport(
         results=results,
         images=len(present),
         index=tuple(index),
         rows=tuple(row.key for row in rows if row.damaged),
         files=tuple(files),
-        damaged_images=tuple(_damaged_images(root, sorted(present))),
+        damaged_images=tuple(sorted(damaged_images)),
         lost=tuple(row.key for row in rows if not row.damaged),
         remote=tuple(sorted(remote & wanted)),
         unused=tuple(sorted(present - wanted)),
@@ -432,12 +426,12 @@ def repair(store: Store, report: VerifyReport) -> None:
         image_path(store.root, digest).unlink(missing_ok=True)
     read = store.index.read
     remote = remote_images(read) - damaged
-
-    def is_lost(image: str | None) -> bool:
-        here = image is None or has_image(store.root, image)
-        return not here and image not in remote
-
-    dropped = [(row.rowid,) for row in _rows(read) if row.damaged or is_lost(row.image)]
+    dropped = [
+        (row.rowid,)
+        for row in _rows(read)
+        if row.damaged
+        or not (row.image is None or has_image(store.root, row.image) or row.image in remote)
+    ]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
     outdated = [(rowid,) for rowid, _ in _damaged_files(read)]
     store.index.write("DELETE FROM files WHERE rowid = ?", outdated)
@@ -465,18 +459,3 @@ def _damaged_files(read: Read) -> Iterator[tuple[int, str]]:
         stamp, _, _ = str(sealed).rpartition(" ")
         if sealed != seal_stamp(str(path), str(what), stamp, str(digest)):
             yield rowid, str(path)
-
-
-def _damaged_images(root: Path, digests: Sequence[str]) -> Iterator[tuple[str, str]]:
-    def problem(digest: str) -> str | None:
-        try:
-            load_image(root, digest)
-        except ImageError as error:
-            return str(error)
-        return None
-
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
-        for part in batches(digests, _IMAGES_AT_ONCE):
-            for digest, why in zip(part, threads.map(problem, part), strict=True):
-                if why is not None:
-                    yield digest, why

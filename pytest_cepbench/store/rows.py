@@ -97,7 +97,14 @@ def pack(result: Result) -> tuple[str, bytes]:
     if isinstance(result, Failure):
         return "failure", f"{result.kind}\0{result.detail}".encode("utf-8", "replace")
     if isinstance(result, Detections):
-        rows = [_to_row(detection) for detection in result.found]
+        masks = [
+            None if own.mask is None else (own.mask.height, own.mask.width, own.mask.runs)
+            for own in result.found
+        ]
+        rows = [
+            (own.query, own.score, own.box, mask, own.color)
+            for own, mask in zip(result.found, masks, strict=True)
+        ]
         # Python writes the shortest digits that read back as the same float; a surrogate left as it
         # is stays one, where two escaped ones would be read as one character.
         text = json.dumps(rows, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -119,31 +126,21 @@ def unpack(kind: str, payload: bytes) -> Result:
     if kind == "vector":
         return np.frombuffer(payload, _FLOATS).astype(np.float32)
     if kind == "boxes":
-        return _unpack_boxes(payload)
+        try:
+            document = json.loads(payload.decode("utf-8", "surrogatepass"))
+            rows = msgspec.convert(document, list[_DetectionRow])
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise ValueError(f"no detections: {error}") from error
+        return Detections(
+            tuple(
+                Detection(query, score, box, None if mask is None else Mask(*mask), color)
+                for query, score, box, mask, color in rows
+            )
+        )
     name, _, detail = payload.decode().partition("\0")
     if kind != "failure" or name not in FAILURE_KINDS:
         raise ValueError(f"no such kind of result: {kind} {name}")
     return Failure(cast("FailureKind", name), detail)
-
-
-def _to_row(detection: Detection) -> list[Any]:
-    mask = detection.mask
-    runs = None if mask is None else [mask.height, mask.width, mask.runs]
-    return [detection.query, detection.score, detection.box, runs, detection.color]
-
-
-def _unpack_boxes(payload: bytes) -> Detections:
-    try:
-        document = json.loads(payload.decode("utf-8", "surrogatepass"))
-        rows = msgspec.convert(document, list[_DetectionRow])
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(f"no detections: {error}") from error
-    return Detections(
-        tuple(
-            Detection(query, score, box, None if mask is None else Mask(*mask), color)
-            for query, score, box, mask, color in rows
-        )
-    )
 
 
 # -- seals -----------------------------------------------------------------------------------------
@@ -188,23 +185,18 @@ def check_row(row: Row) -> tuple[str | None, str | None]:
         return "larger than any result is", None
     if not is_sealed(key, kind, payload, sealed):
         return "its row does not match its seal", None
-    if not _is_provenance(provenance):
+    try:
+        short = isinstance(provenance, str) and len(provenance) <= _MOST_PROVENANCE
+        document = json.loads(provenance) if short else None
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict) or not all(isinstance(v, str) for v in document.values()):
         return "its provenance cannot be read", None
     try:
         result = unpack(kind, payload)
     except ValueError:
         return "of a kind that this version does not know", None
     return None, result.digest if isinstance(result, ImageRef) else None
-
-
-def _is_provenance(value: object) -> bool:
-    if not isinstance(value, str) or len(value) > _MOST_PROVENANCE:
-        return False
-    try:
-        document = json.loads(value)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(document, dict) and all(isinstance(v, str) for v in document.values())
 
 
 def dated(row: Row) -> Row:

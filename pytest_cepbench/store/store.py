@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -91,7 +91,10 @@ class Store:
             ignore = root / ".gitignore"
             if not ignore.exists():
                 write_small(ignore, "*\n")
-            _remove_stale(root / "new")
+            for path in (root / "new").iterdir():  # that killed processes left half-written
+                with suppress(FileNotFoundError):  # another process removed it first
+                    if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                        path.unlink()
             self.locks = WorkLocks(root / "claims")  # the name that earlier versions lock under
         folders = [Path(location) for location in shared if not _is_remote(location)]
         urls = [location for location in shared if _is_remote(location)]
@@ -100,8 +103,9 @@ class Store:
             opened.callback(self._overlay.close)
             self.index = Index(self._path, self.damage.append)
             opened.callback(self.index.close)
-            self._access_log = _AccessLog(self.index)
-            opened.callback(self._access_log.write)
+            self._used: set[str] = set()  # keys, collected: a cache hit must not cost a write
+            self._uses_written = time.monotonic()
+            opened.callback(self._write_uses)
             self._remotes = Remotes(
                 root,
                 self.index.read,
@@ -132,7 +136,8 @@ class Store:
         waiting: called once with the number of results left, where it takes long.
         An interrupt ends the waiting.
         """
-        self._remotes.flush(seconds, waiting)
+        if self._remotes.uploader is not None:
+            self._remotes.uploader.flush(seconds, waiting)
 
     # -- results ---------------------------------------------------------------------------------
 
@@ -141,7 +146,7 @@ class Store:
         self.locks.heartbeat()
         wanted = list(dict.fromkeys(keys))
         results = self._own(wanted)
-        self._access_log.add(results)
+        self._add_uses(results)
         results |= self._overlay.get([key for key in wanted if key not in results])
         results |= self._fetch_results([key for key in wanted if key not in results])
         return results
@@ -166,8 +171,26 @@ class Store:
         self.note_all({remote_image_note(row.image): row.source for row in shared if row.image})
         self.index.write(INSERT_RESULT, [dated(row.row) for row in shared])
         results = self._own(row.row[0] for row in shared)
-        self._access_log.add(results)
+        self._add_uses(results)
         return results
+
+    def _add_uses(self, keys: Iterable[str]) -> None:
+        self._used.update(keys)
+        if len(self._used) > _MOST_UNWRITTEN:
+            self._write_uses()
+
+    def _write_uses(self) -> None:
+        """Write the keys that were used, and the day.
+
+        They are written when the store writes anyway, or is closed. Where a process is killed
+        before, results look older than they are, nothing worse.
+        """
+        keys, self._used, day = self._used, set(), today()
+        self._uses_written = time.monotonic()
+        # A run that only reads must not fail because a disk is full; the days are a hint.
+        with suppress(StoreError):
+            if keys:
+                self.index.write(_INSERT_USE, [(key, day) for key in sorted(keys)])
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
         """How the results under these keys came about, as JSON; unchecked in shared stores."""
@@ -197,13 +220,8 @@ class Store:
         """
         self.locks.heartbeat()
         shared = self._overlay.get({entry.key for entry in entries})
-        stored = self._put([entry for entry in entries if entry.key not in shared])
-        self._remotes.publish(stored)
-        self._access_log.write_sometimes()
-        return shared | self._own(shared) | stored
-
-    def _put(self, entries: Sequence[StoredResult]) -> dict[str, Result]:
-        rows, keys = rows_of(entries), {entry.key for entry in entries}
+        rows = rows_of([entry for entry in entries if entry.key not in shared])
+        keys = {row[0] for row in rows}
         self.index.write(INSERT_RESULT, rows)
         stored = self._own(keys)
         if stored.keys() != keys:
@@ -215,7 +233,11 @@ class Store:
             self.index.rebuild()
             self.index.write(INSERT_RESULT, rows)
             stored = self._own(keys)
-        return stored
+        if self._remotes.uploader is not None:
+            self._remotes.uploader.add(stored)
+        if self._used and time.monotonic() - self._uses_written > _WRITE_SECONDS:
+            self._write_uses()
+        return shared | self._own(shared) | stored
 
     def forget(self, keys: Sequence[str], *, why: str) -> None:
         """Drop damaged results, so that they are computed again, and refuse those of shared stores.
@@ -318,54 +340,6 @@ class Store:
         """The values last noted under these names, where there are any."""
         rows = rows_with(self.index.read, "SELECT name, value FROM notes WHERE name", names)
         return {str(name): str(value) for name, value in rows}
-
-
-class _AccessLog:
-    """Keys that were used, collected in memory: a cache hit must not cost a write.
-
-    They are written when the store writes anyway, or is closed. Where a process is killed before,
-    results look older than they are, nothing worse.
-    """
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-        self._keys: set[str] = set()
-        self._written = time.monotonic()
-
-    def add(self, keys: Iterable[str]) -> None:
-        """Record a use of these keys."""
-        self._keys.update(keys)
-        if len(self._keys) > _MOST_UNWRITTEN:
-            self.write()
-
-    def write_sometimes(self) -> None:
-        """Write, unless the last time was less than a minute ago."""
-        if self._keys and time.monotonic() - self._written > _WRITE_SECONDS:
-            self.write()
-
-    def write(self) -> None:
-        """Write the collected keys in one transaction."""
-        keys, self._keys = self._keys, set()
-        self._written = time.monotonic()
-        if not keys:
-            return
-        day = today()
-        try:
-            self._index.write(_INSERT_USE, [(key, day) for key in sorted(keys)])
-        except StoreError:
-            # A run that only reads must not fail because a disk is full; the days are a hint.
-            return
-
-
-def _remove_stale(folder: Path) -> None:
-    """Remove what killed processes left half-written."""
-    for path in folder.iterdir():
-        try:
-            if time.time() - path.stat().st_mtime <= _STALE_SECONDS:
-                continue
-            path.unlink()
-        except FileNotFoundError:
-            continue  # another process removed it first
 
 
 def _is_remote(location: Location) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 from pathlib import Path, PurePosixPath
 from threading import Condition, Thread
 
@@ -110,7 +111,9 @@ class RemoteReader:
     def _read(self, names: Iterable[str]) -> dict[str, bytes]:
         now = time.monotonic()
         wanted = [
-            name for name in names if name not in self.bad and not self._was_absent(name, now)
+            name
+            for name in names
+            if name not in self.bad and now - self._absent.get(name, -inf) >= _ABSENT_SECONDS
         ]
         if not wanted or self._failed:
             return {}
@@ -118,20 +121,13 @@ class RemoteReader:
         if fetched.failure is None:
             present = fetched.objects.keys() | fetched.unfit.keys()
             self._absent.update((name, now) for name in wanted if name not in present)
-        else:
-            self._fail(fetched.failure)
+        elif not self._failed:
+            self._failed = True
+            why = fetched.failure.message
+            self._remark(f"{self.named}: {why}; this run does not read it any more")
         for name, why in fetched.unfit.items():
             self._add_bad(name, PurePosixPath(name).stem[:12], why)
         return dict(fetched.objects)
-
-    def _was_absent(self, name: str, now: float) -> bool:
-        checked = self._absent.get(name)
-        return checked is not None and now - checked < _ABSENT_SECONDS
-
-    def _fail(self, failure: StoreFailure) -> None:
-        if not self._failed:
-            self._failed = True
-            self._remark(f"{self.named}: {failure.message}; this run does not read it any more")
 
     def _add_bad(self, name: str, what: str, why: str) -> None:
         if name not in self.bad:
@@ -148,6 +144,8 @@ class Remotes:
     logs: called with a line about damage, and with a line about a store that fails.
     writing: whether anything is published; without it, a location to publish to that holds no store
         yet is left out.
+
+    uploader: of the location to publish to; None without one.
     Raises CepError kinds.
     """
 
@@ -163,7 +161,7 @@ class Remotes:
     ) -> None:
         note, remark = logs
         self._readers: list[RemoteReader] = []
-        self._uploader: Uploader | None = None
+        self.uploader: Uploader | None = None
         self._overwritten: set[str] = set()
         self._refused: set[str] = set()
         read_only = [location for location in shared if location != publish]
@@ -178,8 +176,8 @@ class Remotes:
                 self._readers.append(RemoteReader(objects, note, remark))
                 if writes:
                     self._overwritten = self._readers[-1].bad
-                    self._uploader = Uploader(objects, read, root, self._overwritten, remark)
-                    opened.callback(self._uploader.close)
+                    self.uploader = Uploader(objects, read, root, self._overwritten, remark)
+                    opened.callback(self.uploader.close)
             self._opened = opened.pop_all()
 
     def close(self) -> None:
@@ -206,16 +204,6 @@ class Remotes:
         keys = list(keys)
         self._refused.update(keys)
         self._overwritten.update(result_name(key) for key in keys)
-
-    def publish(self, keys: Iterable[str]) -> None:
-        """Upload these results, where there is a location to publish to."""
-        if self._uploader is not None:
-            self._uploader.add(keys)
-
-    def flush(self, seconds: float | None, waiting: Callable[[int], None] | None) -> None:
-        """Wait until everything is uploaded; see `Uploader.flush`."""
-        if self._uploader is not None:
-            self._uploader.flush(seconds, waiting)
 
 
 # -- uploads ---------------------------------------------------------------------------------------
@@ -444,16 +432,14 @@ class Uploader:
         try:
             failed = upload(self._objects, self._read, self._root, keys, self._replace)
             again = [key for key, failure in failed.items() if failure.transient]
-            if again and not self._ends_within(_RETRY_PAUSE):
+            with self._changed:
+                ends = bool(again) and self._changed.wait_for(
+                    lambda: self._closed or self._given_up is not None, _RETRY_PAUSE
+                )
+            if again and not ends:
                 failed = {key: failure for key, failure in failed.items() if not failure.transient}
                 failed |= upload(self._objects, self._read, self._root, again, self._replace)
         except (CepError, sqlite3.ProgrammingError) as error:  # the local store fails, or is closed
             return dict.fromkeys(keys, str(error)), str(error)
         reason = next((f.message for f in failed.values() if f.affects_all), None)
         return {key: failure.message for key, failure in failed.items()}, reason
-
-    def _ends_within(self, seconds: float) -> bool:
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self._closed or self._given_up is not None, seconds
-            )
