@@ -6,8 +6,8 @@ are a tie without a call, and an answer that is missing loses without one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from pytest_cepbench.artifacts import Failure, digest_text
@@ -48,6 +48,12 @@ class AnswerPair:
     question: PieceRefs
     candidate: PieceRefs | None
     opponent: PieceRefs | None
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether both answers are there, and differ."""
+        first, second = self.candidate, self.opponent
+        return first is not None and second is not None and first.inputs != second.inputs
 
 
 @dataclass(frozen=True)
@@ -125,15 +131,16 @@ def judge_pairs(
     `check_soft_scores`, ModelError, CheckpointError, StoreError.
     """
     check_soft_scores(rules, judge.bound)
-    outcomes = [PairOutcome(_without_judge(pair)) for pair in pairs]
-    open_pairs = [
-        number
-        for number, pair in enumerate(pairs)
-        if pair.candidate and pair.opponent and pair.candidate.inputs != pair.opponent.inputs
-    ]
-    asked = [(number, _candidate_first(pairs[number], rules)) for number in open_pairs]
+    outcomes: list[PairOutcome] = []
+    for pair in pairs:
+        missing = pair.candidate is None, pair.opponent is None
+        outcomes.append(PairOutcome({(True, False): 0.0, (False, True): 1.0}.get(missing, EVEN)))
+    open_pairs = [number for number, pair in enumerate(pairs) if pair.needs_judge]
     if rules.order == "both":
         asked = [(number, first) for number in open_pairs for first in (True, False)]
+    else:  # which answer is first is alike for every candidate
+        digests = [digest_text(f"{rules.seed} {pairs[number].sample}") for number in open_pairs]
+        asked = [(n, int(d[:8], 16) % 2 == 0) for n, d in zip(open_pairs, digests, strict=True)]
     _ask(pairs, asked, outcomes, rules, judge)
     if rules.order == "adaptive":
         doubtful = [
@@ -201,26 +208,13 @@ def verdict_keys(pair: AnswerPair, rules: BattleRules, judge: RoleRunner) -> lis
 
     None for a pair whose score needs no judge.
     """
-    if not (pair.candidate and pair.opponent) or pair.candidate.inputs == pair.opponent.inputs:
+    if not pair.needs_judge:
         return []
     return [
         battle_key(pair, rules, judge, candidate_first=first, again=again)[0]
         for first in (True, False)
         for again in (False, True)
     ]
-
-
-def _without_judge(pair: AnswerPair) -> float:
-    if pair.candidate is None and pair.opponent is not None:
-        return 0.0
-    if pair.opponent is None and pair.candidate is not None:
-        return 1.0
-    return EVEN
-
-
-def _candidate_first(pair: AnswerPair, rules: BattleRules) -> bool:
-    """Which answer is first where one order is asked: alike for every candidate."""
-    return int(digest_text(f"{rules.seed} {pair.sample}")[:8], 16) % 2 == 0
 
 
 def _ask(
@@ -241,28 +235,19 @@ def _ask(
             steps[k], results[k] = repeated, result
     known = judge.provenance(s.key for s in steps) if rules.reads_probabilities else {}
     for (number, first), asked_step, result in zip(asked, steps, results, strict=True):
-        verdict = OrderedVerdict(first, result)  # type: ignore[arg-type] # what a judge gives
-        verdict = _with_probabilities(verdict, known.get(asked_step.key, {}), rules.score)
-        outcomes[number].verdicts.append(verdict)
-
-
-def _with_probabilities(
-    verdict: OrderedVerdict, provenance: Mapping[str, str], score: ScoreName
-) -> OrderedVerdict:
-    """The verdict with the probabilities that are stored beside it.
-
-    Without them it is a failure where scores are soft: it is not mixed with verdicts that have
-    them. Those that make another verdict the likeliest are damaged, or a stranger's.
-    """
-    if isinstance(verdict.winner, Failure):
-        return verdict
-    probabilities = VerdictProbabilities.from_provenance(provenance)
-    if probabilities is not None and probabilities.allow(verdict.winner):
-        return replace(verdict, probabilities=probabilities)
-    if score == "soft":
-        detail = f"the verdict {verdict.winner} came without probabilities that fit it"
-        return replace(verdict, winner=Failure("no-verdict", detail))
-    return verdict
+        winner: Winner | Failure = result  # type: ignore[assignment] # what a judge gives
+        fields = known.get(asked_step.key, {})
+        probabilities = VerdictProbabilities.from_provenance(fields)
+        if isinstance(winner, Failure):
+            probabilities = None
+        elif probabilities is None or not probabilities.allow(winner):
+            # Those that make another verdict the likeliest are damaged, or a stranger's. Where
+            # scores are soft, a verdict without any is not mixed with verdicts that have them.
+            probabilities = None
+            if rules.score == "soft":
+                detail = f"the verdict {winner} came without probabilities that fit it"
+                winner = Failure("no-verdict", detail)
+        outcomes[number].verdicts.append(OrderedVerdict(first, winner, probabilities))
 
 
 def _step(

@@ -116,7 +116,30 @@ def _connect(location: str | Path, source: str, *, writing: bool) -> ObjectStore
         if not rest.startswith("/"):
             raise SpecError(f"{named}: an absolute path is expected, such as file:///mnt/shared")
         return _folder(Path(rest), named, writing=writing)
-    return _bucket(protocol, text, named)
+    if find_spec("fsspec") is None:
+        raise _not_installed(named, protocol)
+    import fsspec
+
+    from pytest_cepbench.store.remote.bucket import BucketObjects
+
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except ValueError:
+        raise SpecError(f"{named}: {unknown_name('protocol', protocol, _KNOWN)}") from None
+    except ImportError:
+        raise _not_installed(named, protocol) from None
+    try:
+        fs, root = fsspec.core.url_to_fs(text, skip_instance_cache=True, **_settings(protocol))
+    except Exception as error:
+        # Each library checks its settings in its own way, and its error may quote them.
+        raise StoreError(
+            f"{named} cannot be opened ({type(error).__name__}): check its FSSPEC_... settings"
+        ) from error
+    if not root.strip("/"):
+        raise SpecError(f"{named}: the bucket is missing: {protocol}://BUCKET/PREFIX is expected")
+    if protocol in ("s3", "s3a"):
+        fs.retries = 1  # of s3fs, which come on top of botocore's
+    return BucketObjects(fs, root, named)
 
 
 def _folder(path: Path, named: str, *, writing: bool) -> ObjectStore:
@@ -139,35 +162,11 @@ def _folder(path: Path, named: str, *, writing: bool) -> ObjectStore:
         raise SpecError(
             f"{named} holds other files and no shared store: give an empty folder, or a new one"
         )
-    objects.remove_stale()
+    with suppress(OSError):  # other users' files, or no right to: they do no harm
+        for fresh in (path / _NEW).iterdir():  # that killed processes left half-written
+            if time.time() - fresh.stat().st_mtime > _STALE_SECONDS:
+                fresh.unlink()
     return objects
-
-
-def _bucket(protocol: str, url: str, named: str) -> ObjectStore:
-    if find_spec("fsspec") is None:
-        raise _not_installed(named, protocol)
-    import fsspec
-
-    from pytest_cepbench.store.remote.bucket import BucketObjects
-
-    try:
-        fsspec.get_filesystem_class(protocol)
-    except ValueError:
-        raise SpecError(f"{named}: {unknown_name('protocol', protocol, _KNOWN)}") from None
-    except ImportError:
-        raise _not_installed(named, protocol) from None
-    try:
-        fs, root = fsspec.core.url_to_fs(url, skip_instance_cache=True, **_settings(protocol))
-    except Exception as error:
-        # Each library checks its settings in its own way, and its error may quote them.
-        raise StoreError(
-            f"{named} cannot be opened ({type(error).__name__}): check its FSSPEC_... settings"
-        ) from error
-    if not root.strip("/"):
-        raise SpecError(f"{named}: the bucket is missing: {protocol}://BUCKET/PREFIX is expected")
-    if protocol in ("s3", "s3a"):
-        fs.retries = 1  # of s3fs, which come on top of botocore's
-    return BucketObjects(fs, root, named)
 
 
 def _settings(protocol: str) -> dict[str, Any]:
@@ -177,9 +176,18 @@ def _settings(protocol: str) -> dict[str, Any]:
     from fsspec.config import conf
 
     if protocol in _WEB:
-        return {
-            "client_kwargs": _without_redirects(conf.get(protocol, {}).get("client_kwargs", {}))
-        }
+        from aiohttp import TraceConfig
+
+        async def refuse(_: object, __: object, event: Any) -> None:
+            headers = event.response.headers
+            target = headers.get("Location") or headers.get("URI", "")
+            raise RedirectError(redirect_target(target, str(event.url)))
+
+        tracing = TraceConfig()  # aiohttp would follow a redirect also with what is being uploaded
+        tracing.on_request_redirect.append(refuse)
+        client = conf.get(protocol, {}).get("client_kwargs", {})
+        client = client | {"trace_configs": [*client.get("trace_configs", ()), tracing]}
+        return {"client_kwargs": client}
     configured = conf.get(protocol, {}).get("config_kwargs", {})
     defaults = {
         "max_pool_connections": 64,
@@ -189,26 +197,6 @@ def _settings(protocol: str) -> dict[str, Any]:
     }
     # With more than one connection for an object, s3fs asks for its size before it reads it.
     return {"max_concurrency": 1, "config_kwargs": defaults | configured}
-
-
-def _without_redirects(client: dict[str, Any]) -> dict[str, Any]:
-    """Settings of aiohttp's session in which a redirect is an error.
-
-    aiohttp would follow it also with what is being uploaded.
-
-    client: the user's settings.
-    """
-    from aiohttp import TraceConfig
-
-    tracing = TraceConfig()
-    tracing.on_request_redirect.append(_refuse_redirect)
-    return client | {"trace_configs": [*client.get("trace_configs", ()), tracing]}
-
-
-async def _refuse_redirect(_: object, __: object, event: Any) -> None:
-    headers = event.response.headers
-    location = headers.get("Location") or headers.get("URI", "")
-    raise RedirectError(redirect_target(location, str(event.url)))
 
 
 def _not_installed(named: str, protocol: str) -> MissingDependencyError:
@@ -342,13 +330,6 @@ class FolderObjects(ObjectStore):
         except OSError as error:
             raise StoreError(f"{self.named}: {failure_of(error).message}") from None
         return sizes
-
-    def remove_stale(self) -> None:
-        """Remove what killed processes left half-written."""
-        with suppress(OSError):  # other users' files, or no right to: they do no harm
-            for path in (self._root / _NEW).iterdir():
-                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                    path.unlink()
 
     def close(self) -> None:
         """End the threads; one that the kernel blocks is not waited for."""

@@ -23,8 +23,8 @@ from pytest_cepbench.errors import (
     StoreVersionError,
 )
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.remote.location import FolderObjects
-from pytest_cepbench.store.remote.object_store import result_name
+from pytest_cepbench.store.remote.location import FolderObjects, open_objects
+from pytest_cepbench.store.remote.object_store import MARKER, marker, result_name
 from tests.store.filling import contents, fill, key_of
 
 
@@ -203,7 +203,8 @@ def test_what_killed_processes_left_is_removed_after_a_day(tmp_path: Path) -> No
         (tmp_path / "new").mkdir(exist_ok=True)
         (tmp_path / "new" / name).write_text("half")
     os.utime(tmp_path / "new" / "old", (1_000_000_000, 1_000_000_000))
-    objects = FolderObjects(tmp_path, "test")
-    objects.remove_stale()
-    assert contents(tmp_path).keys() == {"new/young"}
+    (tmp_path / MARKER).write_bytes(marker())
+    objects = open_objects(tmp_path, "test", writing=True)
+    assert objects is not None
+    assert contents(tmp_path).keys() == {MARKER, "new/young"}
     objects.close()
