@@ -165,7 +165,7 @@ def _gc(arguments: Namespace) -> int:
                 needed=_needed_models(named, models) | _needed_models(project, models, ("model",)),
                 accepted=frozenset().union(*accepted.values()),
             )
-        collection = choose(folder, reader.read, criteria, days=reader.has("used"))
+        collection = choose(folder, reader.read, criteria)
         going = {entry.key for entry in collection.entries}
         lost = {case: len(keys & going) for case, keys in accepted.items() if keys & going}
         known = bool(named or project) or arguments.without_baselines

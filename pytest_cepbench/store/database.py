@@ -104,10 +104,7 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
     _enter_wal(connection)
     connection.execute("PRAGMA synchronous=NORMAL")
-    (tables,) = connection.execute(
-        "SELECT count(*) FROM sqlite_master WHERE type = 'table'"
-    ).fetchone()
-    if version == 0 or tables < len(_SCHEMA):  # earlier versions had fewer, and ignore the others
+    if version == 0:
         with transaction(connection):
             create_tables(connection)
 

@@ -55,13 +55,10 @@ class StoredEntry:
     day: int
 
 
-def entries(read: Read, *, days: bool = True) -> Iterator[StoredEntry]:
-    """Every result. days: whether the store has the table of uses. Raises StoreError."""
-    day = f"CAST(ifnull(CAST(created AS REAL), 0) / {DAY_SECONDS} AS INTEGER)"
-    source = "results"
-    if days:
-        day = f"max({day}, CAST(ifnull(used.day, 0) AS INTEGER))"
-        source = "results LEFT JOIN used USING (key)"
+def entries(read: Read) -> Iterator[StoredEntry]:
+    """Every result. Raises StoreError."""
+    stored = f"CAST(ifnull(CAST(created AS REAL), 0) / {DAY_SECONDS} AS INTEGER)"
+    day = f"max({stored}, CAST(ifnull(used.day, 0) AS INTEGER))"
     lengths = f"SELECT total({_LENGTH}) FROM results"  # noqa: S608 - columns, ours
     without_free_pages = (
         "SELECT (page_count - freelist_count) * page_size "
@@ -73,7 +70,7 @@ def entries(read: Read, *, days: bool = True) -> Iterator[StoredEntry]:
         "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END, "
         f"ifnull(CAST(created AS REAL), 0), {day}"
     )
-    for page in pages(read, columns, source):
+    for page in pages(read, columns, "results LEFT JOIN used USING (key)"):
         for key, kind, provenance, size, image, created, used in page:
             yield StoredEntry(
                 str(key),
@@ -170,7 +167,7 @@ class StoreStats:
 def summarize(reader: ReadonlyStore) -> StoreStats:
     """Sum a store up. Raises StoreError."""
     sizes = image_sizes(reader.folder)
-    kinds, models = count(entries(reader.read, days=reader.has("used")), sizes)
+    kinds, models = count(entries(reader.read), sizes)
     index = (reader.folder / f"{INDEX}{suffix}" for suffix in ("", "-wal"))
     return StoreStats(
         kinds=kinds,
@@ -233,14 +230,13 @@ class Collection:
     unnamed: int | None
 
 
-def choose(root: Path, read: Read, criteria: GcCriteria, *, days: bool = True) -> Collection:
+def choose(root: Path, read: Read, criteria: GcCriteria) -> Collection:
     """Select what is to be deleted from the store in a folder; nothing is deleted.
 
-    days: whether the store has the table of uses.
     Raises StoreError.
     """
     sizes = image_sizes(root)
-    stored = list(entries(read, days=days))
+    stored = list(entries(read))
     references = Counter(entry.image for entry in stored if entry.image is not None)
     unused = tuple(digest for _, digest, _ in _old_images(root) if digest not in references)
     total = sum(entry.size for entry in stored) + sum(sizes.values())

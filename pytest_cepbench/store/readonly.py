@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
@@ -56,13 +56,24 @@ class ReadonlyStore:
             raise self._refusal(error) from error
         self._connection.text_factory = decode_text
         try:
-            self._check()
+            for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
+                self._connection.execute(f"PRAGMA {setting}")
+            # It may come from an untrusted source: reading a view or a virtual table named like
+            # one of a store could do anything.
+            query = "SELECT name, type, sql FROM sqlite_master"
+            with closing(sqlite3.connect(":memory:")) as own:
+                create_tables(own)
+                expected = set(own.execute(query).fetchall())
+            ours = expected <= set(self._connection.execute(query).fetchall())
         except sqlite3.Error as error:
             self.close()
             raise self._refusal(error) from error
         except BaseException:
             self.close()
             raise
+        if not ours:
+            self.close()
+            raise StoreError(_foreign(named))
 
     def __enter__(self) -> Self:
         return self
@@ -84,27 +95,6 @@ class ReadonlyStore:
             raise (DamagedIndexError if is_damage(error) else StoreError)(
                 f"{self.named} cannot be read: {str(error) or 'no memory is left'}"
             ) from error
-
-    def has(self, table: str) -> bool:
-        """True where the store has this table, exactly as this version makes it."""
-        query = "SELECT type, sql FROM sqlite_master WHERE name = ?"
-        with sqlite3.connect(":memory:") as own:
-            create_tables(own)
-            expected = own.execute(query, (table,)).fetchall()
-        own.close()
-        with self._lock:
-            return self._connection.execute(query, (table,)).fetchall() == expected
-
-    def _check(self) -> None:
-        """Refuse a file that is not a store's.
-
-        It may come from an untrusted source: reading a view or a virtual table named like the
-        results could do anything.
-        """
-        for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
-            self._connection.execute(f"PRAGMA {setting}")
-        if not self.has("results"):
-            raise StoreError(_foreign(self.named))
 
     def _refusal(self, error: sqlite3.Error) -> StoreError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -291,7 +291,5 @@ def remote_image_note(digest: str) -> str:
 
 def remote_images(read: Read) -> set[str]:
     """Digests of images of results that lie in a shared store; some may be here as well."""
-    if not read("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'notes'", ()):
-        return set()  # of an earlier version
     rows = read("SELECT name FROM notes WHERE name GLOB ?", (f"{_REMOTE}*",))
     return {str(name).removeprefix(_REMOTE) for (name,) in rows}

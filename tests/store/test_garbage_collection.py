@@ -14,13 +14,12 @@ from pytest_cepbench.store.maintenance import (
     GcCriteria,
     choose,
     collect,
-    inspect,
     model_of,
     models_in,
     summarize,
 )
 from pytest_cepbench.store.readonly import ReadonlyStore
-from tests.store.filling import age, age_images, database, fill, key_of, picture, results_of
+from tests.store.filling import age, age_images, fill, key_of, picture, results_of
 
 OLD, NEW = "a" * 16, "b" * 16
 
@@ -151,22 +150,6 @@ def test_beside_others_the_index_keeps_its_size(root: Path) -> None:
         again = StoredResult(key_of("text 0"), "computed again")
         assert other.put([again]) == {again.key: "computed again"}
     assert not image_path(root, picture(0).digest).exists()
-
-
-def test_a_store_of_an_earlier_version_is_summed_up_and_collected(root: Path) -> None:
-    """Without a table of uses, the day of storing counts; the notes and uses come with writing."""
-    with database(root) as connection:
-        for table in ("used", "notes"):
-            connection.execute(f"DROP TABLE {table}")
-    with ReadonlyStore(root, "root") as reader:
-        assert not reader.has("used")
-        stats = summarize(reader)
-        assert sum(share.results for share in stats.models.values()) == len(
-            reader.read("SELECT key FROM results")
-        )
-        assert inspect(root, reader.read).sound
-        going = choose(root, reader.read, GcCriteria(unused_for=8), days=False)
-    assert numbers_of(going) == [0, 1]
 
 
 def test_the_models_of_a_store(tmp_path: Path) -> None:

@@ -207,19 +207,6 @@ def test_the_last_note_counts(tmp_path: Path) -> None:
         assert store.notes([]) == {}
 
 
-def test_a_store_of_an_earlier_version_is_taken_on(tmp_path: Path) -> None:
-    """One that has neither notes nor days of use gets both and keeps its results."""
-    with Store(tmp_path) as store:
-        store.put([StoredResult("k", "text")])
-    with database(tmp_path) as connection:
-        connection.execute("DROP TABLE notes")
-        connection.execute("DROP TABLE used")
-    with Store(tmp_path) as store:
-        store.note("a", "1")
-        assert store.notes(["a"]) == {"a": "1"}
-        assert store.get(["k"]) == {"k": "text"}
-
-
 def test_a_hit_is_remembered_when_the_store_is_closed(tmp_path: Path) -> None:
     """By the day, for what was found; storing is no hit."""
 
