@@ -14,7 +14,6 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes.arena import (
     CRITERIA,
     TRUTH_VERSION,
-    Solution,
     read_question,
     score_answer,
     solve,
@@ -65,8 +64,8 @@ class AnswerMeasure(MeasureBase):
         samples: Sequence[Sample],
         data: AnswerData,
         opponents: CaseOpponents,
-    ) -> None:
-        """Have everything made that the case needs of these samples and the store does not hold."""
+    ) -> object:
+        """Everything that the case needs of these samples; what the store does not hold is made."""
 
     @abstractmethod
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
@@ -102,32 +101,19 @@ class TruthTable(MetricTable, frozen=True, kw_only=True):
 class CountMeasure(AnswerMeasure):
     """A number that is counted in each answer, 1 where there is none.
 
-    title, version: label and identity.
     count: of an answer.
     shares: whether the numbers are shares, in [0, 1].
     """
 
-    title: str
-    version: str
     count: Callable[[SampleAnswer], float]
     shares: bool = True
     higher_is_better: bool = False
 
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return self.title
-
-    @property
-    def identity(self) -> str:
-        """The definition."""
-        return self.version
-
     def read(
         self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> None:
+    ) -> dict[str, SampleAnswer]:
         """The answers."""
-        data.answers(samples)
+        return data.answers(samples)
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A number per sample."""
@@ -162,106 +148,79 @@ class TruthMeasure(AnswerMeasure):
 
     criterion: str
 
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return "truth" if self.criterion == "total" else self.criterion
-
-    @property
-    def identity(self) -> str:
-        """The definition."""
-        return f"{TRUTH_VERSION} {self.criterion}"
-
     def read(
         self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> None:
-        """The answers and their truth."""
-        self._scores(samples, data)
+    ) -> dict[str, float]:
+        """The truth of the answers."""
 
-    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
-        """A score per sample; 0 for one without an answer."""
-        parts = by_category(case, data)
-        samples = everyone(parts)
-        scores = dict.fromkeys((s.id for s in samples), 0.0) | self._scores(samples, data)
-        outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
-        return Measured(by_part(parts, scores), samples, outcomes)
-
-    def _scores(self, samples: Sequence[Sample], data: AnswerData) -> dict[str, float]:
         def read(sample: Sample, steps: Sequence[LoadedStep]) -> Sequence[float]:
-            truth = score_answer(_solve(sample), steps)
+            pieces = [
+                piece if isinstance(piece, str) else piece.load() for piece in sample.question
+            ]
+            try:
+                solution = solve(read_question(pieces))
+            except DatasetError as error:
+                raise MeasurementError(
+                    f"{sample.id}: truth is known of the arena of shapes alone: {error}"
+                ) from error
+            truth = score_answer(solution, steps)
             return [truth.total, *(getattr(truth, criterion) for criterion in CRITERIA)]
 
         place = ("total", *CRITERIA).index(self.criterion)
         truths = data.per_answer(TRUTH_VERSION, samples, read)
         return {name: numbers[place] for name, numbers in truths.items()}
 
-
-def _solve(sample: Sample) -> Solution:
-    """The right answer to a sample's question. Raises MeasurementError for one of no such world."""
-    pieces = [piece if isinstance(piece, str) else piece.load() for piece in sample.question]
-    try:
-        return solve(read_question(pieces))
-    except DatasetError as error:
-        raise MeasurementError(
-            f"{sample.id}: truth is known of the arena of shapes alone: {error}"
-        ) from error
-
-
-def count_lacks(kind: str, of: str) -> Callable[[SampleAnswer], float]:
-    """1 for an answer of which a step, or every step, lacks its text (no_text) or image."""
-
-    def lacks(own: SampleAnswer) -> float:
-        assert own.answer is not None
-        steps = own.answer.steps
-        lacking = [not (step.text if kind == "no_text" else step.image) for step in steps]
-        return float(any(lacking) if of == "any" else all(lacking))
-
-    return lacks
-
-
-def count_lost(own: SampleAnswer) -> float:
-    """The share of an answer's images that were lost."""
-    assert own.answer is not None
-    lost = len(own.lost_images)
-    return lost / (lost + len(own.answer.images)) if lost else 0.0
-
-
-def count_gap(own: SampleAnswer) -> float:
-    """The distance of an answer's number of steps from the reference answer's, as a share of it.
-
-    Raises DatasetError where there is no reference answer.
-    """
-    assert own.answer is not None
-    gold = len(own.sample.gold)
-    if not gold:
-        raise DatasetError(
-            f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
-        )
-    return abs(len(own.answer.steps) - gold) / gold
+    def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
+        """A score per sample; 0 for one without an answer."""
+        parts = by_category(case, data)
+        samples = everyone(parts)
+        known = self.read(case, samples, data, opponents)
+        scores = dict.fromkeys((s.id for s in samples), 0.0) | known
+        outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
+        return Measured(by_part(parts, scores), samples, outcomes)
 
 
 def make_count(kind: str, name: str, table: MetricTable, context: AnswerContext) -> CountMeasure:
     """The measure of a table of `no_image`, `no_text`, `failures` or `step_gap`."""
+
+    def lacks(own: SampleAnswer) -> float:
+        assert isinstance(table, LackTable)
+        assert own.answer is not None
+        steps = own.answer.steps
+        lacking = [not (step.text if kind == "no_text" else step.image) for step in steps]
+        return float(any(lacking) if table.of == "any" else all(lacking))
+
+    def gap(own: SampleAnswer) -> float:
+        assert own.answer is not None
+        gold = len(own.sample.gold)
+        if not gold:
+            raise DatasetError(
+                f"{own.sample.id}: has no reference answer, whose number of steps is to be met"
+            )
+        return abs(len(own.answer.steps) - gold) / gold
+
+    def lost(own: SampleAnswer) -> float:
+        assert own.answer is not None
+        missing = len(own.lost_images)
+        return missing / (missing + len(own.answer.images)) if missing else 0.0
+
     shared = table.shared(name, parts="overall")
     if isinstance(table, LackTable):
-        lacks = "images" if kind == "no_image" else "texts"
+        what = "images" if kind == "no_image" else "texts"
         steps = "a step" if table.of == "any" else "every step"
-        return CountMeasure(
-            **shared,
-            title=f"answers without {lacks} in {steps}",
-            version=f"{kind}/1 of {table.of}",
-            count=count_lacks(kind, table.of),
-        )
+        label, identity = f"answers without {what} in {steps}", f"{kind}/1 of {table.of}"
+        return CountMeasure(**shared, label=label, identity=identity, count=lacks)
     if isinstance(table, StepGapTable):
-        title, version = "gap in steps", "step_gap/1"
-        return CountMeasure(
-            **shared, title=title, version=version, count=count_gap, shares=False, span=None
-        )
-    return CountMeasure(
-        **shared, title="failure rate", version="answer-failures/1", count=count_lost
-    )
+        shared |= {"shares": False, "span": None, "count": gap}
+        return CountMeasure(**shared, label="gap in steps", identity="step_gap/1")
+    return CountMeasure(**shared, label="failure rate", identity="answer-failures/1", count=lost)
 
 
 def make_truth(kind: str, name: str, table: TruthTable, context: AnswerContext) -> TruthMeasure:
     """The measure of a table; there is one kind."""
-    return TruthMeasure(**table.shared(name, parts="overall"), criterion=table.criterion)
+    return TruthMeasure(
+        **table.shared(name, parts="overall"),
+        label="truth" if table.criterion == "total" else table.criterion,
+        identity=f"{TRUTH_VERSION} {table.criterion}",
+        criterion=table.criterion,
+    )

@@ -111,20 +111,16 @@ class AnswerData(SampleData):
     def answers(self, samples: Sequence[Sample]) -> dict[str, SampleAnswer]:
         """The answer to each sample's question, by id. Raises as `make_answers`."""
         missing = [sample for sample in samples if sample.id not in self._answers]
-        for shard in self.shards(self._with_packed(missing)).values():
+        every = {sample.id: sample for sample in missing}
+        for cell in self.shards(missing):
+            for sample in self._layout.packed.get(cell, ()):
+                if sample.id not in self._answers:
+                    every.setdefault(sample.id, sample)
+        for shard in self.shards(list(every.values())).values():
             for own in make_answers(self.plan, shard, self.models):
                 self._answers[own.sample.id] = own
             self.store.image_cache.clear()
         return {sample.id: self._answers[sample.id] for sample in samples}
-
-    def _with_packed(self, samples: Sequence[Sample]) -> list[Sample]:
-        """The samples, and those of small categories that are answered together with them."""
-        every = {sample.id: sample for sample in samples}
-        for cell in self.shards(samples):
-            for sample in self._layout.packed.get(cell, ()):
-                if sample.id not in self._answers:
-                    every.setdefault(sample.id, sample)
-        return list(every.values())
 
     def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
         """Ids of samples whose opposing answer is neither known to be missing nor in the store."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,21 +68,11 @@ class CriteriaMeasure(AnswerMeasure):
     criterion: str
     scored: bool = True
 
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return "overall score" if self.criterion == OVERALL else f"{self.criterion} score"
-
-    @property
-    def identity(self) -> str:
-        """The definition."""
-        return f"criteria/1 {self.criterion}"
-
     def read(
         self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> None:
-        """The answers and their scores."""
-        data.scores(samples)
+    ) -> dict[str, CriteriaScores]:
+        """The answers' scores."""
+        return data.scores(samples)
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample, in [0, 1]."""
@@ -99,6 +89,18 @@ class CriteriaMeasure(AnswerMeasure):
                 f"{values[0] * HIGHEST_SCORE:.3g} by it",
                 1.0,
             )
+        notes = [_NOT_MEASURED]
+        if self.criterion == OVERALL and given:
+            by_criterion: dict[str, list[float]] = {
+                name: [value for own in given.values() if (value := own.value(name)) is not None]
+                for name in CRITERIA
+            }
+            if all(by_criterion.values()):  # as OpenING's table has it, of the answers at hand
+                overall, means = mean_of_rounded_means(by_criterion)
+                shown = ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
+                notes.append(
+                    f"OpenING's overall, the mean of the rounded means: {overall:.2f} ({shown})"
+                )
         return Measured(
             by_part(parts, scores),
             samples,
@@ -108,7 +110,7 @@ class CriteriaMeasure(AnswerMeasure):
                 else outcome_of_answer(own)
                 for name, own in answers.items()
             ],
-            notes=tuple(self._notes(given)),
+            notes=tuple(notes),
             blind=blind,
         )
 
@@ -120,26 +122,9 @@ class CriteriaMeasure(AnswerMeasure):
         result = scores.by_criterion[self.criterion]  # type: ignore[index] # one of the names
         return result.detail if isinstance(result, Failure) else result.justification
 
-    def _notes(self, given: Mapping[str, CriteriaScores]) -> Iterator[str]:
-        yield _NOT_MEASURED
-        if self.criterion == OVERALL and given:
-            yield from _published_overall(given)
-
 
 def _shown(result: CriterionResult) -> str:
     return "none" if isinstance(result, Failure) else f"{result.value:.3g}"
-
-
-def _published_overall(given: Mapping[str, CriteriaScores]) -> Iterator[str]:
-    """The overall score as OpenING's table has it, of the answers that there are."""
-    by_criterion: dict[str, list[float]] = {
-        name: [value for own in given.values() if (value := own.value(name)) is not None]
-        for name in CRITERIA
-    }
-    if all(by_criterion.values()):
-        overall, means = mean_of_rounded_means(by_criterion)
-        shown = ", ".join(f"{name} {mean:.2f}" for name, mean in means.items())
-        yield f"OpenING's overall, the mean of the rounded means: {overall:.2f} ({shown})"
 
 
 Reading = Literal["forced", "three"]
@@ -166,21 +151,11 @@ class AgreementMeasure(AnswerMeasure):
     ties: Reading
     judged: bool = True
 
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return "agreement with stored verdicts"
-
-    @property
-    def identity(self) -> str:
-        """The definition."""
-        return f"agreement/1 ties {self.ties}"
-
     def read(
         self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> None:
+    ) -> dict[str, PairOutcome]:
         """The verdicts."""
-        data.battles(samples, None)
+        return data.battles(samples, None)
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A share per battle. Raises MeasurementError for data without stored verdicts."""
@@ -189,14 +164,19 @@ class AgreementMeasure(AnswerMeasure):
         fought = data.battles(samples, None)
         scores = {s.id: self._share(s, fought[s.id]) for s in samples}
         outcomes = [_outcome(s, fought[s.id]) for s in samples]
-        given = [v for outcome in fought.values() for v in outcome.verdicts]
-        failed = sum(len(outcome.failures) for outcome in fought.values())
-        notes = [_order_note(given)] if given else []
-        if failed:
-            notes.append(f"{failed} of {len(given)} verdicts were not given: each counts as wrong")
-        verdicts = len(given) - failed
+        asked = [v.winner for outcome in fought.values() for v in outcome.verdicts]
+        given = [winner for winner in asked if not isinstance(winner, Failure)]
+        notes = []
+        if asked:
+            first = sum(winner in ("A", "Tie(A)") for winner in given)
+            share = first / len(given) if given else 0.0
+            notes.append(
+                f"{len(given)} verdicts, {share:.0%} of them for the answer that was shown first"
+            )
+        if failed := len(asked) - len(given):
+            notes.append(f"{failed} of {len(asked)} verdicts were not given: each counts as wrong")
         return Measured(
-            by_part(parts, scores), samples, outcomes, notes=tuple(notes), verdicts=verdicts
+            by_part(parts, scores), samples, outcomes, notes=tuple(notes), verdicts=len(given)
         )
 
     def _share(self, sample: Sample, outcome: PairOutcome) -> float:
@@ -238,22 +218,26 @@ def _outcome(sample: Sample, outcome: PairOutcome) -> CaseScores:
     return CaseScores(sample.id, failures[0] if failed else None, JUDGE if failed else None)
 
 
-def _order_note(verdicts: Sequence[OrderedVerdict]) -> str:
-    given = [verdict.winner for verdict in verdicts if not isinstance(verdict.winner, Failure)]
-    first = sum(winner in ("A", "Tie(A)") for winner in given)
-    share = first / len(given) if given else 0.0
-    return f"{len(given)} verdicts, {share:.0%} of them for the answer that was shown first"
-
-
 def make_criteria(
     kind: str, name: str, table: CriteriaTable, context: AnswerContext
 ) -> CriteriaMeasure:
     """The measure of a table; there is one kind."""
-    return CriteriaMeasure(**table.shared(name, parts="overall"), criterion=table.criterion)
+    criterion = table.criterion
+    return CriteriaMeasure(
+        **table.shared(name, parts="overall"),
+        label="overall score" if criterion == OVERALL else f"{criterion} score",
+        identity=f"criteria/1 {criterion}",
+        criterion=criterion,
+    )
 
 
 def make_agreement(
     kind: str, name: str, table: AgreementTable, context: AnswerContext
 ) -> AgreementMeasure:
     """The measure of a table; there is one kind."""
-    return AgreementMeasure(**table.shared(name), ties=table.ties)
+    return AgreementMeasure(
+        **table.shared(name),
+        label="agreement with stored verdicts",
+        identity=f"agreement/1 ties {table.ties}",
+        ties=table.ties,
+    )

@@ -76,7 +76,6 @@ def number_problems(table: object) -> Iterator[str]:
         "tolerance": check_tolerance,
         "anchor_tolerance": check_tolerance,
         "alpha": check_alpha,
-        "weight": _check_weight,
     }
     for name, check in checks.items():
         value = getattr(table, name, None)
@@ -85,14 +84,12 @@ def number_problems(table: object) -> Iterator[str]:
                 check(value, name)
             except ValueError as error:
                 yield str(error)
-
-
-def _check_weight(value: float, name: str) -> None:
-    if not (isfinite(value) and value > 0):
-        raise ValueError(f"{name} is a number over 0, got {value}")
-    if not 1 / _HEAVIEST <= value <= _HEAVIEST:
-        raise ValueError(
-            f"{name} {value:g}: cases of so different weights would leave some without a share of "
+    weight = getattr(table, "weight", None)
+    if weight is not None and not (isfinite(weight) and weight > 0):
+        yield f"weight is a number over 0, got {weight}"
+    elif weight is not None and not 1 / _HEAVIEST <= weight <= _HEAVIEST:
+        yield (
+            f"weight {weight:g}: cases of so different weights would leave some without a share of "
             f"alpha, which never fail then; give one from {1 / _HEAVIEST:g} to {_HEAVIEST:g}"
         )
 
@@ -192,6 +189,8 @@ class MeasureBase(ABC):
     """One metric of a suite, with its settings; it can be made without models or data.
 
     name: its key under [metrics].
+    label: its name for people.
+    identity: version and settings that decide its numbers, in one line.
     pool: the way in which categories make a group or the whole.
     parts: which parts of the data are its cases; None where only its own are.
     higher_is_better: its direction.
@@ -202,22 +201,14 @@ class MeasureBase(ABC):
     """
 
     name: str
+    label: str
+    identity: str
     pool: Pool
     parts: Parts | None
     higher_is_better: bool = True
     own_parts: tuple[str, ...] = ()
     per_sample: bool = True
     span: float | None = 1.0
-
-    @property
-    @abstractmethod
-    def label(self) -> str:
-        """Its name for people."""
-
-    @property
-    @abstractmethod
-    def identity(self) -> str:
-        """Version and settings that decide its numbers, in one line."""
 
 
 class Measure(MeasureBase):
@@ -228,8 +219,8 @@ class Measure(MeasureBase):
         """All that the scores of a case depend on; those of all its cases where None."""
 
     @abstractmethod
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
-        """Have everything made that the case needs of these samples and the store does not hold.
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> object:
+        """Everything that the case needs of these samples; what the store does not hold is made.
 
         Raises what growing and reading chains raise.
         """

@@ -9,7 +9,6 @@ from operator import mul
 
 from pytest_cepbench.artifacts.outcome import CRITERIA, EVEN, CriteriaScores
 from pytest_cepbench.chains.answers.answer_plan import BattleRules
-from pytest_cepbench.chains.answers.answering import SampleAnswer
 from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome, mean_score
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
@@ -61,30 +60,15 @@ class WinRateMeasure(AnswerMeasure):
     judged: bool = True
     span: float = 1.0
 
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return "win rate" if self.against == "accepted" else "win rate against reference answers"
-
-    @property
-    def identity(self) -> str:
-        """The definition."""
-        return f"win_rate/1 against {self.against}"
-
     def read(
-        self,
-        case: Case,
-        samples: Sequence[Sample],
-        data: AnswerData,
-        opponents: CaseOpponents,
-    ) -> None:
-        """The answers and the verdicts."""
+        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> list[_Fought]:
+        """The battles against the last baseline and against the anchor."""
         data.answers(samples)
         if self.against == "gold":
-            data.battles(samples, None)
-            return
-        _fight(samples, data, opponents.accepted, "baseline")
-        _fight(samples, data, opponents.anchor, "anchor")
+            return [(data.battles(samples, None), ()), ({}, ())]
+        accepted = _fight(samples, data, opponents.accepted, "baseline")
+        return [accepted, _fight(samples, data, opponents.anchor, "anchor")]
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample."""
@@ -95,55 +79,50 @@ class WinRateMeasure(AnswerMeasure):
             failure = next(iter(answers.values())).failure
             detail = "" if failure is None else f": {failure.kind}: {failure.detail}"
             raise MeasurementError(f"not one of {len(answers)} questions was answered{detail}")
-        if self.against == "gold":
-            fought = data.battles(samples, None)
-            outcomes = _outcomes(answers, [fought], data)
-            scores = {name: outcome.score for name, outcome in fought.items()}
-            votes = _missing_votes(fought, data)
-            remarks = _remarks_on_judge(fought.values(), data.rules)
-            sight = _sight_of_judge(fought, parts, data.rules, self.span)
-            return Measured(
-                by_part(parts, scores),
-                samples,
-                outcomes,
-                obstacles=votes,
-                notes=remarks.notes,
-                blind=sight.blind,
-                at_stake=sight.at_stake,
-                warnings=remarks.warnings,
-                verdicts=remarks.verdicts,
+        (fought, obstacles), (since, more) = self.read(case, samples, data, opponents)
+        obstacles += more
+        # Why samples have no score: there is no answer, or the judge gave no verdict on one.
+        outcomes = {name: outcome_of_answer(own) for name, own in answers.items()}
+        every = [*fought.items(), *since.items()]
+        missing = {name: own.failures[0] for name, own in every if own.missing}
+        unvoted = [name for name, own in (fought | since).items() if own.failures]
+        by_people = bool(missing or unvoted) and data.runner(JUDGE).bound.named_in_baselines
+        if not by_people:
+            outcomes |= {name: CaseScores(name, why, JUDGE) for name, why in missing.items()}
+        elif unvoted:  # a vote of people is missing, and none is made up
+            votes = (
+                f"votes: {len(unvoted)} of {len(fought | since)} battles have no vote of people "
+                f"({', '.join(unvoted[:_NAMED])}): let people judge them (`cepbench rate ask`), or "
+                "name another judge"
             )
-        fought, obstacles = _fight(samples, data, opponents.accepted, "baseline")
-        since, more = _fight(samples, data, opponents.anchor, "anchor")
-        anchor_scores = {name: since[name].score for name in since}
-        scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
-        outcomes = _outcomes(answers, [fought, since], data)
-        remarks = _remarks_on_judge(fought.values(), data.rules)
-        sides = [(fought, opponents.accepted), (since, opponents.anchor)]
+            obstacles += (votes,)
+        notes, warnings, verdicts = _remarks_on_judge(fought.values(), data.rules)
         redrawn: set[tuple[str, str]] = set()
         sights = []
-        for outcomes_of, side in sides:
-            redrawn |= data.redrawn(samples, side) if side is not None and outcomes_of else set()
-            other = {
-                name: outcome
-                for name, outcome in outcomes_of.items()
-                if side is None or (name, side.answers.get(name)) not in redrawn
-            }
+        accepted = self.against == "accepted"
+        for battles, side in ((fought, opponents.accepted), (since, opponents.anchor)):
+            other = battles
+            if side is not None and battles and accepted:
+                redrawn |= data.redrawn(samples, side)
+                opposing = side.answers
+                other = {n: o for n, o in battles.items() if (n, opposing.get(n)) not in redrawn}
             sights.append(_sight_of_judge(other, parts, data.rules, self.span))
+        scores = {s.id: fought[s.id].score if s.id in fought else EVEN for s in samples}
+        anchor_scores = {name: own.score for name, own in since.items()}
         return Measured(
             by_part(parts, scores),
             samples,
-            outcomes,
-            blind=sights[0].blind,
-            at_stake=sights[0].at_stake,
+            list(outcomes.values()),
+            blind=sights[0][0],
+            at_stake=sights[0][1],
             redrawn=frozenset(redrawn),
-            anchor_blind=sights[1].blind,
-            answers={s.id: answers[s.id].digest for s in samples},
+            anchor_blind=sights[1][0],
+            answers={s.id: answers[s.id].digest for s in samples if accepted},
             anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
-            obstacles=(*obstacles, *more, *_missing_votes(fought | since, data)),
-            notes=remarks.notes,
-            warnings=remarks.warnings,
-            verdicts=remarks.verdicts,
+            obstacles=obstacles,
+            notes=notes,
+            warnings=warnings,
+            verdicts=verdicts,
         )
 
 
@@ -162,58 +141,47 @@ class JudgeFailuresMeasure(AnswerMeasure):
     higher_is_better: bool = False
     judged: bool = True
 
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return "judge's failures"
-
-    @property
-    def identity(self) -> str:
-        """The definition."""
-        if not self.scored:
-            return VERDICT_FAILURES
-        return f"judge_failures/2 of {'verdicts and ' if self.judged else ''}scores"
-
     def read(
-        self,
-        case: Case,
-        samples: Sequence[Sample],
-        data: AnswerData,
-        opponents: CaseOpponents,
-    ) -> None:
+        self, case: Case, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
+    ) -> tuple[_Fought, dict[str, CriteriaScores]]:
         """The verdicts and scores."""
-        self._fought(samples, data, opponents)
-        if self.scored:
-            data.scores(samples)
+        fought: _Fought = ({}, ())
+        if self.judged and self.against == "gold":
+            fought = data.battles(samples, None), ()
+        elif self.judged:
+            fought = _fight(samples, data, opponents.accepted, "baseline")
+        return fought, data.scores(samples) if self.scored else {}
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A share per sample; 0 where the judge was not needed."""
         parts = by_category(case, data)
         samples = everyone(parts)
-        fought, obstacles = self._fought(samples, data, opponents)
-        scores = data.scores(samples) if self.scored else {}
-        shares = {s.id: _failed_share(fought.get(s.id), scores.get(s.id)) for s in samples}
+        (fought, obstacles), scores = self.read(case, samples, data, opponents)
+        shares = {}
+        for sample in samples:
+            failed = asked = 0.0
+            if (outcome := fought.get(sample.id)) is not None:
+                failed, asked = float(len(outcome.failures)), float(len(outcome.verdicts))
+            if (given := scores.get(sample.id)) is not None:
+                failed, asked = failed + len(given.failures) / len(CRITERIA), asked + 1
+            shares[sample.id] = failed / asked if asked else 0.0
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
         return Measured(by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles)
-
-    def _fought(
-        self, samples: Sequence[Sample], data: AnswerData, opponents: CaseOpponents
-    ) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
-        if not self.judged:
-            return {}, ()
-        if self.against == "gold":
-            return data.battles(samples, None), ()
-        return _fight(samples, data, opponents.accepted, "baseline")
 
 
 def make_win_rate(
     kind: str, name: str, table: WinRateTable, context: AnswerContext
 ) -> WinRateMeasure:
     """The measure of a table; there is one kind."""
-    # Accepted answers score one half against themselves, so no more can be lost.
-    span, win_rate = (EVEN, name) if context.against == "accepted" else (1.0, "")
+    accepted = context.against == "accepted"
     return WinRateMeasure(
-        **table.shared(name), against=context.against, span=span, win_rate=win_rate
+        **table.shared(name),
+        label="win rate" if accepted else "win rate against reference answers",
+        identity=f"win_rate/1 against {context.against}",
+        against=context.against,
+        # Accepted answers score one half against themselves, so no more can be lost.
+        span=EVEN if accepted else 1.0,
+        win_rate=name if accepted else "",
     )
 
 
@@ -221,17 +189,17 @@ def make_judge_failures(
     kind: str, name: str, table: JudgeFailuresTable, context: AnswerContext
 ) -> JudgeFailuresMeasure:
     """The measure of a table; there is one kind."""
-    return JudgeFailuresMeasure(**table.shared(name, parts="overall"), **vars(context))
+    counted = f"judge_failures/2 of {'verdicts and ' if context.judged else ''}scores"
+    return JudgeFailuresMeasure(
+        **table.shared(name, parts="overall"),
+        label="judge's failures",
+        identity=counted if context.scored else VERDICT_FAILURES,
+        **vars(context),
+    )
 
 
-def _failed_share(outcome: PairOutcome | None, scores: CriteriaScores | None) -> float:
-    """The share of a judge's replies on one sample that failed; 0 where it was not asked."""
-    failed = asked = 0.0
-    if outcome is not None:
-        failed, asked = float(len(outcome.failures)), float(len(outcome.verdicts))
-    if scores is not None:
-        failed, asked = failed + len(scores.failures) / len(CRITERIA), asked + 1
-    return failed / asked if asked else 0.0
+_Fought = tuple[dict[str, PairOutcome], tuple[str, ...]]
+"""The outcomes of battles by sample, and why there are none."""
 
 
 def _fight(
@@ -239,7 +207,7 @@ def _fight(
     data: AnswerData,
     opponents: Opponents | None,
     name: str,
-) -> tuple[dict[str, PairOutcome], tuple[str, ...]]:
+) -> _Fought:
     """The battles against the answers of one baseline, and why they could not be fought.
 
     Also of a model with the identity of the accepted one: its answers are looked at, and equal ones
@@ -262,43 +230,6 @@ def _fight(
         )
         return {}, (obstacle,)
     return {s.id: fought.get(s.id, PairOutcome()) for s in samples}, ()
-
-
-def _outcomes(
-    answers: Mapping[str, SampleAnswer],
-    battles: Sequence[Mapping[str, PairOutcome]],
-    data: AnswerData,
-) -> list[CaseScores]:
-    """Why samples have no score: there is no answer, or the judge gave no verdict on one.
-
-    Of people `_missing_votes` says more, and accepts none that is missing.
-    """
-    outcomes = {name: outcome_of_answer(own) for name, own in answers.items()}
-    missing = {
-        name: outcome.failures[0]
-        for fought in battles
-        for name, outcome in fought.items()
-        if outcome.missing
-    }
-    if missing and not data.runner(JUDGE).bound.named_in_baselines:
-        outcomes |= {name: CaseScores(name, why, JUDGE) for name, why in missing.items()}
-    return list(outcomes.values())
-
-
-def _missing_votes(fought: Mapping[str, PairOutcome], data: AnswerData) -> tuple[str, ...]:
-    """Why the battles of a gate by people are not decided: a vote is missing, and none is made up.
-
-    Nothing is said of models as judges: their battles without a verdict are left out, and counted.
-    """
-    missing = [name for name, outcome in fought.items() if outcome.failures]
-    if not missing or not data.runner(JUDGE).bound.named_in_baselines:
-        return ()
-    named = ", ".join(missing[:_NAMED])
-    obstacle = (
-        f"votes: {len(missing)} of {len(fought)} battles have no vote of people ({named}): let "
-        "people judge them (`cepbench rate ask`), or name another judge"
-    )
-    return (obstacle,)
 
 
 _MOST_FIRST = 0.95
@@ -326,20 +257,10 @@ _MUCH_SHRUNK = 0.5
 """From here down a drop of win rate is less than half as large in soft scores: reports warn."""
 
 
-@dataclass(frozen=True)
-class _JudgeRemarks:
-    """What is to be said of the judge of some battles, a sentence each.
-
-    verdicts: how many it gave.
-    """
-
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-    verdicts: int = 0
-
-
-def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _JudgeRemarks:
-    """Remarks on how a judge judged, by the rules of the battles.
+def _remarks_on_judge(
+    outcomes: Iterable[PairOutcome], rules: BattleRules
+) -> tuple[tuple[str, ...], tuple[str, ...], int]:
+    """Notes and warnings on how a judge judged, by the rules of the battles; its verdicts' number.
 
     Raises MeasurementError where its verdicts follow the order of the answers alone: every score
     would be one half then, whatever the answers are. Soft scores still differ where its
@@ -347,7 +268,7 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
     """
     fought = [outcome for outcome in outcomes if outcome.verdicts and not outcome.missing]
     if not fought:
-        return _JudgeRemarks()
+        return (), (), 0
     verdicts = [verdict for outcome in fought for verdict in outcome.verdicts]
     given = [verdict.winner for verdict in verdicts if isinstance(verdict.winner, str)]
     notes, warnings = [], []
@@ -375,7 +296,7 @@ def _remarks_on_judge(outcomes: Iterable[PairOutcome], rules: BattleRules) -> _J
                 f'{remark}: this judge is hardly ever sure; set score = "verdict" under [arena]'
             )
         (warnings if shown < _MUCH_SHRUNK else notes).append(remark)
-    return _JudgeRemarks(tuple(notes), tuple(warnings), len(given))
+    return tuple(notes), tuple(warnings), len(given)
 
 
 def _shown_by_soft_scores(fought: Sequence[PairOutcome], rules: BattleRules) -> float | None:
@@ -398,21 +319,13 @@ def _shown_by_soft_scores(fought: Sequence[PairOutcome], rules: BattleRules) -> 
 _BLIND = "the judge cannot see a drop"
 
 
-@dataclass(frozen=True)
-class _Sight:
-    """Why a judge sees no drop in some battles, and the most that they are worth together."""
-
-    at_stake: float = 0.0
-    blind: Blindness | None = None
-
-
 def _sight_of_judge(
     outcomes: Mapping[str, PairOutcome],
     parts: Mapping[str, Sequence[Sample]],
     rules: BattleRules,
     span: float,
-) -> _Sight:
-    """Whether the battles of a case would show a drop, by the verdicts that were given.
+) -> tuple[Blindness | None, float]:
+    """Why a judge sees no drop in the battles of a case, and the most that they are worth together.
 
     They would not where the order of the answers outweighs what is said of them, or where nearly
     all different answers tie.
@@ -421,23 +334,23 @@ def _sight_of_judge(
     """
     given = {name: o.verdicts for name, o in outcomes.items() if o.verdicts and not o.missing}
     if not given:
-        return _Sight()
+        return None, 0.0
     hidden = mean_of_scores(
         {name: {s.id: span * (s.id in given) for s in part} for name, part in parts.items()}
     )
     outweighed = _outweighed_by_order(list(given.values()), rules)
     if outweighed:
-        return _Sight(hidden, Blindness(f"{_BLIND}: {outweighed}", hidden))
+        return Blindness(f"{_BLIND}: {outweighed}", hidden), hidden
     ties = sum(not _tells_apart(verdicts, rules) for verdicts in given.values())
     if ties / len(given) >= MOST_TIES:
         said = f"{_BLIND}: {ties} of {len(given)} different answers are ties to it"
-        return _Sight(hidden, Blindness(said, hidden))
+        return Blindness(said, hidden), hidden
     shown = _shown_by_soft_scores([outcomes[name] for name in given], rules)
     if shown is not None and shown < _MUCH_SHRUNK:
         visible = max(0.0, shown) * EVEN
         said = f"{_BLIND}: its soft scores show none beyond {visible:.3f}"
-        return _Sight(hidden, Blindness(said, hidden, visible))
-    return _Sight(hidden)
+        return Blindness(said, hidden, visible), hidden
+    return None, hidden
 
 
 def _tells_apart(verdicts: Sequence[OrderedVerdict], rules: BattleRules) -> bool:

@@ -244,21 +244,17 @@ class ChainData(SampleData):
         bits of a sum, and the blocks of a kernel distance, depend on it.
         """
         self.require_recorded(start, [generation])
-        for shard in self.shards(samples).values():
-            yield self._features_of(shard, start, self.runner(role), generation)
-
-    def _features_of(
-        self, shard: Sequence[Sample], start: Modality, runner: RoleRunner, generation: int
-    ) -> list[tuple[Chain, Vector | Failure]]:
-        names = {sample.id for sample in shard}
+        runner = self.runner(role)
 
         def read(chains: Sequence[Chain]) -> list[tuple[Chain, Vector | Failure]]:
             able = [c for c in chains if c.sample.id in names and c.has(generation)]
             return list(zip(able, vectors(able, generation, runner, self.store), strict=True))
 
-        pairs = [pair for group in self._groups_of(start, shard) for pair in group.read(read)]
-        by_sample = {chain.sample.id: (chain, vector) for chain, vector in pairs}
-        return [by_sample[sample.id] for sample in shard if sample.id in by_sample]
+        for shard in self.shards(samples).values():
+            names = {sample.id for sample in shard}
+            pairs = [pair for group in self._groups_of(start, shard) for pair in group.read(read)]
+            by_sample = {chain.sample.id: (chain, vector) for chain, vector in pairs}
+            yield [by_sample[sample.id] for sample in shard if sample.id in by_sample]
 
     def store_features(
         self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]

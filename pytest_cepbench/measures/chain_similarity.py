@@ -85,29 +85,21 @@ class SimilarityMeasure(Measure):
     encoder: str
     span: float | None = 2.0
 
-    @property
-    def label(self) -> str:
-        """The name for people, such as GC@3, with the encoder where it is a further one."""
-        return with_encoder(FORMULAS[self.kind].label.format(T=self.at), self.encoder)
-
-    @property
-    def identity(self) -> str:
-        """Formula and last iteration."""
-        return f"{self.kind}/{FORMULAS[self.kind].version} at {self.at}, over {self.pool}"
-
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and what came back to their modality."""
         return (RequiredFeatures(self.plan, (0, *self._generations), self.encoder),)
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(
+        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+    ) -> dict[str, Trace]:
         """The traces."""
-        self._traces(chain_data, samples)
+        return chain_data.traces(self.plan.start, self.encoder, self._generations, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per chain."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
-        traces = self._traces(chain_data, samples)
+        traces = self.read(case, samples, chain_data)
         spec = chain_data.runner(self.encoder).bound.spec
         refuse_one_vector(list(traces.values()), self._generations, spec)
         scores = {}
@@ -131,15 +123,12 @@ class SimilarityMeasure(Measure):
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain with its similarities."""
-        trace = self._traces(chain_data, chain_data.named(sample_id))[sample_id]
+        trace = self.read(case, chain_data.named(sample_id), chain_data)[sample_id]
         return shown_trace(trace, self._generations)
 
     @property
     def _generations(self) -> tuple[int, ...]:
         return tuple(range(2, 2 * self.at + 1, 2))
-
-    def _traces(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
-        return chain_data.traces(self.plan.start, self.encoder, self._generations, samples)
 
 
 def make_similarity(
@@ -148,14 +137,16 @@ def make_similarity(
     """The measure of a table. Raises SuiteError for an iteration that the chains do not reach."""
     plan = context.plan(name, table.start)
     at = last_iteration(kind, name, table.at, plan, context)
+    formula = FORMULAS[kind]
+    shared = table.shared(name, formula.pool)
     return SimilarityMeasure(
-        name=name,
+        **shared,
+        label=with_encoder(formula.label.format(T=at), table.encoder),
+        identity=f"{kind}/{formula.version} at {at}, over {shared['pool']}",
         kind=kind,
         plan=plan,
         at=at,
         encoder=table.encoder,
-        pool=table.pool or FORMULAS[kind].pool,
-        parts=table.parts or "all",
     )
 
 
@@ -166,11 +157,8 @@ def last_iteration(
 
     Raises SuiteError for one that the chains do not reach.
     """
-    at = (
-        iteration
-        if iteration is not None
-        else (1 if kind in ("sim", "fid", "kid") else plan.iterations)
-    )
+    whole = 1 if kind in ("sim", "fid", "kid") else plan.iterations
+    at = whole if iteration is None else iteration
     if not 1 <= at <= plan.iterations:
         raise context.error(name, f"at = {at}, and the chains have {plan.iterations} iterations")
     return at

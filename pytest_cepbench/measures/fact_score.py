@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import isnan
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Modality
+from pytest_cepbench.datasets.questions import METADATA, METADATA_KINDS
 from pytest_cepbench.datasets.sample import Sample
+from pytest_cepbench.datasets.shapes.questions import SCENE_FACTS, SCENE_KINDS
 from pytest_cepbench.errors import MeasurementError, unknown_name
 from pytest_cepbench.measures.base import (
+    ENCODER,
     CaseScores,
     ChainExcerpt,
     Measure,
     Measured,
+    MetricTable,
     RequiredFeatures,
     SuiteContext,
     by_category,
@@ -29,19 +34,176 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.fact_checks import FactChecker, FactReading, FactSource
-from pytest_cepbench.measures.fact_registry import (
-    PICTURE_CHECKERS,
-    SOURCES,
-    TEXT_CHECKERS,
-    FactsTable,
-    misfits,
+from pytest_cepbench.measures.fact_checks import (
+    FactChecker,
+    FactReading,
+    FactSource,
+    SceneChecker,
+    VqaChecker,
+    facts_of_questions,
+    facts_of_scene,
 )
+from pytest_cepbench.measures.geneval_score import DetectorChecker, PictureReader, facts_of_clauses
 from pytest_cepbench.measures.sanity_checks import NO_FLOOR
-from pytest_cepbench.measures.vqa_questions import QuestionSettings, control_notes
-from pytest_cepbench.metrics.fact_losses import FactSummary, Role, summarize_facts
+from pytest_cepbench.measures.soft_tifa import (
+    CONTROLS,
+    LEAST_CONTROL,
+    PROMPT,
+    QuestionSettings,
+    control_notes,
+)
+from pytest_cepbench.metrics.fact_losses import summarize_facts
 from pytest_cepbench.metrics.facts import Fact, FactAnswers, chance_f1, check_kinds, fact_f1
 from pytest_cepbench.metrics.gc import mean_of_categories
+from pytest_cepbench.metrics.geneval_prompts import ATOM_KINDS, GENEVAL
+
+
+class FactsTable(MetricTable, frozen=True, kw_only=True):
+    """facts: F1 of a sample's atomic facts over the texts and pictures of its chain.
+
+    facts: where they come from: "scene", the generated scene of the embedded world; "questions",
+    what `[data] questions` asks; "geneval", the clauses of GenEval's metadata.
+    texts, pictures: what checks them there: "scene", the world's grammar and rules of sight; "vqa",
+    the VQA model; of pictures also "detector", by GenEval's rules.
+    kinds: of facts that count; all that the source has when left out.
+    at: the last iteration that counts; the chain's when left out.
+    start: which chains, where the suite plays both.
+    prompt, controls, least_control: how the VQA model is asked; see `SoftTifaTable`.
+    threshold, counting_threshold, colors, color_encoder: of the detector; see `GenevalTable`.
+    """
+
+    facts: str = "scene"
+    texts: str = "scene"
+    pictures: str = "scene"
+    kinds: list[str] | None = None
+    at: int | None = None
+    start: Modality | None = None
+    prompt: str = PROMPT
+    controls: int = CONTROLS
+    least_control: float = LEAST_CONTROL
+    threshold: float | None = None
+    counting_threshold: float | None = None
+    colors: Literal["clip", "detector"] = "clip"
+    color_encoder: str = ENCODER
+
+
+SOURCES: Mapping[str, FactSource] = {
+    "scene": FactSource(SCENE_FACTS, facts_of_scene),
+    "questions": FactSource("questions/1", facts_of_questions),
+    "geneval": FactSource("geneval-facts/1", facts_of_clauses),
+}
+"""Name under `facts` -> the source."""
+
+
+def _vqa_checker(table: FactsTable) -> FactChecker:
+    questions = QuestionSettings(table.prompt, table.controls, table.least_control)
+    return VqaChecker(identity=f"vqa/1 {questions.identity}", questions=questions)
+
+
+def _detector_checker(table: FactsTable) -> FactChecker:
+    given = {"threshold": table.threshold, "counting_threshold": table.counting_threshold}
+    thresholds: Any = {name: value for name, value in given.items() if value is not None}
+    settings = replace(GENEVAL, **thresholds)
+    reader = PictureReader("facts", settings, table.colors, table.color_encoder)
+    return DetectorChecker(identity=f"detector/1 {reader.identity}", reader=reader)
+
+
+TEXT_CHECKERS: Mapping[str, Callable[[FactsTable], FactChecker]] = {
+    "scene": lambda _: SceneChecker(),
+    "vqa": _vqa_checker,
+}
+"""Name under `texts` -> what makes the checker; raises ValueError for a setting out of range."""
+
+PICTURE_CHECKERS = {**TEXT_CHECKERS, "detector": _detector_checker}
+"""The same under `pictures`."""
+
+
+# -- which source, checkers and data go together ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """What a source of facts goes with.
+
+    checkers: the names of those that can check its facts.
+    loaders: of the package's loaders, those whose samples have such facts; None where that depends
+    on `[data] questions`.
+    kinds: of its facts; None for any.
+    """
+
+    checkers: tuple[str, ...]
+    loaders: tuple[str, ...] | None
+    kinds: tuple[str, ...] | None
+
+
+_FITS: Mapping[str, _Fit] = {
+    "scene": _Fit(("scene",), ("shapes", "shapes-tasks"), SCENE_KINDS),
+    "questions": _Fit(("vqa",), None, None),
+    "geneval": _Fit(("vqa", "detector"), ("geneval", "shapes-tasks"), ATOM_KINDS),
+}
+"""Name under `facts` -> what goes with it."""
+
+_ASKED = ("geneval2",)
+"""Loaders whose samples have questions of their own."""
+
+
+def misfits(
+    table: FactsTable, modalities: tuple[Modality, ...], context: SuiteContext
+) -> Iterator[str]:
+    """What does not go together in a table whose names are all known, a sentence each.
+
+    modalities: of the artifacts that are checked.
+    What a user's own loader gives is not known before the data is read.
+    """
+    used = {
+        key: (name, known)
+        for modality, key, name, known in (
+            ("text", "texts", table.texts, TEXT_CHECKERS),
+            ("image", "pictures", table.pictures, PICTURE_CHECKERS),
+        )
+        if modality in modalities
+    }
+    fit = _FITS[table.facts]
+    wrong = [key for key, (name, _) in used.items() if name not in fit.checkers]
+    if wrong:
+        given = " and ".join(f'{key} = "{used[key][0]}"' for key in wrong)
+        able = " and ".join(
+            f"{key} = {_either(own for own in fit.checkers if own in used[key][1])}"
+            for key in wrong
+        )
+        others = [
+            other
+            for other, fits in _FITS.items()
+            if all(name in fits.checkers for name, _ in used.values())
+        ]
+        instead = f", or facts = {_either(others)}" if others else ""
+        yield f'{given} cannot check facts = "{table.facts}": give {able}{instead}'
+    own_loader = not context.loader or context.loader.startswith("python:")
+    if fit.loaders is not None and not own_loader and context.loader not in fit.loaders:
+        yield (
+            f'facts = "{table.facts}" and [data] loader = "{context.loader}" do not go together: '
+            f"its samples have no such facts; those of {' and '.join(fit.loaders)} have"
+        )
+    asks = table.facts == "questions" or any(name == "vqa" for name, _ in used.values())
+    if asks and context.questions is None and not own_loader and context.loader not in _ASKED:
+        asking = "questions" if table.facts == "questions" else "vqa"
+        yield (
+            f'"{asking}" needs questions about the samples, and there are none: name a file of '
+            f'them with [data] questions = FILE, or questions = "{METADATA}"'
+        )
+    kinds = METADATA_KINDS if fit.kinds is None and context.questions == METADATA else fit.kinds
+    foreign = [kind for kind in table.kinds or () if kinds is not None and kind not in kinds]
+    if foreign:
+        assert kinds is not None
+        yield (
+            f'kinds = ["{foreign[0]}"]: facts = "{table.facts}" has none of this kind, it has '
+            f"{', '.join(kinds)}"
+        )
+
+
+def _either(names: Iterable[str]) -> str:
+    return " or ".join(f'"{name}"' for name in names)
+
 
 VERSION = "facts/1"
 """Of the score; raised when equal answers give another number."""
@@ -63,6 +225,7 @@ class CheckedChain:
     claims: what each artifact claims; empty for one that is not there, None where no checker lists.
     outcome: what stopped the chain, or which checker failed, if anything did.
     controls: by modality, how surely control questions about its artifacts were answered rightly.
+    f1: the score of each artifact; NaN where its checker failed.
     """
 
     facts: tuple[Fact, ...]
@@ -71,10 +234,7 @@ class CheckedChain:
     outcome: CaseScores
     controls: Mapping[Modality, Sequence[float]]
 
-    @property
-    def f1(self) -> npt.NDArray[np.float64]:
-        """The score of each artifact; NaN where its checker failed."""
-        return fact_f1(self.answers)
+    f1: npt.NDArray[np.float64]
 
     @property
     def score(self) -> float | None:
@@ -88,6 +248,8 @@ class FactsMeasure(Measure):
     """The mean macro-F1 of a sample's facts over the artifacts of its chain.
 
     Texts and pictures count alike. Where a checker fails at an artifact the sample has no score.
+    precision: whether what is claimed beyond the facts counts.
+    questions: how a VQA model is asked; None where no checker asks one.
     """
 
     plan: ChainPlan
@@ -96,50 +258,31 @@ class FactsMeasure(Measure):
     texts: FactChecker
     pictures: FactChecker
     kinds: tuple[str, ...]
-
-    @property
-    def precision(self) -> bool:
-        """Whether what is claimed beyond the facts counts."""
-        return self.texts.lists and self.pictures.lists
-
-    @property
-    def label(self) -> str:
-        """F1 under the metric's own name, or recall where no precision can be had."""
-        return f"{self.name} {'F1' if self.precision else 'recall'}"
-
-    @property
-    def identity(self) -> str:
-        """Version, source, checkers, and what counts."""
-        kinds = ", ".join(self.kinds) or "all kinds"
-        last = self.generations[-1]
-        return (
-            f"{VERSION} of {self.source.identity}, texts by {self.texts.identity}, pictures by "
-            f"{self.pictures.identity}, {kinds}, to generation {last}, over {self.pool}"
-        )
-
-    @property
-    def _questions(self) -> QuestionSettings | None:
-        """How a VQA model is asked; None where no checker asks one."""
-        asked = (self._checker(generation).questions for generation in self.generations)
-        return next((own for own in asked if own is not None), None)
+    precision: bool
+    questions: QuestionSettings | None
 
     def _checker(self, generation: int) -> FactChecker:
         return self.texts if self.plan.describes(generation) else self.pictures
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The artifacts of the chains, as their checkers read them, and starts that are asked."""
-        asked = self._questions
-        return tuple(
-            features
-            for describes, checker in ((True, self.texts), (False, self.pictures))
-            for features in checker.required_features(
-                self.plan, tuple(g for g in self.generations if self.plan.describes(g) == describes)
-            )
-        ) + (() if asked is None else asked.required_starts(self.plan))
+        asked = () if self.questions is None else self.questions.required_starts(self.plan)
+        texts = tuple(g for g in self.generations if self.plan.describes(g))
+        pictures = tuple(g for g in self.generations if not self.plan.describes(g))
+        return (
+            *self.texts.required_features(self.plan, texts),
+            *self.pictures.required_features(self.plan, pictures),
+            *asked,
+        )
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
-        """Check the facts of the samples."""
-        self._checked(chain_data, samples)
+    def read(
+        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+    ) -> dict[str, CheckedChain]:
+        """The facts of the samples, checked."""
+        chain_data.require_recorded(self.plan.start, self.generations)
+        return chain_data.per_chain(
+            self, self.plan.start, samples, lambda chains: self._check_chains(chains, chain_data)
+        )
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per chain, and what became of the facts.
@@ -149,46 +292,56 @@ class FactsMeasure(Measure):
         """
         parts = by_category(case, chain_data)
         samples = everyone(parts)
-        checked = self._checked(chain_data, samples)
-        controls = self._control_notes(checked.values(), chain_data)
+        checked = self.read(case, samples, chain_data)
+        notes: tuple[str, ...] = ()
+        if self.questions is not None:
+            later: dict[Modality, list[float]] = {}
+            for own in checked.values():
+                for modality, probabilities in own.controls.items():
+                    later.setdefault(modality, []).extend(probabilities)
+            notes = control_notes(self.name, self.questions, self.plan, chain_data, later)
         scored = [checked[s.id].f1 for s in samples if checked[s.id].score is not None]
-        curve = np.array(scored).mean(axis=0).tolist() if scored else []
         floor = self._floor(case, parts, checked)
+        if floor is None:
+            notes += (NO_FLOOR if self.precision else _NOT_LISTED,)
         facts = [[s.id, *map(str, self._facts(s))] for s in population(case, chain_data)]
+        describes = [self.plan.describes(generation) for generation in self.generations]
         return Measured(
             scores=by_part(parts, {name: own.score or 0.0 for name, own in checked.items()}),
             samples=samples,
             outcomes=[checked[sample.id].outcome for sample in samples],
-            curve=tuple(curve),
-            notes=(*controls, *self._floor_note(floor)),
+            curve=tuple(np.array(scored).mean(axis=0).tolist()) if scored else (),
+            notes=notes,
             identity={"facts": digest_json(facts)[:16]},
             floor=floor,
-            facts=self._summary(samples, checked),
+            facts=summarize_facts(
+                [checked[sample.id].answers for sample in samples],
+                [sample.unit for sample in samples],
+                self.generations,
+                ["describer" if own else "generator" for own in describes],
+            ),
         )
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain with the F1 of its artifacts, and the facts that it lost first."""
         samples = chain_data.named(sample_id)
-        checked = self._checked(chain_data, samples)[sample_id]
+        checked = self.read(case, samples, chain_data)[sample_id]
         chain = chain_data.chains(self.plan.start, samples)[sample_id]
         marks = {
             generation: float(f1)
             for generation, f1 in zip(self.generations, checked.f1, strict=True)
             if not isnan(f1)
         }
-        outcome = checked.outcome
-        return ChainExcerpt(chain, marks, outcome.failure, chain.failed_at, self._remark(checked))
-
-    def _remark(self, checked: CheckedChain) -> str:
-        """The facts that are not right at the first generation that loses any."""
+        remark = ""
         for generation, column in zip(self.generations, checked.answers.answers.T, strict=True):
             lost = [f for f, answer in zip(checked.facts, column, strict=True) if answer < 0.5]
-            if lost:
+            if lost:  # at the first generation that loses any
                 named = ", ".join(f"{fact.kind} {str(fact)!r}" for fact in lost[:_NAMED])
                 more = f" and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
                 role = "description" if self.plan.describes(generation) else "drawing"
-                return f"generation {generation}, a {role}, lacks {named}{more}"
-        return ""
+                remark = f"generation {generation}, a {role}, lacks {named}{more}"
+                break
+        return ChainExcerpt(chain, marks, checked.outcome.failure, chain.failed_at, remark)
 
     def _facts(self, sample: Sample) -> tuple[Fact, ...]:
         """The facts of a sample that count. Raises MeasurementError where there is none."""
@@ -199,19 +352,12 @@ class FactsMeasure(Measure):
             raise MeasurementError(f"{self.name}: sample {sample.id!r} has no facts{which}")
         return counted
 
-    def _checked(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, CheckedChain]:
-        chain_data.require_recorded(self.plan.start, self.generations)
-
-        return chain_data.per_chain(
-            self, self.plan.start, samples, lambda chains: self._check_chains(chains, chain_data)
-        )
-
     def _check_chains(
         self, chains: Sequence[Chain], chain_data: ChainData
     ) -> dict[str, CheckedChain]:
         facts = {chain.sample.id: self._facts(chain.sample) for chain in chains}
-        if self._questions is not None and self._questions.controls:
-            self._questions.ask(chains, 0, chain_data)  # stored, with what the chains are read for
+        if self.questions is not None and self.questions.controls:
+            self.questions.ask(chains, 0, chain_data)  # stored, with what the chains are read for
         readings: dict[str, list[FactReading | Failure | None]] = {name: [] for name in facts}
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
@@ -247,31 +393,20 @@ class FactsMeasure(Measure):
             if isinstance(reading, FactReading) and set(reading.answers) == {None}:
                 failure = Failure("bad-answer", "the checker gave no answer on any fact")
             if failure is not None:
-                outcome = CaseScores(chain.sample.id, failure, self._reader(generation))
+                required = self._checker(generation).required_features(self.plan, (generation,))
+                reader = next(iter(readers_of(required)), "checker of facts")
+                outcome = CaseScores(chain.sample.id, failure, reader)
             claims.append(frozenset(f for f in claimed if not self.kinds or f.kind in self.kinds))
-        listed = tuple(claims) if self.precision else None
-        surplus = None if listed is None else _surplus(facts, listed)
-        invented = None if listed is None else _invented(facts, listed)
+        listed = surplus = invented = None
+        if self.precision:
+            # Claims that are not true of the sample, and those that the artifact before lacks too.
+            untrue = [claimed - frozenset(facts) for claimed in claims]
+            listed, surplus = tuple(claims), _count_kinds(untrue)
+            before = zip(untrue, [frozenset(facts), *claims], strict=False)
+            invented = _count_kinds([own - earlier for own, earlier in before])
         kinds = tuple(fact.kind for fact in facts)
         answers = FactAnswers(kinds, np.array(columns).T, surplus, invented)
-        return CheckedChain(facts, answers, listed, outcome, controls)
-
-    def _reader(self, generation: int) -> str:
-        """The role that checks a generation; the checker itself where no model does."""
-        required = self._checker(generation).required_features(self.plan, (generation,))
-        return next(iter(readers_of(required)), "checker of facts")
-
-    def _control_notes(
-        self, checked: Iterable[CheckedChain], chain_data: ChainData
-    ) -> tuple[str, ...]:
-        """What control questions tell of the VQA model, where one is asked."""
-        if self._questions is None:
-            return ()
-        later: dict[Modality, list[float]] = {}
-        for own in checked:
-            for modality, probabilities in own.controls.items():
-                later.setdefault(modality, []).extend(probabilities)
-        return control_notes(self.name, self._questions, self.plan, chain_data, later)
+        return CheckedChain(facts, answers, listed, outcome, controls, fact_f1(answers))
 
     def _floor(
         self,
@@ -291,41 +426,6 @@ class FactsMeasure(Measure):
             return None
         names = np.array([name for name, _ in rows])
         return mean_of_categories({name: chance[names == name] for name in parts})
-
-    def _floor_note(self, floor: float | None) -> tuple[str, ...]:
-        """Why there is no floor, where there is none."""
-        if floor is not None:
-            return ()
-        return (NO_FLOOR if self.precision else _NOT_LISTED,)
-
-    def _summary(
-        self, samples: Sequence[Sample], checked: Mapping[str, CheckedChain]
-    ) -> FactSummary:
-        roles: list[Role] = [
-            "describer" if self.plan.describes(g) else "generator" for g in self.generations
-        ]
-        answers = [checked[sample.id].answers for sample in samples]
-        units = [sample.unit for sample in samples]
-        return summarize_facts(answers, units, self.generations, roles)
-
-
-def _surplus(
-    facts: Sequence[Fact], claims: Sequence[frozenset[Fact]]
-) -> dict[str, npt.NDArray[np.float64]]:
-    """Of each kind, how many facts each artifact claims that the sample does not have."""
-    true = frozenset(facts)
-    return _count_kinds([claimed - true for claimed in claims])
-
-
-def _invented(
-    facts: Sequence[Fact], claims: Sequence[frozenset[Fact]]
-) -> dict[str, npt.NDArray[np.float64]]:
-    """Of these, how many the artifact before did not claim; before the first is the start."""
-    true = frozenset(facts)
-    before = [true, *claims]
-    return _count_kinds(
-        [claimed - true - earlier for claimed, earlier in zip(claims, before, strict=False)]
-    )
 
 
 def _count_kinds(added: Sequence[frozenset[Fact]]) -> dict[str, npt.NDArray[np.float64]]:
@@ -368,12 +468,24 @@ def make_facts(kind: str, name: str, table: FactsTable, context: SuiteContext) -
         problem = next(misfits(table, modalities, context), "")
     if problem:
         raise context.error(name, problem)
+    source, precision = SOURCES[table.facts], texts.lists and pictures.lists
+    kinds = tuple(dict.fromkeys(table.kinds or ()))
+    checkers = (texts if plan.describes(g) else pictures for g in range(1, last + 1))
+    shared = table.shared(name)
     return FactsMeasure(
-        **table.shared(name),
+        **shared,
+        label=f"{name} {'F1' if precision else 'recall'}",
+        identity=(
+            f"{VERSION} of {source.identity}, texts by {texts.identity}, pictures by "
+            f"{pictures.identity}, {', '.join(kinds) or 'all kinds'}, to generation {last}, over "
+            f"{shared['pool']}"
+        ),
         plan=plan,
         generations=tuple(range(1, last + 1)),
-        source=SOURCES[table.facts](table),
+        source=source,
         texts=texts,
         pictures=pictures,
-        kinds=tuple(dict.fromkeys(table.kinds or ())),
+        kinds=kinds,
+        precision=precision,
+        questions=next((own.questions for own in checkers if own.questions is not None), None),
     )

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
-from pytest_cepbench.artifacts import Detections, Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainPlan
+from pytest_cepbench.artifacts import (
+    Detection,
+    Detections,
+    Failure,
+    canonical_json,
+    digest_json,
+    digest_text,
+)
+from pytest_cepbench.chains import (
+    Chain,
+    ChainPlan,
+    RoleRunner,
+    Step,
+    boxes,
+    load_link,
+    naming_damage,
+)
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import MeasurementError
+from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures.base import (
     ENCODER,
@@ -29,25 +45,306 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.geneval_facts import (
-    DETECTOR,
-    PictureReader,
-    PromptedImage,
-    prompt_of,
-)
+from pytest_cepbench.measures.fact_checks import FactChecker, FactReading
+from pytest_cepbench.measures.sanity_checks import refuse_same
 from pytest_cepbench.metrics.constancy import most_common
-from pytest_cepbench.metrics.geneval import PromptResult as Verdict
+from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.metrics.geneval import (
     ToColor,
+    color_prompts,
+    crop_object,
     judge,
     objects_to_color,
     overall_by_generation,
+    zero_shot_color,
 )
 from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
     MGG_CODE,
+    Prompt,
+    QueryStyle,
+    SelectionSettings,
+    objects_by_class,
+    parse_prompt,
+    prompt_atoms,
     prompt_metadata,
+    queries,
 )
+from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.store import Store, Vector
+
+CROP_VERSION = 1
+"""Enters the keys of cut-outs; raised when they are cut in another way."""
+
+_FEWEST_CUTS = 8
+"""Of which one vector is too much: a few objects may all have the same color."""
+
+
+@dataclass(frozen=True)
+class PromptedImage:
+    """One image of a chain, and what was found in it.
+
+    prompt: that it is judged by.
+    detections: everything that was found. objects: the same by class.
+    colors: of the objects whose color is asked for, or why the encoder could not tell them.
+    """
+
+    chain: Chain
+    prompt: Prompt
+    detections: Detections
+    objects: Mapping[str, Sequence[Detection]]
+    colors: Mapping[ToColor, str] | Failure = field(default_factory=dict)
+
+
+def tell_colors(
+    images: Sequence[PromptedImage],
+    generation: int,
+    settings: SelectionSettings,
+    encoder: RoleRunner,
+    store: Store,
+) -> list[dict[ToColor, str] | Failure]:
+    """For each image the color of every object whose color its prompt asks for.
+
+    A failure where the encoder gave no usable vector of one of them.
+    generation: at which the images stand in their chains. Raises MeasurementError where the encoder
+    gives no vectors for the names of colors, ModelError and the others of the encoder,
+    DamagedChainsError where a stored image is damaged.
+    """
+    wanted = [
+        (number, target)
+        for number, image in enumerate(images)
+        for target in objects_to_color(image.prompt, image.objects, settings)
+    ]
+    chains = [images[number].chain for number, _ in wanted]
+    steps = [
+        _crop_step(chain, generation, target.detection, encoder, store)
+        for chain, (_, target) in zip(chains, wanted, strict=True)
+    ]
+    with naming_damage(chains, generation):
+        vectors = encoder.ask("encode_images", steps)
+    cut_outs = {
+        step.key: vector
+        for step, vector in zip(steps, vectors, strict=True)
+        if isinstance(vector, np.ndarray)
+    }
+    refuse_same(encoder.bound.spec, "cut-out", cut_outs, _FEWEST_CUTS)
+    names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
+    colors: list[dict[ToColor, str]] = [{} for _ in images]
+    failed: dict[int, Failure] = {}
+    for (number, target), vector in zip(wanted, vectors, strict=True):
+        if isinstance(vector, Failure):
+            failed[number] = vector
+        else:
+            assert isinstance(vector, np.ndarray)
+            colors[number][target] = zero_shot_color(vector[None], names[target.name])[0]
+    return [failed.get(number, own) for number, own in enumerate(colors)]
+
+
+def _crop_step(
+    chain: Chain, generation: int, detection: Detection, encoder: RoleRunner, store: Store
+) -> Step:
+    link = chain.links[generation]
+    # Named by the image and the place, so that what is known needs no decoding.
+    place = {"crop": CROP_VERSION, "image": link.digest, "box": list(detection.box)}
+    if detection.mask is not None:
+        place["mask"] = asdict(detection.mask)
+
+    def load() -> object:
+        image = load_link(chain, generation, store)
+        try:
+            return None if image is None else crop_object(image, detection)
+        except ValueError as error:
+            raise ModelError(
+                f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
+            ) from error
+
+    return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)
+
+
+def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
+    """(colors, templates, D) vectors of the texts that name a class in each color."""
+    texts = color_prompts(name)
+    steps = [
+        Step(encoder.key("", 0, "text", digest_text(text)), 0, partial(str, text))
+        for row in texts
+        for text in row
+    ]
+    vectors = encoder.ask("encode_texts", steps)
+    if any(isinstance(vector, Failure) for vector in vectors):
+        raise MeasurementError(
+            f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
+        )
+    rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
+    refuse_same(
+        encoder.bound.spec, "text", dict(zip([step.key for step in steps], rows, strict=True))
+    )
+    return rows.reshape(len(texts), len(texts[0]), -1)
+
+
+DETECTOR = "detector"
+
+
+@dataclass(frozen=True)
+class PictureReader:
+    """What a detector, and an encoder of cut-outs, find in pictures for GenEval's rules.
+
+    metric: its name, for messages.
+    settings: of the rules.
+    colors: "clip" where `color_encoder` tells them on cut-outs, "detector" for a detector that does
+        so by itself, "query" where it is asked for them in words.
+    """
+
+    metric: str
+    settings: SelectionSettings
+    colors: str
+    color_encoder: str
+
+    @property
+    def identity(self) -> str:
+        """Rules, thresholds, who tells colors."""
+        rules = " ".join(f"{name}={value}" for name, value in asdict(self.settings).items())
+        return f"{rules}, colors by {self.colors}"
+
+    def required_features(
+        self, plan: ChainPlan, generations: tuple[int, ...]
+    ) -> tuple[RequiredFeatures, ...]:
+        """The pictures, and what is cut out of them."""
+
+        def query(sample: Sample, detector: BoundRole) -> str:
+            return canonical_json(list(queries(prompt_of(sample), self._style(detector))))
+
+        if not generations:
+            return ()
+        detected = RequiredFeatures(plan, generations, DETECTOR, query, stops_chain=False)
+        if self.colors != "clip":
+            return (detected,)
+        return (detected, RequiredFeatures(plan, generations, self.color_encoder, cutouts=True))
+
+    def read(
+        self, chains: Sequence[Chain], generation: int, chain_data: ChainData
+    ) -> list[PromptedImage | Failure]:
+        """Look at every chain's image at a generation, which all of them have.
+
+        A failure where the detector could not look. Raises MeasurementError for a sample without a
+        prompt, and what its models raise.
+        """
+        detector = chain_data.runner(DETECTOR)
+        style = self._style(detector.bound)
+        prompts = [prompt_of(chain.sample) for chain in chains]
+        asked = [queries(prompt, style) for prompt in prompts]
+        words = {chain.sample.id: list(own) for chain, own in zip(chains, asked, strict=True)}
+        detected = boxes(chains, generation, words, detector, chain_data.store)
+        images = [
+            found
+            if isinstance(found, Failure)
+            else PromptedImage(chain, prompt, found, objects_by_class(found, own))
+            for chain, prompt, own, found in zip(chains, prompts, asked, detected, strict=True)
+        ]
+        if self.colors != "clip":
+            return list(images)
+        seen = [image for image in images if isinstance(image, PromptedImage)]
+        runner = chain_data.runner(self.color_encoder)
+        colors = iter(tell_colors(seen, generation, self.settings, runner, chain_data.store))
+        return [
+            replace(image, colors=next(colors)) if isinstance(image, PromptedImage) else image
+            for image in images
+        ]
+
+    def _style(self, detector: BoundRole) -> QueryStyle:
+        free = detector.params.get("queries") == "free-text"
+        if self.colors != "query":
+            return "photo" if free else "class"
+        if not free:
+            raise MeasurementError(
+                f"{self.metric}: colors = 'query' asks the detector for colors in words, and "
+                f"{detector.spec} knows a fixed set of classes: use an "
+                "open-vocabulary detector (OWLv2), or colors = 'clip'"
+            )
+        return "colored photo"
+
+
+def prompt_of(sample: Sample) -> Prompt:
+    """The prompt of GenEval's form in a sample's metadata. Raises MeasurementError without one."""
+    try:
+        return parse_prompt(sample.metadata)
+    except ValueError as error:
+        raise MeasurementError(
+            f"sample {sample.id!r} has no clauses to judge its images by: {error}"
+        ) from error
+
+
+def facts_of_clauses(sample: Sample) -> tuple[Fact, ...]:
+    """The facts that the clauses of a GenEval prompt name, one for each demand.
+
+    Raises MeasurementError for metadata of another form. See `prompt_atoms`.
+    """
+    from pytest_cepbench.datasets.metadata_questions import prompt_questions
+
+    try:
+        prompt = parse_prompt(sample.metadata)
+    except ValueError as error:
+        raise MeasurementError(
+            f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: {error}"
+        ) from error
+    return tuple(
+        Fact(atom.kind, atom.words, question=question.text)
+        for atom, question in zip(prompt_atoms(prompt), prompt_questions(prompt), strict=True)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorChecker(FactChecker):
+    """Judges each demand of a prompt by itself, by GenEval's rules on what the detector finds."""
+
+    reader: PictureReader
+
+    def required_features(
+        self, plan: ChainPlan, generations: tuple[int, ...]
+    ) -> tuple[RequiredFeatures, ...]:
+        """The pictures, and what is cut out of them."""
+        return self.reader.required_features(plan, generations)
+
+    def check(
+        self,
+        chains: Sequence[Chain],
+        generation: int,
+        facts: Mapping[str, Sequence[Fact]],
+        chain_data: ChainData,
+    ) -> list[FactReading | Failure]:
+        """1 for each demand that is met, else 0.
+
+        Raises MeasurementError for a fact that is none of the sample's metadata, and where the
+        detector is to tell colors and tells none.
+        """
+        readings: list[FactReading | Failure] = []
+        images = self.reader.read(chains, generation, chain_data)
+        for chain, own in zip(chains, images, strict=True):
+            if isinstance(own, Failure):
+                readings.append(own)
+                continue
+            if isinstance(own.colors, Failure):
+                detail = f"{self.reader.color_encoder}: {own.colors.detail}"
+                readings.append(Failure(own.colors.kind, detail))
+                continue
+            atoms = {(atom.kind, atom.words): atom for atom in prompt_atoms(own.prompt)}
+            answers = []
+            for fact in facts[chain.sample.id]:
+                atom = atoms.get((fact.kind, fact.words))
+                if atom is None:
+                    raise MeasurementError(
+                        f"sample {chain.sample.id!r}: the detector checks the facts of GenEval's "
+                        f'metadata alone, and {str(fact)!r} is none: give facts = "geneval"'
+                    )
+                try:
+                    verdict = judge(atom.demand, own.objects, own.colors, self.reader.settings)
+                except ValueError as error:  # a color that nobody told
+                    raise MeasurementError(
+                        f"{error}: give colors = 'clip' and a color_encoder"
+                    ) from error
+                answers.append(float(verdict.correct))
+            readings.append(FactReading(tuple(answers)))
+        return readings
+
 
 _PRESETS = {"geneval": GENEVAL, "mgg-code": MGG_CODE}
 
@@ -93,7 +390,7 @@ class RuledChain:
     correct: tuple[bool, ...]
     reasons: tuple[str, ...]
     outcome: CaseScores
-    seen: tuple[tuple[str, int], ...] = ()
+    seen: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,34 +403,28 @@ class GenevalMeasure(Measure):
     A prompt without an image is wrong. See `GenevalTable`.
     """
 
-    kind: str
     plan: ChainPlan
     generations: tuple[int, ...]
     reader: PictureReader
-
-    @property
-    def label(self) -> str:
-        """GenEval or MGG."""
-        return LABELS[self.kind]
-
-    @property
-    def identity(self) -> str:
-        """Rules, thresholds, who tells colors."""
-        return f"{self.kind}/1 {self.reader.identity}, over {self.pool}"
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The images of the generations that count, and what is cut out of them."""
         return self.reader.required_features(self.plan, self.generations)
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
-        """Have the detector look at the images, and the encoder at cut-outs."""
-        self._ruled_chains(chain_data, samples)
+    def read(
+        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+    ) -> dict[str, RuledChain]:
+        """The judgements; the detector looks at the images, and the encoder at cut-outs."""
+        chain_data.require_recorded("text", self.generations)
+        return chain_data.per_chain(
+            self, "text", samples, lambda chains: self._rule_chains(chains, chain_data)
+        )
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per prompt."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
-        ruled_chains = self._ruled_chains(chain_data, samples)
+        ruled_chains = self.read(case, samples, chain_data)
         correct = np.array([ruled_chains[sample.id].correct for sample in samples])
         tasks = [sample.categories[0] for sample in samples]
         curve = (
@@ -141,6 +432,11 @@ class GenevalMeasure(Measure):
             if self.pool == "samples"
             else overall_by_generation(correct, tasks)
         )
+        blind = None
+        common = most_common(pair for chain in ruled_chains.values() for pair in chain.seen)
+        if common is not None and common.constant:
+            found = "nothing" if common.answer == hash(()) else "the same boxes"
+            blind = Blindness(f"the detector found {found} in {common} different images", 1.0)
         clauses = [[s.id, prompt_metadata(prompt_of(s))] for s in population(case, chain_data)]
         return Measured(
             scores={
@@ -152,13 +448,13 @@ class GenevalMeasure(Measure):
             curve=tuple(curve.tolist()) if len(self.generations) > 1 else (),
             identity={"clauses": digest_json(clauses)[:16]},
             shares=True,
-            blind=_same_boxes(ruled_chains.values()),
+            blind=blind,
         )
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, 1 at the images that are right, and why the first other one is not."""
         samples = chain_data.named(sample_id)
-        judged = self._ruled_chains(chain_data, samples)[sample_id]
+        judged = self.read(case, samples, chain_data)[sample_id]
         chain = chain_data.chains("text", samples)[sample_id]
         marks = {g: float(c) for g, c in zip(self.generations, judged.correct, strict=True)}
         return ChainExcerpt(
@@ -169,89 +465,53 @@ class GenevalMeasure(Measure):
             "; ".join(judged.reasons),
         )
 
-    def _ruled_chains(
-        self, chain_data: ChainData, samples: Sequence[Sample]
-    ) -> dict[str, RuledChain]:
-        chain_data.require_recorded("text", self.generations)
-
-        return chain_data.per_chain(
-            self, "text", samples, lambda chains: self._rule_chains(chains, chain_data)
-        )
-
     def _rule_chains(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, RuledChain]:
         names = [chain.sample.id for chain in chains]
-        judged: dict[str, list[tuple[int, Verdict]]] = {name: [] for name in names}
+        right: dict[str, list[bool]] = {name: [] for name in names}
+        reasons: dict[str, tuple[str, ...]] = {}
         seen: dict[str, list[tuple[str, int]]] = {name: [] for name in names}
-        undetected: dict[str, tuple[Failure, str]] = {}
-        untold: dict[str, tuple[Failure, str]] = {}
+        undetected: dict[str, CaseScores] = {}
+        untold: dict[str, CaseScores] = {}
+        settings, encoder = self.reader.settings, self.reader.color_encoder
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
             images = self.reader.read(able, generation, chain_data)
-            for chain, own in zip(able, images, strict=True):
-                name = chain.sample.id
-                if isinstance(own.detections, Failure):
-                    undetected[name] = (own.detections, DETECTOR)
+            by_name = {chain.sample.id: own for chain, own in zip(able, images, strict=True)}
+            for name in names:
+                right[name].append(False)
+                image = by_name.get(name)
+                if image is None:
                     continue
-                seen[name].append(
-                    (chain.links[generation].digest, _digest_of_boxes(own.detections))
-                )
-                if isinstance(own.colors, Failure):
-                    untold[name] = (own.colors, self.reader.color_encoder)
+                if isinstance(image, Failure):
+                    undetected[name] = CaseScores(name, image, DETECTOR)
                     continue
-                assert own.image is not None
-                judged[name].append((generation, self._judge(own.image, own.colors)))
+                # Equal for equal boxes of equal confidence, whatever was asked for.
+                found = hash(tuple((own.box, own.score) for own in image.detections.found))
+                seen[name].append((image.chain.links[generation].digest, found))
+                if isinstance(image.colors, Failure):
+                    untold[name] = CaseScores(name, image.colors, encoder)
+                    continue
+                lacking = objects_to_color(image.prompt, image.objects, settings)
+                if lacking and self.reader.colors != "clip":
+                    raise MeasurementError(
+                        f"{self.name}: colors = {self.reader.colors!r}, and the detector tells "
+                        f"none (of {lacking[0].name!r} in {name!r}): use colors = 'clip'"
+                    )
+                verdict = judge(image.prompt, image.objects, image.colors, settings)
+                right[name][-1] = verdict.correct
+                if not verdict.correct and name not in reasons:
+                    where = f"generation {generation}: " if len(self.generations) > 1 else ""
+                    reasons[name] = tuple(f"{where}{reason}" for reason in verdict.reasons)
         failed = untold | undetected
         return {
-            name: replace(self._sum_up(chain, judged[name], failed), seen=tuple(seen[name]))
+            name: RuledChain(
+                tuple(right[name]),
+                reasons.get(name, ()),
+                failed[name] if name in failed else outcome_of_chain(chain, self.plan),
+                tuple(seen[name]),
+            )
             for name, chain in zip(names, chains, strict=True)
         }
-
-    def _judge(self, image: PromptedImage, colors: Mapping[ToColor, str]) -> Verdict:
-        settings = self.reader.settings
-        untold = objects_to_color(image.prompt, image.objects, settings)
-        if untold and self.reader.colors != "clip":
-            raise MeasurementError(
-                f"{self.name}: colors = {self.reader.colors!r}, and the detector tells none (of "
-                f"{untold[0].name!r} in {image.chain.sample.id!r}): use colors = 'clip'"
-            )
-        return judge(image.prompt, image.objects, colors, settings)
-
-    def _sum_up(
-        self,
-        chain: Chain,
-        judged: Sequence[tuple[int, Verdict]],
-        failed: Mapping[str, tuple[Failure, str]],
-    ) -> RuledChain:
-        """failed: what a role could not read of a chain, and the role."""
-        name = chain.sample.id
-        right = {generation for generation, verdict in judged if verdict.correct}
-        wrong = [(g, verdict) for g, verdict in judged if not verdict.correct]
-        reasons: tuple[str, ...] = ()
-        if wrong:
-            generation, verdict = wrong[0]
-            where = f"generation {generation}: " if len(self.generations) > 1 else ""
-            reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
-        outcome = outcome_of_chain(chain, self.plan)
-        if name in failed:
-            outcome = CaseScores(name, *failed[name])
-        return RuledChain(tuple(g in right for g in self.generations), reasons, outcome)
-
-
-_NOTHING_FOUND = hash(())
-
-
-def _digest_of_boxes(detections: Detections) -> int:
-    """Equal for equal boxes of equal confidence, whatever was asked for."""
-    return hash(tuple((detection.box, detection.score) for detection in detections.found))
-
-
-def _same_boxes(ruled_chains: Iterable[RuledChain]) -> Blindness | None:
-    """Why no drop would be seen, where a detector does not tell images apart."""
-    common = most_common(pair for chain in ruled_chains for pair in chain.seen)
-    if common is None or not common.constant:
-        return None
-    found = "nothing" if common.answer == _NOTHING_FOUND else "the same boxes"
-    return Blindness(f"the detector found {found} in {common} different images", 1.0)
 
 
 def make_geneval(
@@ -276,10 +536,13 @@ def make_geneval(
         settings = replace(_PRESETS[table.rules], **own)
     except ValueError as error:
         raise context.error(name, error) from error
+    reader = PictureReader(name, settings, colors, table.color_encoder)
+    shared = table.shared(name)
     return GenevalMeasure(
-        **table.shared(name),
-        kind=kind,
+        **shared,
+        label=LABELS[kind],
+        identity=f"{kind}/1 {reader.identity}, over {shared['pool']}",
         plan=plan,
         generations=tuple(range(1, last + 1, 2)),
-        reader=PictureReader(name, settings, colors, table.color_encoder),
+        reader=reader,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 
@@ -33,7 +33,6 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.sanity_checks import NO_FLOOR, floor_of, refuse_one_vector
 from pytest_cepbench.metrics.semantic_drift import (
-    DriftRate,
     fit_drift_rate,
     mapping_generations,
     mcd_average,
@@ -75,10 +74,6 @@ class MappingTrack:
     generations: tuple[int, ...]
     encoder: str
 
-    def traces(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
-        """The similarities of each sample at the mapping's generations."""
-        return chain_data.traces(self.plan.start, self.encoder, self.generations, samples)
-
 
 @dataclass(frozen=True, kw_only=True)
 class MappingMeasure(Measure):
@@ -91,18 +86,6 @@ class MappingMeasure(Measure):
     tracks: Mapping[str, MappingTrack]
     rates: bool = False
 
-    @property
-    def label(self) -> str:
-        """MCD or SDR, and the metric's own name where a suite has it as another."""
-        kind = "SDR" if self.rates else "MCD"
-        return kind if self.name == kind.lower() else f"{kind} [{self.name}]"
-
-    @property
-    def identity(self) -> str:
-        """Which mapping is compared by whom, and of a rate how blocks are left out."""
-        mappings = ", ".join(f"{name} by {track.encoder}" for name, track in self.tracks.items())
-        return f"sdr/2 {mappings}, {JACKKNIFE}" if self.rates else f"mcd/1 {mappings}"
-
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and the artifacts of each mapping that the case is about."""
         return tuple(
@@ -110,65 +93,81 @@ class MappingMeasure(Measure):
             for track in self._tracks_of(case).values()
         )
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
-        """The traces of the mappings that the case is about."""
-        for track in self._tracks_of(case).values():
-            track.traces(chain_data, samples)
+    def read(
+        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+    ) -> dict[str, dict[str, Trace]]:
+        """The traces of the mappings that the case is about, by mapping and sample."""
+        return {
+            name: chain_data.traces(track.plan.start, track.encoder, track.generations, samples)
+            for name, track in self._tracks_of(case).items()
+        }
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """Scores per sample: the mean over a mapping's generations, or over the mappings' means."""
         (samples,) = by_category(case, chain_data).values()
-        own = replace(self, tracks=self._tracks_of(case))
-        traces = {name: track.traces(chain_data, samples) for name, track in own.tracks.items()}
-        for name, track in own.tracks.items():
+        tracks, part = self._tracks_of(case), case.key.part
+        traces = self.read(case, samples, chain_data)
+        readable = {}
+        for name, track in tracks.items():
             spec = chain_data.runner(track.encoder).bound.spec
             refuse_one_vector(list(traces[name].values()), track.generations, spec)
-        readable = {
-            name: chain_data.readable(traces[name], track.encoder)
-            for name, track in own.tracks.items()
-        }
-        curves = {
-            name: np.array([trace.similarities for trace in own_traces.values()])
-            for name, own_traces in readable.items()
-        }
+            readable[name] = chain_data.readable(traces[name], track.encoder)
+        curves = {name: _similarities(own) for name, own in readable.items()}
         rates = {
-            name: fit_drift_rate(own.tracks[name].generations, curve.mean(axis=0).tolist())
+            name: fit_drift_rate(tracks[name].generations, curve.mean(axis=0).tolist())
             for name, curve in curves.items()
         }
+        notes = [f"SDR {name}: {rate}" for name, rate in rates.items()]
+        for name, track in tracks.items():
+            compared = (0, *track.generations)
+            note = chain_data.cut_texts(track.plan.start, track.encoder, compared, samples)
+            if note:
+                notes.append(f"{name}: {note}")
         first = next(iter(curves))
         measured = Measured(
             scores={},
             samples=samples,
             outcomes=[
                 outcome_of(trace, track.plan, track.encoder)
-                for name, track in own.tracks.items()
+                for name, track in tracks.items()
                 for trace in traces[name].values()
             ],
             curve=tuple(curves[first].mean(axis=0).tolist()) if len(curves) == 1 else (),
-            notes=(
-                *(f"SDR {name}: {rate}" for name, rate in rates.items()),
-                *_cuts(own.tracks, samples, chain_data),
-            ),
-            identity={"metric": own.identity},
+            identity={"metric": _identity(tracks, rates=self.rates)},
         )
-        part = case.key.part
-        if self.rates:
-            read = [sample for sample in samples if sample.id in readable[first]]
-            return _with_rate(measured, case, own.tracks[first], read, curves[first], rates[first])
-        every = {
-            name: np.array([trace.similarities for trace in own_traces.values()])
-            for name, own_traces in traces.items()
-        }
-        means = mcd_average({name: mcd_of_mapping(curve) for name, curve in every.items()})
-        scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
-        floor = _floor(case, samples, readable)
-        notes = (*measured.notes, *([NO_FLOOR] if floor is None else []))
-        return replace(measured, scores={part: scores}, floor=floor, notes=notes)
+        if not self.rates:
+            means = mcd_average(
+                {n: mcd_of_mapping(_similarities(own)) for n, own in traces.items()}
+            )
+            scores = dict(zip([sample.id for sample in samples], means.tolist(), strict=True))
+            # The mean over the mappings of what chance gives in each; none where one has none.
+            floors = [
+                floor_of(case, {part: samples}, own, mcd_of_mapping) for own in readable.values()
+            ]
+            known = [floor for floor in floors if floor is not None]
+            floor = fsum(known) / len(known) if len(known) == len(floors) else None
+            notes += [NO_FLOOR] if floor is None else []
+            return replace(measured, scores={part: scores}, floor=floor, notes=tuple(notes))
+        rate = rates[first]
+        if rate.b is None:
+            raise MeasurementError(
+                f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
+            )
+        read = [sample for sample in samples if sample.id in readable[first]]
+        without, why = _rates_without(tracks[first], read, curves[first])
+        return replace(
+            measured,
+            scores={part: {_ALL: rate.b}},
+            sizes={part: len(read)},
+            blocks={} if why else {part: scored_blocks(rate.b, without)},
+            notes=(*notes, *([unbounded(part, why)] if why else [])),
+        )
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain of the mapping, or of the first one for the mean, with its similarities."""
         track = next(iter(self._tracks_of(case).values()))
-        trace = track.traces(chain_data, chain_data.named(sample_id))[sample_id]
+        traces = self.read(case, chain_data.named(sample_id), chain_data)
+        trace = next(iter(traces.values()))[sample_id]
         return shown_trace(trace, track.generations)
 
     def _tracks_of(self, case: Case | None) -> dict[str, MappingTrack]:
@@ -177,50 +176,15 @@ class MappingMeasure(Measure):
         return {part: self.tracks[part]} if part in self.tracks else dict(self.tracks)
 
 
-def _floor(
-    case: Case, samples: Sequence[Sample], traces: Mapping[str, Mapping[str, Trace]]
-) -> float | None:
-    """The mean over the mappings of what chance gives in each; None where one has none."""
-    parts = {case.key.part: samples}
-    floors = [floor_of(case, parts, own_traces, mcd_of_mapping) for own_traces in traces.values()]
-    known = [floor for floor in floors if floor is not None]
-    return fsum(known) / len(known) if len(known) == len(floors) else None
+def _identity(tracks: Mapping[str, MappingTrack], *, rates: bool) -> str:
+    """Which mapping is compared by whom, and of a rate how blocks are left out."""
+    mappings = ", ".join(f"{name} by {track.encoder}" for name, track in tracks.items())
+    return f"sdr/2 {mappings}, {JACKKNIFE}" if rates else f"mcd/1 {mappings}"
 
 
-def _cuts(
-    tracks: Mapping[str, MappingTrack], samples: Sequence[Sample], chain_data: ChainData
-) -> Iterator[str]:
-    for name, track in tracks.items():
-        compared = (0, *track.generations)
-        note = chain_data.cut_texts(track.plan.start, track.encoder, compared, samples)
-        if note:
-            yield f"{name}: {note}"
-
-
-def _with_rate(
-    measured: Measured,
-    case: Case,
-    track: MappingTrack,
-    samples: Sequence[Sample],
-    curves: npt.NDArray[np.float64],
-    rate: DriftRate,
-) -> Measured:
-    """One score for all samples, with its pseudo-values by block.
-
-    samples: those that could be read.
-    curves: (n, k) of each. Raises MeasurementError where their mean tells no rate.
-    """
-    if rate.b is None:
-        raise MeasurementError(f"{case.key}: the curve does not tell a drift rate: {rate.reason}")
-    part = case.key.part
-    without, why = _rates_without(track, samples, curves)
-    return replace(
-        measured,
-        scores={part: {_ALL: rate.b}},
-        sizes={part: len(samples)},
-        blocks={} if why else {part: scored_blocks(rate.b, without)},
-        notes=(*measured.notes, *([unbounded(part, why)] if why else [])),
-    )
+def _similarities(traces: Mapping[str, Trace]) -> npt.NDArray[np.float64]:
+    """(n, k) of each chain."""
+    return np.array([trace.similarities for trace in traces.values()])
 
 
 def _rates_without(
@@ -263,6 +227,8 @@ def make_mapping(
     rates = kind == "sdr"
     return MappingMeasure(
         name=name,
+        label=kind.upper() if name == kind else f"{kind.upper()} [{name}]",
+        identity=_identity(tracks, rates=rates),
         pool="samples",
         parts=None if rates else table.parts or "overall",  # rates of mappings have no mean
         higher_is_better=not rates,

@@ -1,16 +1,19 @@
-"""fid, gc_fid, kid, diversity: how far artifacts taken together are from the starts, or from
-each other.
-"""
+"""fid, gc_fid, kid, diversity: how far artifacts taken together are from the starts, or apart."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 
-from pytest_cepbench.chains import Modality
+from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, TooFewError
 from pytest_cepbench.gate.measurement import SAMPLE
@@ -18,26 +21,26 @@ from pytest_cepbench.measures.base import (
     ENCODER,
     INFLUENCE,
     JACKKNIFE,
+    CaseScores,
+    Measure,
+    Measured,
     MetricTable,
+    RequiredFeatures,
     SuiteContext,
     block_of_each,
+    by_category,
+    everyone,
+    outcome_of_chain,
     scored_blocks,
     too_few_units,
+    unbounded,
     with_encoder,
 )
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration
-from pytest_cepbench.measures.feature_sets import (
-    FEWEST,
-    CategorySets,
-    FeatureRows,
-    ImageSets,
-    SetsMeasure,
-    set_outcomes,
-    too_few,
-)
 from pytest_cepbench.measures.sanity_checks import one_vector
-from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions
+from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions, spread_of_vectors
 from pytest_cepbench.metrics.diversity import (
     FloatArray,
     Labels,
@@ -46,6 +49,235 @@ from pytest_cepbench.metrics.diversity import (
 )
 from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
 from pytest_cepbench.models.binding import features_name, weights_present
+
+FEWEST = 2
+"""Images that a set must have; one alone has no spread."""
+
+
+@dataclass(frozen=True)
+class CategorySets:
+    """What was measured of the sets of one category.
+
+    value: its score.
+    curve: the number of each iteration that counts.
+    blocks: what bounds are made of; empty where `why` gives the reason.
+    sets: how large they are, in words.
+    note: what a reader should know of them.
+    starts: how many there are.
+    """
+
+    value: float
+    curve: tuple[float, ...]
+    blocks: Mapping[str, float]
+    why: str
+    sets: str
+    note: str
+    starts: int
+    outcomes: tuple[CaseScores, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetsMeasure(Measure):
+    """A number of what many chains have become together, in the features of one encoder.
+
+    A chain that stopped has no artifact in a set: the sets shrink, their sizes are part of what was
+    measured, and the gate compares no sets of different sizes.
+    generations: the start, and the iterations that count.
+    """
+
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    encoder: str
+    per_sample: bool = False
+
+    together: ClassVar[str] = "all images"
+    """What a score is of, in the place of a sample's id."""
+
+    @abstractmethod
+    def _measure_category(
+        self, name: str, samples: Sequence[Sample], chain_data: ChainData
+    ) -> CategorySets:
+        """Raises MeasurementError for too few artifacts, and for an encoder that cannot see."""
+
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The starts, and the artifacts of the iterations that count."""
+        return (RequiredFeatures(self.plan, self.generations, self.encoder, stops_chain=False),)
+
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """The features, which only the store keeps: all of them at once are needed once."""
+        chain_data.store_features(self.plan.start, self.encoder, self.generations, samples)
+
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+        """One number per category, or one over all samples, and what bounds are made of."""
+        parts = by_category(case, chain_data)
+        found = {
+            name: self._measure_category(name, part, chain_data) for name, part in parts.items()
+        }
+        return Measured(
+            scores={name: {self.together: own.value} for name, own in found.items()},
+            samples=everyone(parts),
+            outcomes=[outcome for own in found.values() for outcome in own.outcomes],
+            curve=tuple(np.mean([own.curve for own in found.values()], axis=0).tolist()),
+            sizes={name: own.starts for name, own in found.items()},
+            blocks={name: own.blocks for name, own in found.items() if own.blocks},
+            notes=(
+                *(own.note for own in found.values()),
+                *(unbounded(name, own.why) for name, own in found.items() if own.why),
+            ),
+            identity={"sets": "; ".join(f"{name} {own.sets}" for name, own in found.items())},
+        )
+
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> None:
+        """A number of sets belongs to no chain."""
+
+
+def set_outcomes(
+    plan: ChainPlan,
+    encoder: str,
+    samples: Sequence[Sample],
+    failed: Mapping[str, Failure],
+    chain_data: ChainData,
+) -> tuple[CaseScores, ...]:
+    """What became of every chain whose artifacts make sets. failed: the encoder's, by sample."""
+    return tuple(
+        outcome_of_chain(chain, plan)
+        if chain.failure is not None or name not in failed
+        else CaseScores(name, failed[name], encoder)
+        for name, chain in chain_data.chains(plan.start, samples).items()
+    )
+
+
+def too_few(label: str, what: str, sizes: Sequence[int], outcomes: Sequence[CaseScores]) -> str:
+    """Says that a set is too small, and what stopped the chains. what: it is of."""
+    stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
+    return (
+        f"{label} needs at least {FEWEST} {what} in every set, and there are "
+        f"{', '.join(map(str, sizes))}"
+        + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
+    )
+
+
+@dataclass(frozen=True)
+class FeatureRows:
+    """Features of all images at a generation, in an order that depends on the samples alone.
+
+    features: (n, D) float32.
+    units: (n,) which independent sample each belongs to, numbered in the order of their names.
+    blocks: (n,) the block of each.
+    failed: sample -> why it has none, where that was the encoder's failure.
+    different: how many different images they are of.
+    """
+
+    features: npt.NDArray[np.float32]
+    units: npt.NDArray[np.intp]
+    blocks: npt.NDArray[np.intp]
+    failed: dict[str, Failure]
+    different: int
+
+
+@dataclass(frozen=True)
+class SetStep:
+    """The images of one generation against the starts.
+
+    images: how many starts, how many images.
+    width: D.
+    whole: the distance, None where a set has too few images.
+    parts: what bounds are made of, empty where `why` gives the reason: by unit what it adds to the
+    distance, times the number of units, or by block the distance of the rest without it.
+    failed: as in `FeatureRows`, of both.
+    """
+
+    images: tuple[int, int]
+    width: int
+    whole: float | None
+    parts: Mapping[str, float]
+    why: str
+    failed: dict[str, Failure]
+
+
+Distance = Callable[[FeatureRows, FeatureRows, Sequence[str]], tuple[float, Mapping[str, float]]]
+"""Starts, images, names of units (empty where there are too few) -> the distance and its parts.
+
+Raises TooFewError where nothing is left without a part."""
+
+
+@dataclass(frozen=True)
+class ImageSets:
+    """Sets of images that some samples' chains have at each generation, as an encoder sees them.
+
+    encoder: its role. Blocks leave out a sample's start and all of its images together. The
+    distances of a generation are kept in the chain data, for every metric that needs them.
+    """
+
+    plan: ChainPlan
+    encoder: str
+    samples: Sequence[Sample]
+    chain_data: ChainData
+
+    def step(self, generation: int, distance: Distance) -> SetStep:
+        """The images of a generation against the starts."""
+        key = (distance, self.plan.start, self.encoder, generation)
+        units = digest_json([[sample.id, sample.unit] for sample in self.samples])
+        return self.chain_data.cached(key, units, lambda: self._measure(generation, distance))
+
+    def _measure(self, generation: int, distance: Distance) -> SetStep:
+        starts, images = self._starts, self.rows(generation)
+        sizes = (len(starts.features), len(images.features))
+        failed = starts.failed | images.failed
+        width = starts.features.shape[1]
+        if min(sizes) < FEWEST:
+            return SetStep(sizes, width, None, {}, "", failed)
+        if starts.different >= FEWEST and spread_of_vectors(starts.features) <= SAME_VECTORS:
+            both = np.concatenate([starts.features[:1], images.features])
+            if spread_of_vectors(both) <= SAME_VECTORS:  # no distance sees what differs
+                count = max(starts.different, images.different)
+                spec = self.chain_data.runner(self.encoder).bound.spec
+                raise MeasurementError(one_vector(spec, count, "image"))
+        units = list(self._unit_numbers) if self._block_of_each else []
+        why = "" if units else too_few_units(self.samples)
+        try:
+            whole, parts = distance(starts, images, units)
+        except TooFewError as error:
+            why = str(error)
+            whole, parts = distance(starts, images, [])
+        return SetStep(sizes, width, whole, parts, why, failed)
+
+    @cached_property
+    def _block_of_each(self) -> dict[str, int]:
+        return block_of_each(self.samples)
+
+    @cached_property
+    def _unit_numbers(self) -> dict[str, int]:
+        return {unit: n for n, unit in enumerate(sorted({s.unit for s in self.samples}))}
+
+    @cached_property
+    def _starts(self) -> FeatureRows:
+        return self.rows(0)
+
+    def rows(self, generation: int) -> FeatureRows:
+        """The features of a generation."""
+        features: list[npt.NDArray[np.float32]] = []
+        units: list[int] = []
+        blocks: list[int] = []
+        failed: dict[str, Failure] = {}
+        digests: set[str] = set()
+        shards = self.chain_data.features(self.plan.start, self.encoder, generation, self.samples)
+        for shard in shards:
+            able = []
+            for chain, vector in shard:
+                if isinstance(vector, Failure):
+                    failed[chain.sample.id] = vector
+                else:
+                    able.append(vector)
+                    digests.add(chain.links[generation].digest)
+                    units.append(self._unit_numbers[chain.sample.unit])
+                    blocks.append(self._block_of_each.get(chain.sample.id, 0))
+            if able:
+                features.append(np.stack(able))
+        rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
+        in_units, in_blocks = (np.array(own, dtype=np.intp) for own in (units, blocks))
+        return FeatureRows(rows, in_units, in_blocks, failed, len(digests))
+
 
 LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
 """Fréchet distance at one iteration (MMGenBench, Eq. 5), its weighted mean over iterations
@@ -68,33 +300,15 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
 class DistanceMeasure(SetsMeasure):
     """A distance between sets of images in the features of one encoder.
 
-    features: names the encoder in the label. Groups and wholes are, by default, the unweighted mean
+    Groups and wholes are, by default, the unweighted mean
     of their categories' distances, as in GenCeption's Table 2. Bounds of Frechet distances are made
     of the influence of every sample; those of KID of ten blocks, which are left out in turn: its
     influences erred up to twice as often as stated where a checkpoint had drifted.
     """
 
     kind: str
-    features: str
     higher_is_better: bool = False
     span: float | None = None
-
-    @property
-    def label(self) -> str:
-        """The name for people, such as GC_FID@3 [Inception]."""
-        return f"{LABELS[self.kind].format(T=self.at)} [{self.features}]"
-
-    @property
-    def identity(self) -> str:
-        """Formula, iteration, and what bounds are made of."""
-        made = JACKKNIFE if self.kind == "kid" else INFLUENCE
-        return f"{self.kind}/2 at {self.at}, over {self.pool}, {made}"
-
-    @property
-    def generations(self) -> tuple[int, ...]:
-        """The start, and the images of the iterations that count."""
-        first = 1 if self.kind == "gc_fid" else self.at
-        return (0, *range(2 * first, 2 * self.at + 1, 2))
 
     def _value(self, distances: Sequence[float]) -> float:
         """The value that the distances at the iterations that count make."""
@@ -113,26 +327,26 @@ class DistanceMeasure(SetsMeasure):
             raise MeasurementError(too_few(self.label, "images", images, outcomes))
         distances = [step.whole for step in steps if step.whole is not None]
         whole, why = self._value(distances), next((step.why for step in steps if step.why), "")
+        blocks: Mapping[str, float] = {}
+        if not why:
+            # A mean over iterations is linear: it makes of influences and of distances the same.
+            values = {n: self._value([step.parts[n] for step in steps]) for n in steps[0].parts}
+            if self.kind == "kid":
+                blocks = scored_blocks(whole, list(values.values()))
+            else:  # the mean of the scores is the whole, since the parts of all units sum to 0
+                blocks = {f"{SAMPLE}{unit}": whole + value for unit, value in values.items()}
         later = ", ".join(map(str, images[1:]))
         shown = f"{images[0]} against {later} (D = {steps[0].width})"
         return CategorySets(
             value=whole,
             curve=tuple(distances),
-            blocks={} if why else self._blocks(whole, [step.parts for step in steps]),
+            blocks=blocks,
             why=why,
             sets=shown,
             note=f"images of {name}: {shown}",
             starts=images[0],
             outcomes=outcomes,
         )
-
-    def _blocks(self, whole: float, by_step: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
-        # A mean over iterations is linear: it makes of influences and of distances the same.
-        parts = {name: self._value([step[name] for step in by_step]) for name in by_step[0]}
-        if self.kind == "kid":
-            return scored_blocks(whole, list(parts.values()))
-        # The mean of the scores is the whole, since the parts of all units sum to 0.
-        return {f"{SAMPLE}{unit}": whole + part for unit, part in parts.items()}
 
 
 def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> DistanceMeasure:
@@ -150,13 +364,18 @@ def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> D
         name for name in wanted if name in context.specs and weights_present(context.specs[name])
     ]
     encoder = here[0] if here else wanted[-1]
+    features = features_name(context.specs[encoder]) if encoder in context.specs else encoder
+    at = last_iteration(kind, name, table.at, plan, context)
+    made = JACKKNIFE if kind == "kid" else INFLUENCE
+    shared = table.shared(name)
     return DistanceMeasure(
-        **table.shared(name),
+        **shared,
+        label=f"{LABELS[kind].format(T=at)} [{features}]",
+        identity=f"{kind}/2 at {at}, over {shared['pool']}, {made}",
         kind=kind,
         plan=plan,
-        at=last_iteration(kind, name, table.at, plan, context),
+        generations=(0, *range(2 if kind == "gc_fid" else 2 * at, 2 * at + 1, 2)),
         encoder=encoder,
-        features=features_name(context.specs[encoder]) if encoder in context.specs else encoder,
     )
 
 
@@ -223,21 +442,6 @@ class DiversityMeasure(SetsMeasure):
 
     together: ClassVar[str] = "all artifacts"
 
-    @property
-    def label(self) -> str:
-        """The name for people, such as Vendi(3), with the encoder where it is a further one."""
-        return with_encoder(FORMULAS[self.score].label.format(T=self.at), self.encoder)
-
-    @property
-    def identity(self) -> str:
-        """Formula, iteration, and how blocks are left out."""
-        return f"diversity/1 {self.score} at {self.at}, over {self.pool}, {JACKKNIFE}"
-
-    @property
-    def generations(self) -> tuple[int, ...]:
-        """The start, and where the chain is back at its modality."""
-        return tuple(range(0, 2 * self.at + 1, 2))
-
     def _measure_category(
         self, name: str, samples: Sequence[Sample], chain_data: ChainData
     ) -> CategorySets:
@@ -256,8 +460,14 @@ class DiversityMeasure(SetsMeasure):
             if len(rows.features) < FEWEST:
                 outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
                 raise MeasurementError(too_few(self.label, "artifacts", sizes, outcomes))
-            if generation == 0:
-                self._refuse_one_vector(rows, chain_data)
+            # Of the starts alone: artifacts that have become one are what this measures.
+            if (
+                generation == 0
+                and rows.different >= FEWEST
+                and spread_of_directions(rows.features) <= SAME_VECTORS
+            ):
+                spec = chain_data.runner(self.encoder).bound.spec
+                raise MeasurementError(one_vector(spec, rows.different, self.plan.start))
             count = max(blocks.values()) + 1 if blocks and generation == self.generations[-1] else 0
             try:
                 value, without = formula.scores(rows.features, rows.blocks, count)
@@ -268,7 +478,7 @@ class DiversityMeasure(SetsMeasure):
         later = ", ".join(map(str, sizes[1:]))
         shown = f"{sizes[0]}, then {later} (D = {rows.features.shape[1]})"
         after = ", ".join(f"{value:.4g}" for value in values[1:])
-        each = "each iteration" if self.at > 1 else "the iteration"
+        each = "each iteration" if len(values) > 2 else "the iteration"
         return CategorySets(
             value=values[-1],
             curve=tuple(values[1:]),
@@ -280,15 +490,6 @@ class DiversityMeasure(SetsMeasure):
             outcomes=set_outcomes(self.plan, self.encoder, samples, failed, chain_data),
         )
 
-    def _refuse_one_vector(self, starts: FeatureRows, chain_data: ChainData) -> None:
-        """Raise MeasurementError if starts that differ have one vector: no collapse would show.
-
-        Of the starts alone: artifacts that have become one are what this measures.
-        """
-        if starts.different >= FEWEST and spread_of_directions(starts.features) <= SAME_VECTORS:
-            spec = chain_data.runner(self.encoder).bound.spec
-            raise MeasurementError(one_vector(spec, starts.different, self.plan.start))
-
 
 def make_diversity(
     kind: str, name: str, table: DiversityTable, context: SuiteContext
@@ -298,11 +499,15 @@ def make_diversity(
     Raises SuiteError for an iteration that the chains do not reach.
     """
     plan = context.plan(name, table.start)
+    at, formula = last_iteration(kind, name, table.at, plan, context), FORMULAS[table.score]
+    shared = table.shared(name, "samples", "overall")
     return DiversityMeasure(
-        **table.shared(name, "samples", "overall"),
+        **shared,
+        label=with_encoder(formula.label.format(T=at), table.encoder),
+        identity=f"diversity/1 {table.score} at {at}, over {shared['pool']}, {JACKKNIFE}",
         score=table.score,
         plan=plan,
-        at=last_iteration(kind, name, table.at, plan, context),
+        generations=tuple(range(0, 2 * at + 1, 2)),
         encoder=table.encoder,
-        span=FORMULAS[table.score].span,
+        span=formula.span,
     )

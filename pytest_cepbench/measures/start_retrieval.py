@@ -76,29 +76,21 @@ class RetrievalMeasure(Measure):
     generations: tuple[int, ...]
     encoder: str
 
-    @property
-    def label(self) -> str:
-        """The name for people, such as retrieval@3, with the encoder where it is a further one."""
-        return with_encoder(f"retrieval@{len(self.generations)}", self.encoder)
-
-    @property
-    def identity(self) -> str:
-        """Definition and last generation."""
-        return f"retrieval/1 of generation {self.generations[-1]}, over {self.pool}"
-
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The starts, and what is looked up."""
         return (RequiredFeatures(self.plan, (0, *self.generations), self.encoder),)
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(
+        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+    ) -> dict[str, Trace]:
         """The traces."""
-        self._traces(chain_data, samples)
+        return chain_data.traces(self.plan.start, self.encoder, self.generations, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """1 for each chain whose last artifact finds its start, 0 for others, shared by ties."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
-        traces = self._traces(chain_data, samples)
+        traces = self.read(case, samples, chain_data)
         starts = self._starts(chain_data)
         hits = self._hits(starts.gallery, list(traces.values()))
         rows = dict(zip(traces, hits, strict=True))
@@ -118,13 +110,10 @@ class RetrievalMeasure(Measure):
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, with 1 where its artifact finds its start."""
-        trace = self._traces(chain_data, chain_data.named(sample_id))[sample_id]
+        trace = self.read(case, chain_data.named(sample_id), chain_data)[sample_id]
         hits = self._hits(self._starts(chain_data).gallery, [trace])[0]
         marks = dict(zip(self.generations, hits.tolist(), strict=True))
         return ChainExcerpt(trace.chain, marks, trace.failure, trace.failed_at)
-
-    def _traces(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Trace]:
-        return chain_data.traces(self.plan.start, self.encoder, self.generations, samples)
 
     def _hits(
         self, gallery: Gallery, traces: Sequence[Trace]
@@ -218,8 +207,11 @@ def make_retrieval(
                 f"at = {at}, and the chains have {reached} generations that are a {table.modality}",
             )
         generations = tuple(range(1, 2 * at, 2))
+    shared = table.shared(name)
     return RetrievalMeasure(
-        **table.shared(name),
+        **shared,
+        label=with_encoder(f"retrieval@{len(generations)}", table.encoder),
+        identity=f"retrieval/1 of generation {generations[-1]}, over {shared['pool']}",
         plan=plan,
         generations=generations,
         encoder=table.encoder,

@@ -61,34 +61,22 @@ class TextMeasure(Measure):
     generations: tuple[int, ...]
     n: int | None
 
-    @property
-    def label(self) -> str:
-        """The name for people, such as repetition(3)."""
-        return f"{self._kind}({len(self.generations)})"
-
-    @property
-    def identity(self) -> str:
-        """Definition, last generation and settings."""
-        n = "" if self.n is None else f", n = {self.n}"
-        return f"{self._kind}/1 of generation {self.generations[-1]}, over {self.pool}{n}"
-
-    @property
-    def _kind(self) -> str:
-        return "length" if self.n is None else "repetition"
-
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains up to the last description that counts; no encoder."""
         return (RequiredFeatures(self.plan, self.generations, None),)
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+    def read(
+        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+    ) -> dict[str, Chain]:
         """The chains."""
-        self._chains(chain_data, samples)
+        chain_data.require_recorded(self.plan.start, self.generations)
+        return chain_data.chains(self.plan.start, samples)
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """A number for each chain's last description."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
-        chains = self._chains(chain_data, samples)
+        chains = self.read(case, samples, chain_data)
         rows = {name: self._scores(chain) for name, chain in chains.items()}
         return Measured(
             scores=by_part(parts, {name: row[-1] for name, row in rows.items()}),
@@ -100,12 +88,8 @@ class TextMeasure(Measure):
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain, with the number of each of its descriptions."""
-        chain = self._chains(chain_data, chain_data.named(sample_id))[sample_id]
+        chain = self.read(case, chain_data.named(sample_id), chain_data)[sample_id]
         return ChainExcerpt(chain, dict(zip(self.generations, self._scores(chain), strict=True)))
-
-    def _chains(self, chain_data: ChainData, samples: Sequence[Sample]) -> dict[str, Chain]:
-        chain_data.require_recorded(self.plan.start, self.generations)
-        return chain_data.chains(self.plan.start, samples)
 
     def _scores(self, chain: Chain) -> list[float]:
         """Of each description; the worst one from the step on that stopped the chain."""
@@ -137,8 +121,12 @@ def make_texts(kind: str, name: str, table: TextTable, context: SuiteContext) ->
     n = table.n if isinstance(table, RepetitionTable) else None
     if n is not None and n < 1:
         raise context.error(name, f"n is at least 1, got {n}")
+    shared = table.shared(name)
+    words = "" if n is None else f", n = {n}"
     return TextMeasure(
-        **table.shared(name),
+        **shared,
+        label=f"{kind}({at})",
+        identity=f"{kind}/1 of generation {generations[at - 1]}, over {shared['pool']}{words}",
         plan=plan,
         generations=tuple(generations[:at]),
         n=n,
@@ -162,16 +150,6 @@ class FailureMeasure(Measure):
     encoders: Mapping[Modality, str]
     higher_is_better: bool = False
 
-    @property
-    def label(self) -> str:
-        """Its name for people."""
-        return "failure rate"
-
-    @property
-    def identity(self) -> str:
-        """The definition."""
-        return "failures/2"
-
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The chains to their ends, and what is compared with their starts."""
         whole = [RequiredFeatures(plan, (plan.generations,), None) for plan in self.plans]
@@ -182,16 +160,25 @@ class FailureMeasure(Measure):
         ]
         return (*whole, *compared)
 
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
-        """The chains, and what encoders make of them."""
+    def read(
+        self, case: Case, samples: Sequence[Sample], chain_data: ChainData
+    ) -> list[dict[str, CaseScores]]:
+        """The chains, and what encoders make of them: of each plan the outcomes by sample."""
+        by_chain = []
         for plan in self.plans:
-            self._outcomes(plan, samples, chain_data)
+            if (encoder := self.encoders.get(plan.start)) is None:
+                chains = chain_data.chains(plan.start, samples)
+                by_chain.append({n: outcome_of_chain(c, plan) for n, c in chains.items()})
+            else:
+                traces = chain_data.traces(plan.start, encoder, _returns(plan), samples)
+                by_chain.append({n: outcome_of(t, plan, encoder) for n, t in traces.items()})
+        return by_chain
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """A share per sample."""
         parts = by_category(case, chain_data)
         samples = everyone(parts)
-        by_chain = [self._outcomes(plan, samples, chain_data) for plan in self.plans]
+        by_chain = self.read(case, samples, chain_data)
         shares = {
             sample.id: sum(outcomes[sample.id].failure is not None for outcomes in by_chain)
             / len(by_chain)
@@ -213,16 +200,6 @@ class FailureMeasure(Measure):
         stopped = [chain for chain in chains if chain.failure is not None]
         return ChainExcerpt((stopped or chains)[0], {})
 
-    def _outcomes(
-        self, plan: ChainPlan, samples: Sequence[Sample], chain_data: ChainData
-    ) -> dict[str, CaseScores]:
-        encoder = self.encoders.get(plan.start)
-        if encoder is None:
-            chains = chain_data.chains(plan.start, samples)
-            return {name: outcome_of_chain(chain, plan) for name, chain in chains.items()}
-        traces = chain_data.traces(plan.start, encoder, _returns(plan), samples)
-        return {name: outcome_of(trace, plan, encoder) for name, trace in traces.items()}
-
 
 def _returns(plan: ChainPlan) -> tuple[int, ...]:
     """The generations at which a chain is back at the modality of its start."""
@@ -235,6 +212,8 @@ def make_failures(
     """The measure of a table; encoders as in `FailureMeasure`."""
     return FailureMeasure(
         **table.shared(name, parts="overall"),
+        label="failure rate",
+        identity="failures/2",
         plans=tuple(context.plans.values()),
         encoders=encoders,
     )

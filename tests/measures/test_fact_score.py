@@ -22,10 +22,10 @@ from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.fact_checks import (
     FactReading,
     SceneChecker,
-    SceneSource,
+    facts_of_scene,
 )
-from pytest_cepbench.measures.fact_registry import TEXT_CHECKERS
-from pytest_cepbench.measures.vqa_questions import QuestionSettings
+from pytest_cepbench.measures.fact_score import TEXT_CHECKERS
+from pytest_cepbench.measures.soft_tifa import QuestionSettings
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.images import image_path
@@ -338,4 +338,4 @@ def test_a_damaged_picture_is_made_again(staged: Staged, tmp_path: Path, store: 
 def test_a_text_alone_has_no_scene() -> None:
     """What a sample says is not what is true of it."""
     with pytest.raises(MeasurementError, match="sample 'one' has no facts"):
-        SceneSource().facts(Sample("one", ("a",), text="a circle"))
+        facts_of_scene(Sample("one", ("a",), text="a circle"))
