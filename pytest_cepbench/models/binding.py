@@ -379,25 +379,26 @@ class CoveredFiles:
         return self._identify(digest_of), seen
 
     def _differences(self, seen: _FileDigests) -> str:
-        both = self._digests.keys() & seen.keys()
+        place, before = Path(self._place), self._digests
         kinds = {
-            "written again": [path for path in both if self._digests[path][1] != seen[path][1]],
-            "new": list(seen.keys() - self._digests.keys()),
-            "gone": list(self._digests.keys() - seen.keys()),
+            "written again": [
+                path for path in before.keys() & seen.keys() if before[path][1] != seen[path][1]
+            ],
+            "new": seen.keys() - before.keys(),
+            "gone": before.keys() - seen.keys(),
         }
-        changes = [f"{kind}: {self._listed(paths)}" for kind, paths in kinds.items() if paths]
+        changes = []
+        for kind, paths in kinds.items():
+            names = sorted(
+                str(path.relative_to(place))
+                if path != place and path.is_relative_to(place)
+                else path.name
+                for path in paths
+            )
+            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            if names:
+                changes.append(f"{kind}: {', '.join(names[:_NAMED])}{more}")
         return "; ".join(changes) or "its configuration is another one"
-
-    def _listed(self, paths: list[Path]) -> str:
-        place = Path(self._place)
-        names = sorted(
-            str(path.relative_to(place))
-            if path != place and path.is_relative_to(place)
-            else path.name
-            for path in paths
-        )
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return ", ".join(names[:_NAMED]) + more
 
     def _describe(self, when: str, what: str) -> str:
         return (

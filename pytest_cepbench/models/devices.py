@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import metadata
@@ -67,14 +68,11 @@ def free_memory(root: Path = ROOT) -> int | None:
     for group in _groups(root):
         limit, used = (_text(group / f"memory.{name}").strip() for name in ("max", "current"))
         if limit.isdecimal() and used.isdecimal():
-            known.append(max(0, int(limit) - int(used) + _reclaimable(group)))
+            lines = (line.split() for line in _text(group / "memory.stat").splitlines())
+            # Cached files, which the kernel gives up when memory is needed.
+            cached = next((int(words[1]) for words in lines if words[0] == "inactive_file"), 0)
+            known.append(max(0, int(limit) - int(used) + cached))
     return min(known, default=None)
-
-
-def _reclaimable(group: Path) -> int:
-    """Bytes of cached files, which the kernel gives up when memory is needed."""
-    lines = (line.split() for line in _text(group / "memory.stat").splitlines())
-    return next((int(words[1]) for words in lines if words[0] == "inactive_file"), 0)
 
 
 def _groups(root: Path) -> Iterator[Path]:
@@ -118,27 +116,29 @@ def visible_devices(root: Path = ROOT) -> tuple[Device, ...]:
     does not depend on CUDA's order. Memory is as of the first call.
     root: as above.
     """
-    hidden = any(os.environ.get(name, "all").strip() in ("", "-1") for name in (CUDA, HIP))
-    if hidden or _is_cpu_build():
+    if any(os.environ.get(name, "all").strip() in ("", "-1") for name in (CUDA, HIP)):
         return ()
+    with suppress(metadata.PackageNotFoundError):
+        file = metadata.distribution("torch").locate_file("torch/version.py")
+        lines = _text(Path(str(file))).splitlines()
+        kinds = [line for line in lines if line.startswith(("cuda:", "hip:"))]
+        if kinds and all(line.endswith("None") for line in kinds):  # a build without accelerators
+            return ()
     windows = root / "usr/lib/wsl/lib"  # of the driver of the Windows around a WSL2
     tool = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=windows)
-    devices = _nvidia(tool) or _device_files(root, windows) or _amd(root)
+    devices = _nvidia(tool)
+    if not devices:
+        # A container may be given /dev/nvidia3 alone, which CUDA then counts as 0. WSL2 has one
+        # file for the devices of every maker.
+        count = len(list((root / "dev").glob("nvidia[0-9]*")))
+        if (root / "dev/dxg").exists() and (windows / "libcuda.so.1").exists():
+            count = count or 1
+        devices = tuple(Device(str(index), f"NVIDIA device {index}") for index in range(count))
+    devices = devices or _amd(root)
     named = HIP if devices and devices[0].variable == HIP and HIP in os.environ else CUDA
     if not devices or named not in os.environ:
         return devices
     return tuple(_chosen(os.environ[named].split(","), devices, named))
-
-
-def _is_cpu_build() -> bool:
-    """Whether the installed torch has no code for accelerators; read from its file of versions."""
-    try:
-        file = metadata.distribution("torch").locate_file("torch/version.py")
-    except metadata.PackageNotFoundError:
-        return False
-    lines = _text(Path(str(file))).splitlines()
-    kinds = [line for line in lines if line.startswith(("cuda:", "hip:"))]
-    return bool(kinds) and all(line.endswith("None") for line in kinds)
 
 
 def device_name(device: str) -> str:
@@ -184,31 +184,18 @@ def _nvidia(tool: str | None) -> tuple[Device, ...]:
         if len(values) != 5:
             continue
         uuid, free, total, mig, name = values
-        if mig == "Enabled":
-            devices += _slices(tool, uuid)
-        else:
-            devices.append(Device(uuid, name, _bytes(free), _bytes(total)))
+        if mig != "Enabled":
+            sizes = [int(size) * _MIB if size.isdecimal() else None for size in (free, total)]
+            devices.append(Device(uuid, name, sizes[0], sizes[1]))
+            continue
+        parent = None
+        for listed in _run_tool(tool, "-L"):
+            if match := _PARENT.match(listed):
+                parent = match["name"] if match["uuid"] == uuid else None
+            match = _SLICE.match(listed)
+            if match and parent is not None:
+                devices.append(Device(match["uuid"], f"{parent} MIG {match['profile']}"))
     return tuple(devices)
-
-
-def _device_files(root: Path, windows: Path) -> tuple[Device, ...]:
-    """The devices of NVIDIA's device files; WSL2 has one file for those of every maker."""
-    # A container may be given /dev/nvidia3 alone, which CUDA then counts as 0.
-    count = len(list((root / "dev").glob("nvidia[0-9]*")))
-    if (root / "dev/dxg").exists() and (windows / "libcuda.so.1").exists():
-        count = count or 1
-    return tuple(Device(str(index), f"NVIDIA device {index}") for index in range(count))
-
-
-def _slices(tool: str | None, uuid: str) -> Iterator[Device]:
-    """The MIG instances of a device."""
-    parent = None
-    for line in _run_tool(tool, "-L"):
-        if match := _PARENT.match(line):
-            parent = match["name"] if match["uuid"] == uuid else None
-        match = _SLICE.match(line)
-        if match and parent is not None:
-            yield Device(match["uuid"], f"{parent} MIG {match['profile']}")
 
 
 def _run_tool(tool: str | None, *arguments: str) -> list[str]:
@@ -223,10 +210,6 @@ def _run_tool(tool: str | None, *arguments: str) -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return done.stdout.splitlines()
-
-
-def _bytes(mebibytes: str) -> int | None:
-    return int(mebibytes) * _MIB if mebibytes.isdecimal() else None
 
 
 # -- AMD --
@@ -284,14 +267,13 @@ def measure_footprints(specs: Iterable[ModelSpec], device: str = "cuda") -> list
     return [
         Footprint(spec.text, weights, _given(spec, "device_map"))
         for spec in specs
-        if device == "cpu" or _lies_on_device(spec)
+        if device == "cpu"
+        or (
+            spec.params.get("device") != "cpu"
+            and (not _given(spec, "offload") or _given(spec, "device_map"))
+        )
         if (weights := weights_bytes(spec, device))
     ]
-
-
-def _lies_on_device(spec: ModelSpec) -> bool:
-    waits = _given(spec, "offload") and not _given(spec, "device_map")
-    return spec.params.get("device") != "cpu" and not waits
 
 
 def _given(spec: ModelSpec, parameter: str) -> bool:

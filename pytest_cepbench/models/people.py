@@ -18,7 +18,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, diges
 from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities, Winner
 from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
-from pytest_cepbench.models.protocols import Battle, Model, Piece, Reply, RoleName
+from pytest_cepbench.models.protocols import Battle, Model, Reply, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Task, option_digest
@@ -80,22 +80,32 @@ class HumanJudge:
         return [self._single(battle) for battle in battles]
 
     def _single(self, battle: Battle) -> Winner | Reply:
-        parts = (battle.question, battle.first, battle.second)
-        question, first, second = map(digest_of_pieces, parts)
-        for key, turned in (((question, first, second), False), ((question, second, first), True)):
-            votes = self.battles.get(key)
-            if votes is not None:
-                return self._reply(votes, turned=turned)
-            if key in self.asked:
-                return _unanswered(f"nobody has judged this battle in {self.name} yet")
-        return _unanswered(f"{self.name} does not have this battle")
-
-    def _reply(self, votes: BattleVotes, *, turned: bool) -> Winner | Reply:
-        winner = votes.verdict(self.rule)
-        winner = mirrored(winner) if turned else winner
+        # Digests as records name an option of the same parts.
+        question, first, second = (
+            option_digest(
+                [
+                    Part(text=piece)
+                    if isinstance(piece, str)
+                    else Part(image=ImageArtifact.from_pil(piece).digest)
+                    for piece in pieces
+                ]
+            )
+            for pieces in (battle.question, battle.first, battle.second)
+        )
+        key = (question, first, second)
+        turned = key not in self.battles and key not in self.asked
+        key = (question, second, first) if turned else key
+        votes = self.battles.get(key)
+        if votes is None and key in self.asked:
+            return _unanswered(f"nobody has judged this battle in {self.name} yet")
+        if votes is None:
+            return _unanswered(f"{self.name} does not have this battle")
+        winner, shares = votes.verdict(self.rule), votes.shares
+        if turned:
+            winner, shares = mirrored(winner), shares[::-1]
         if self.rule == "majority":
             return winner
-        a, tie_a, tie_b, b = votes.shares[::-1] if turned else votes.shares
+        a, tie_a, tie_b, b = shares
         probabilities = VerdictProbabilities((a, tie_a, tie_b, b))
         return Reply(winner, provenance={PROBABILITIES: probabilities.to_text()})
 
@@ -128,18 +138,6 @@ class HumanDescriber:
 def _unanswered(detail: str) -> Reply:
     """A failure that is counted and not stored: the next run may find an answer."""
     return Reply(Failure("unanswered", detail), passing=True)
-
-
-def digest_of_pieces(pieces: Sequence[Piece]) -> str:
-    """Digest of a question or an answer, as records name an option of the same parts."""
-    return option_digest(
-        [
-            Part(text=piece)
-            if isinstance(piece, str)
-            else Part(image=ImageArtifact.from_pil(piece).digest)
-            for piece in pieces
-        ]
-    )
 
 
 def describe_by_image(ratings: Ratings, votes: Votes, annotator: str | None) -> dict[str, str]:

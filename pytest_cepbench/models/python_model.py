@@ -100,31 +100,6 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         params["queries"] = _attribute(
             spec, model, "queries", str, "free-text", known.__contains__, expected
         )
-    return BoundRole(
-        role=role,
-        spec=spec.text,
-        what=_attribute(spec, model, "what", str, spec.target),
-        fingerprint=_fingerprint(spec, model),
-        adapter=ADAPTER,
-        load=lambda: model,
-        params=_plain(spec, params),
-        seeded=_attribute(spec, model, "seeded", bool, role in _SEEDED),
-        resources=Resources(
-            _attribute(spec, model, "batch_size", int, 8, lambda size: size > 0, "1 or more"),
-            lasting=True,
-            shares=spec.text,
-        ),
-        provenance={
-            "device": _attribute(spec, model, "device", str, "cpu"),
-            CODE: _code(spec, model),
-        },
-        files=_covered(spec, model, context),
-        scores_answers=role == "judge" and isinstance(model, AnswerScorer),
-    )
-
-
-def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFiles | None:
-    """The files that the model says its fingerprint covers; None where it names none."""
     named = _stated(spec, model, "files", ())
     try:
         paths = [Path(os.fspath(path)).absolute() for path in named]
@@ -133,29 +108,48 @@ def _covered(spec: ModelSpec, model: object, context: BindContext) -> CoveredFil
             f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the "
             f"files that its fingerprint covers, got {named!r}"
         ) from error
-    if not paths:
-        return None
-    files = CoveredFiles(
-        spec.text,
-        context.hash_file,
-        lambda hash_file: digest_json([[str(path), hash_file(path)] for path in paths]),
+    files = None
+    if paths:
+        files = CoveredFiles(
+            spec.text,
+            context.hash_file,
+            lambda hash_file: digest_json([[str(path), hash_file(path)] for path in paths]),
+        )
+        # From here on they are looked at again; the model's own digest of them is a moment old.
+        assert files.fingerprint
+    # The modules that the spec names, that define the factory where that is imported from
+    # elsewhere, and that define the model's class. A `functools.partial` names the module of its
+    # own class.
+    module, factory = spec.target.partition(":")[0], _import(spec)
+    defining = factory.__module__ if hasattr(factory, "__qualname__") else module
+    source = source_of(module, defining, type(model).__module__)
+    try:
+        canonical_json(params)
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            f"model spec {spec.text!r}: params must be built-in types and finite numbers ({error})"
+        ) from error
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        what=_attribute(spec, model, "what", str, spec.target),
+        fingerprint=_fingerprint(spec, model),
+        adapter=ADAPTER,
+        load=lambda: model,
+        params=params,
+        seeded=_attribute(spec, model, "seeded", bool, role in _SEEDED),
+        resources=Resources(
+            _attribute(spec, model, "batch_size", int, 8, lambda size: size > 0, "1 or more"),
+            lasting=True,
+            shares=spec.text,
+        ),
+        provenance={
+            "device": _attribute(spec, model, "device", str, "cpu"),
+            CODE: f"{spec.target} ({source})" if source else spec.target,
+        },
+        files=files,
+        scores_answers=role == "judge" and isinstance(model, AnswerScorer),
     )
-    # From here on they are looked at again; the model's own digest of them is a moment old.
-    assert files.fingerprint
-    return files
-
-
-def _code(spec: ModelSpec, model: object) -> str:
-    """The code that makes the answers: factory, file and digest of the code as it is now.
-
-    The digest is of the modules that the spec names, that define the factory where that is imported
-    from elsewhere, and that define the model's class.
-    """
-    named, factory = spec.target.partition(":")[0], _import(spec)
-    # A `functools.partial` names the module of its own class.
-    defining = factory.__module__ if hasattr(factory, "__qualname__") else named
-    source = source_of(named, defining, type(model).__module__)
-    return f"{spec.target} ({source})" if source else spec.target
 
 
 @functools.cache
@@ -234,7 +228,8 @@ def _import(spec: ModelSpec) -> Any:
     def nearest(error: BaseException) -> str:
         if not isinstance(error, ModuleNotFoundError) or error.name != module_name:
             return ""
-        near = did_you_mean(name, _modules_beside(Path(here, *package.split("."))))
+        beside = pkgutil.iter_modules([str(Path(here, *package.split(".")))])
+        near = did_you_mean(name, [module.name for module in beside])
         return f".{near}" if near else ""
 
     what = f"importing {module_name!r} from {here} or the installed packages"
@@ -250,11 +245,6 @@ def _import(spec: ModelSpec) -> Any:
             )
         imported = getattr(imported, name)
     return imported
-
-
-def _modules_beside(folder: Path) -> list[str]:
-    """The modules and packages in a folder."""
-    return [module.name for module in pkgutil.iter_modules([str(folder)])]
 
 
 def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
@@ -310,16 +300,6 @@ def _attribute(
         owner = f"{type(model).__name__}.{name}"
         raise SpecError(f"model spec {spec.text!r}: {owner} must be {must_be}, got {value!r}")
     return value
-
-
-def _plain(spec: ModelSpec, params: dict[str, Any]) -> dict[str, Any]:
-    try:
-        canonical_json(params)
-    except (TypeError, ValueError) as error:
-        raise SpecError(
-            f"model spec {spec.text!r}: params must be built-in types and finite numbers ({error})"
-        ) from error
-    return params
 
 
 def source_of(*modules: str) -> str:

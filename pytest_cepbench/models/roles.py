@@ -25,7 +25,6 @@ from pytest_cepbench.artifacts import (
     canonical_json,
 )
 from pytest_cepbench.artifacts.answer import (
-    MOST_STEPS,
     Answer,
     StoredStep,
     only_reasoning,
@@ -61,10 +60,14 @@ _DIGITS = 6
 
 
 def in_reply(output: object, check: Callable[[object], object]) -> object:
-    """Apply `check` to a bare result, or to the one in a reply, which stays around it."""
-    if isinstance(output, Reply):
-        return replace(output, value=check(output.value))
-    return check(output)
+    """Apply `check` to a bare result, or to the one in a reply, which stays around it.
+
+    A failure stays itself.
+    """
+    value = output.value if isinstance(output, Reply) else output
+    if isinstance(value, Failure):
+        return output
+    return replace(output, value=check(value)) if isinstance(output, Reply) else check(value)
 
 
 def check_text(value: object) -> str | Failure:
@@ -81,9 +84,9 @@ def check_text(value: object) -> str | Failure:
     return value
 
 
-def check_winner(value: object) -> str | Failure:
+def _winner(_: Any, __: BoundRole, value: object) -> str:
     """A judge's verdict. Raises ModelError for any other value than the four of `Winner`."""
-    if isinstance(value, Failure) or (isinstance(value, str) and value in get_args(Winner)):
+    if isinstance(value, str) and value in get_args(Winner):
         return value
     known = ", ".join(map(repr, get_args(Winner)))
     raise ModelError(
@@ -91,32 +94,31 @@ def check_winner(value: object) -> str | Failure:
     )
 
 
-def check_scores(value: object) -> CriteriaScores | Failure:
+def _scores(_: Any, __: BoundRole, value: object) -> str:
     """A judge's scores of one answer; in a mapping, what is no score fails its criterion alone.
 
     Raises ModelError for what is neither, and for a criterion that does not exist.
     """
-    if isinstance(value, Failure | CriteriaScores):
-        return value
-    if not isinstance(value, Mapping):
+    if isinstance(value, Mapping):
+        try:
+            value = CriteriaScores.of(value)
+        except ValueError as error:
+            raise ModelError(f"a judge's scores: {error}") from error
+    if not isinstance(value, CriteriaScores):
         raise ModelError(
             "a judge returns CriteriaScores or numbers by criterion for each answer, this one "
             f"returned {value!r:.80}"
         )
-    try:
-        return CriteriaScores.of(value)
-    except ValueError as error:
-        raise ModelError(f"a judge's scores: {error}") from error
+    return value.to_json()
 
 
-def check_probabilities(value: object, questions: Sequence[VqaQuestion]) -> str | Failure:
+def _probabilities(asked: Any, _: BoundRole, value: object) -> str | Failure:
     """The probabilities that a VQA model gives for one picture or text, as canonical JSON.
 
     One that is not in [0, 1] makes them a failure. Raises ModelError where there is not one number
     for each question.
     """
-    if isinstance(value, Failure):
-        return value
+    questions: Sequence[VqaQuestion] = asked[1]
     numbers = list(value) if isinstance(value, Sequence | np.ndarray) else []
     if len(numbers) != len(questions) or not all(isinstance(n, Real) for n in numbers):
         raise ModelError(
@@ -143,7 +145,9 @@ def check_image(value: object) -> ImageArtifact | Failure:
         elif isinstance(value, np.ndarray):
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 return Failure("nan-image", "pixels are NaN or infinite")
-            image = ImageArtifact(_to_bytes(value))
+            if value.dtype.kind == "f":  # in [0, 1], rounded as diffusers does
+                value = (value.clip(0.0, 1.0) * 255).round().astype(np.uint8)
+            image = ImageArtifact(value)
         else:
             raise ModelError(
                 "a model returns Pillow images or arrays where it draws, this one returned "
@@ -197,20 +201,16 @@ class CheckedAnswer:
         )
 
 
-def check_answer(
-    value: object, most: int = MOST_STEPS, *, hides_reasoning: bool = False
-) -> CheckedAnswer | Failure:
-    """An interleaved answer, cut after so many steps.
+def _answer(asked: Any, bound: BoundRole, value: object) -> CheckedAnswer | Failure:
+    """An interleaved answer, cut after the most steps that were asked for.
 
-    hides_reasoning: whether reasoning is no part of the answer. It keeps its place, for
-        `answer_in`, but does not count as steps, and images in it are left out.
+    Where reasoning is no part of the answer it keeps its place, for `answer_in`, but does not count
+    as steps, and images in it are left out.
 
     A step without text and image is none, and an image that `check_image` does not take is left out
     of its step. An answer without steps is a failure: the first image's, where it lost one. Raises
     ModelError for what is no sequence of steps.
     """
-    if isinstance(value, Failure):
-        return value
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise ModelError(
             f"an interleaver returns steps for each question, this one returned {value!r:.80}"
@@ -229,7 +229,8 @@ def check_answer(
             steps.append((text, image))
     if not steps:
         return lost[0] if lost else Failure("empty-text", "an answer without steps")
-    answer = steps_without_reasoning(steps) if hides_reasoning else steps
+    most = asked[1].most
+    answer = steps_without_reasoning(steps) if bound.hides_reasoning else steps
     counted = [number for number, step in enumerate(answer) if step is not None]
     end = counted[most] if len(counted) > most else len(steps)
     kept = (
@@ -271,15 +272,14 @@ def check_vectors(value: object, expected: int) -> list[npt.NDArray[np.float32] 
         )
     with np.errstate(over="ignore"):  # what overflows float32 is infinite and counted below
         rows = array.astype(np.float32)
-    return [_check_vector(row) for row in rows]
-
-
-def _check_vector(row: npt.NDArray[np.float32]) -> npt.NDArray[np.float32] | Failure:
-    if not np.isfinite(row).all():
-        return Failure("nan-vector", "features are NaN or infinite")
-    if not row.any():
-        return Failure("nan-vector", "features are all zero")
-    return row
+    return [
+        Failure("nan-vector", "features are NaN or infinite")
+        if not np.isfinite(row).all()
+        else row
+        if row.any()
+        else Failure("nan-vector", "features are all zero")
+        for row in rows
+    ]
 
 
 def check_detections(value: object, queries: Sequence[str]) -> Detections | Failure:
@@ -321,14 +321,6 @@ def _plain_detection(item: Any, queries: Sequence[str]) -> Detection:
         )
     left, top, right, bottom = map(float, item.box)
     return Detection(item.query, float(item.score), (left, top, right, bottom), mask, color)
-
-
-def _to_bytes(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Floats in [0, 1] as bytes, rounded as diffusers does; bytes as they are."""
-    if array.dtype.kind != "f":
-        return array
-    scaled: npt.NDArray[np.uint8] = (array.clip(0.0, 1.0) * 255).round().astype(np.uint8)
-    return scaled
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -423,19 +415,6 @@ def _each(
     return checked
 
 
-def _vectors(outputs: Sequence[object], inputs: Sequence[Any], _: BoundRole) -> Sequence[object]:
-    return check_vectors(outputs, len(inputs))
-
-
-def _answer(asked: Any, bound: BoundRole, value: object) -> object:
-    return check_answer(value, asked[1].most, hides_reasoning=bound.hides_reasoning)
-
-
-def _scores(_: Any, __: BoundRole, value: object) -> object:
-    scores = check_scores(value)
-    return scores if isinstance(scores, Failure) else scores.to_json()
-
-
 def _describe_by_prompt(
     model: Describer,
     images: Sequence[Any],
@@ -453,19 +432,8 @@ def _describe_by_prompt(
     return answers
 
 
-def _write_by_prompt(
-    model: Writer,
-    questions: Sequence[Any],
-    prompt: str,
-    _: Mapping[str, Any],
-    seeds: Sequence[int],
-) -> object:
-    """As `write_json`, of a writer that cannot be held to a schema."""
-    return model.write(questions, prompt, seeds)
-
-
 _TEXT = _each(lambda _, __, value: check_text(value))
-_VERDICT = _each(lambda _, __, value: check_winner(value))
+_VECTORS: Check = lambda outputs, inputs, _: check_vectors(outputs, len(inputs))  # noqa: E731
 
 ROLES: Mapping[RoleName, Role] = {
     "describer": Role(
@@ -487,11 +455,11 @@ ROLES: Mapping[RoleName, Role] = {
     "encoder": Role(
         Encoder,
         (
-            Method("encode_images", ("images",), _vectors, seeds=False, convert=np.asarray),
+            Method("encode_images", ("images",), _VECTORS, seeds=False, convert=np.asarray),
             Method(
                 "encode_texts",
                 ("texts",),
-                _vectors,
+                _VECTORS,
                 seeds=False,
                 convert=np.asarray,
                 reads_texts=True,
@@ -512,7 +480,7 @@ ROLES: Mapping[RoleName, Role] = {
     "judge": Role(
         Judge,
         (
-            Method("judge", ("battles",), _VERDICT),
+            Method("judge", ("battles",), _each(_winner)),
             Method("score_answers", ("answers",), _each(_scores), optional=True),
         ),
     ),
@@ -526,7 +494,9 @@ ROLES: Mapping[RoleName, Role] = {
                 _TEXT,
                 ("prompt", "schema"),
                 optional=True,
-                otherwise=_write_by_prompt,
+                otherwise=lambda model, questions, prompt, _, seeds: model.write(
+                    questions, prompt, seeds
+                ),
             ),
         ),
         answer_in=read_answer,
@@ -544,7 +514,7 @@ ROLES: Mapping[RoleName, Role] = {
             Method(
                 "answer",
                 ("pieces", "questions"),
-                _each(lambda asked, _, value: check_probabilities(value, asked[1])),
+                _each(_probabilities),
                 seeds=False,
             ),
         ),

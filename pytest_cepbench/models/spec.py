@@ -174,15 +174,24 @@ def parse_spec(text: str) -> ModelSpec:
     if not colon or scheme not in SCHEMES:
         scheme, rest = "", body
     _refuse_keys(body, query)
+    fault = ""
+    pairs: list[tuple[str, str]] = []
     try:
-        return ModelSpec(text, scheme, rest, _parse_query(text, query))
-    except SpecError:
-        if not SCHEMES[scheme].served:
-            raise
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError as error:
+        fault = f"parameters are written ?name=value&name=value ({error})"
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            fault = f"parameter {name!r} is given more than once"
+    if fault and SCHEMES[scheme].served:
         raise SpecError(
             f"model spec '{body}?...': parameters are written ?name=value&name=value, each of them "
             "once (they are not shown here, for one may be a key)"
-        ) from None
+        )
+    if fault:
+        raise SpecError(f"model spec {text!r}: {fault}")
+    return ModelSpec(text, scheme, rest, dict(pairs))
 
 
 def _refuse_keys(body: str, query: str) -> None:
@@ -203,22 +212,6 @@ def _refuse_keys(body: str, query: str) -> None:
                 "printed, stored and reported. Keys come from the environment: set OPENAI_API_KEY, "
                 "or name another variable with key_env=NAME"
             )
-
-
-def _parse_query(text: str, query: str) -> dict[str, str]:
-    if not query:
-        return {}
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True)
-    except ValueError as error:
-        raise SpecError(
-            f"model spec {text!r}: parameters are written ?name=value&name=value ({error})"
-        ) from error
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
-            raise SpecError(f"model spec {text!r}: parameter {name!r} is given more than once")
-    return dict(pairs)
 
 
 def check_at_least(params: object, least: int, *names: str) -> None:
