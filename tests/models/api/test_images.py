@@ -326,7 +326,7 @@ def test_what_decides_is_in_the_key() -> None:
 
 
 def test_reasoning_goes_before_the_first_step(server: FakeServer, load: Load) -> None:
-    """Beside the content or as a part of it, where the check of the role tells it from the answer."""
+    """Beside the content or as a part of it, where the role tells it from the answer."""
     server.in_turn(
         chat_answer([text("one"), part(RED)], reasoning="why?"),
         chat_answer([{"type": "thinking", "thinking": "why?"}, text("one"), part(RED)]),
