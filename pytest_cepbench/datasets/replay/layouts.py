@@ -412,7 +412,8 @@ def _add(held: dict[tuple[Start, int], dict[str, Artifact]], root: Path, folder:
         key = (category / match[1]).as_posix()
         if key in images:
             raise DatasetError(
-                f"{str(root)!r} holds {name!r} of {str(category)!r} in several folders: keep one"
+                f"{str(root)!r} holds {name!r} of {str(category)!r} in more than one folder: keep "
+                "one"
             )
         images[key] = image
 
