@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from urllib.parse import parse_qsl
 
 from pytest_cepbench.artifacts import digest_json
@@ -84,14 +84,26 @@ def parse_hub_location(text: str) -> HubLocation:
     from huggingface_hub.errors import HfUriError
 
     address, _, query = text.partition("?")
-    _refuse_late_revision(text, address)
+    before, at, revision = address.removeprefix(f"{HUB}datasets/").partition("@")
+    if at and before.count("/") > 1:
+        owner, name, *path = before.split("/")
+        right = f"{HUB}datasets/{owner}/{name}@{revision}/{'/'.join(path)}"
+        raise SpecError(f"data at {text!r}: the revision stands behind the name: {right}")
     try:
         uri = parse_hf_uri(address)
     except HfUriError as error:
         raise SpecError(f"data at {text!r}: {error.msg}: {_FORM} is expected") from error
     if uri.type != "dataset":
         raise SpecError(f"data at {text!r} is a {uri.type} of the hub: {_FORM} is expected")
-    parameters = _parameters(text, query)
+    parameters: dict[str, str] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in PARAMETERS:
+            raise SpecError(f"data at {text!r}: {unknown_name('parameter', key, PARAMETERS)}")
+        if not value:
+            raise SpecError(f"data at {text!r}: {key} is empty")
+        if key in parameters:
+            raise SpecError(f"data at {text!r}: a parameter is there twice")
+        parameters[key] = value
     return HubLocation(uri.id, uri.revision, uri.path_in_repo.strip("/"), **parameters)
 
 
@@ -101,27 +113,6 @@ def require_library(package: str, what: str) -> None:
 
     if find_spec(package) is None:
         raise MissingDependencyError(f"{what} needs {package}: pip install 'pytest-cepbench[data]'")
-
-
-def _refuse_late_revision(text: str, address: str) -> None:
-    before, at, revision = address.removeprefix(f"{HUB}datasets/").partition("@")
-    if at and before.count("/") > 1:
-        owner, name, *path = before.split("/")
-        right = f"{HUB}datasets/{owner}/{name}@{revision}/{'/'.join(path)}"
-        raise SpecError(f"data at {text!r}: the revision stands behind the name: {right}")
-
-
-def _parameters(text: str, query: str) -> dict[str, str]:
-    pairs = parse_qsl(query, keep_blank_values=True)
-    parameters = dict(pairs)
-    for name, value in pairs:
-        if name not in PARAMETERS:
-            raise SpecError(f"data at {text!r}: {unknown_name('parameter', name, PARAMETERS)}")
-        if not value:
-            raise SpecError(f"data at {text!r}: {name} is empty")
-    if len(parameters) < len(pairs):
-        raise SpecError(f"data at {text!r}: a parameter is there twice")
-    return parameters
 
 
 _DATASET = "dataset"
@@ -250,11 +241,22 @@ def open_repository(location: HubLocation, run: Path | None = None) -> Repositor
 
     run: folder of the run, whose processes read the commit that the first of them found.
     """
-    from huggingface_hub import get_cached_repo_tree, is_offline_mode
+    from huggingface_hub import (
+        constants,
+        get_cached_repo_tree,
+        is_offline_mode,
+        resolve_revision,
+        snapshot_download,
+    )
     from huggingface_hub.errors import CachedRepoTreeNotFoundError
+    from huggingface_hub.file_download import repo_folder_name
 
-    repo, offline = location.repo, is_offline_mode()
-    commit = _resolve(location, offline=offline)
+    repo, revision, offline = location.repo, location.revision, is_offline_mode()
+    with _explained(repo, revision, None):
+        resolved = resolve_revision(
+            repo, repo_type=_DATASET, revision=revision, local_files_only=offline
+        )
+    commit = str(resolved.resolved)
     if run is not None:
         commit = _first_commit(run, location, commit)
 
@@ -267,26 +269,19 @@ def open_repository(location: HubLocation, run: Path | None = None) -> Repositor
 
     files = cached()
     if files is None and not offline:
-        from huggingface_hub import snapshot_download
-
         with _explained(repo, commit, None):
             # Leaves a listing of the commit in the cache, which offline runs use.
             snapshot_download(repo, repo_type=_DATASET, revision=commit, allow_patterns=[CARD])
         files = cached()
     if files is not None:
         return Repository(location, commit, files, listed=True)
-    return Repository(location, commit, _files_in_cache(repo, commit), listed=False)
-
-
-def _resolve(location: HubLocation, *, offline: bool) -> str:
-    from huggingface_hub import resolve_revision
-
-    repo, revision = location.repo, location.revision
-    with _explained(repo, revision, None):
-        resolved = resolve_revision(
-            repo, repo_type=_DATASET, revision=revision, local_files_only=offline
-        )
-        return str(resolved.resolved)
+    folder = repo_folder_name(repo_id=repo, repo_type=_DATASET)
+    snapshot = Path(constants.HF_HUB_CACHE) / folder / "snapshots" / commit
+    paths = [path for path in snapshot.rglob("*") if path.is_file()]
+    if not paths:
+        raise DatasetError(_not_cached(repo, commit, None, "HF_HUB_OFFLINE=1"))
+    found = {path.relative_to(snapshot).as_posix(): None for path in paths}
+    return Repository(location, commit, found, listed=False)
 
 
 def _first_commit(run: Path, location: HubLocation, commit: str) -> str:
@@ -308,18 +303,6 @@ def _first_commit(run: Path, location: HubLocation, commit: str) -> str:
             fresh.unlink(missing_ok=True)
 
 
-def _files_in_cache(repo: str, commit: str) -> dict[str, int | None]:
-    from huggingface_hub import constants
-    from huggingface_hub.file_download import repo_folder_name
-
-    folder = repo_folder_name(repo_id=repo, repo_type=_DATASET)
-    snapshot = Path(constants.HF_HUB_CACHE) / folder / "snapshots" / commit
-    files = [path for path in snapshot.rglob("*") if path.is_file()]
-    if not files:
-        raise DatasetError(_not_cached(repo, commit, None, "HF_HUB_OFFLINE=1"))
-    return {path.relative_to(snapshot).as_posix(): None for path in files}
-
-
 def fetch_command(repo: str, commit: str | None, pattern: str | None) -> str:
     """The command that brings a data set, or the files of a pattern, into the cache."""
     revision = "" if commit is None else f" --revision {commit}"
@@ -328,15 +311,12 @@ def fetch_command(repo: str, commit: str | None, pattern: str | None) -> str:
 
 
 def _not_cached(repo: str, commit: str | None, pattern: str | None, why: str) -> str:
-    revision = "" if commit is None else f"@{commit[:12] if _is_commit(commit) else commit}"
+    is_hash = commit is not None and re.fullmatch("[0-9a-f]{40}", commit)
+    revision = "" if commit is None else f"@{commit[:12] if is_hash else commit}"
     what = f"{HUB}datasets/{repo}{revision}" + (f"/{pattern}" if pattern else "")
     return (
         f"{what} is not in huggingface_hub's cache ({why}): {fetch_command(repo, commit, pattern)}"
     )
-
-
-def _is_commit(revision: str) -> bool:
-    return re.fullmatch("[0-9a-f]{40}", revision) is not None
 
 
 @contextmanager
@@ -366,12 +346,8 @@ def _explained(repo: str, revision: str | None, path: str | None) -> Iterator[No
         errors.HTTPError,
         OSError,
     ) as error:
-        why = (
-            "HF_HUB_OFFLINE=1" if is_offline_mode() else f"the hub does not answer: {_line(error)}"
-        )
+        why = "HF_HUB_OFFLINE=1"
+        if not is_offline_mode():
+            lines = mask_secrets(str(error)).strip().splitlines()
+            why = f"the hub does not answer: {lines[0][:200] if lines else type(error).__name__}"
         raise DatasetError(_not_cached(repo, revision, path, why)) from error
-
-
-def _line(error: Any) -> str:
-    lines = mask_secrets(str(error)).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__

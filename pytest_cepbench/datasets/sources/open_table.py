@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from pytest_cepbench.datasets.sources.files import local_file, refuse_unreadable
 from pytest_cepbench.datasets.sources.hub import CARD, Repository, fetch_command, require_library
 from pytest_cepbench.datasets.sources.table import Table
-from pytest_cepbench.datasets.sources.text_files import read_json
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json
 from pytest_cepbench.errors import DatasetError, did_you_mean
 from pytest_cepbench.files import MOST_TEXT, read_text
 
@@ -42,8 +44,6 @@ _WHOLE = "data"
 """A folder of shards that names no configuration."""
 
 _NUMBERED = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})(?P<rest>.*)")
-
-_WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,12 @@ def find_files(
     Raises DatasetError in one line where there is no shard, where several configurations or splits
     leave a choice, and where one of numbered shards is missing.
     """
-    files = sorted(path for path in listing if not _hidden(path))
+    hidden = (".", "__")  # folders and files, such as caches
+    files = sorted(
+        path
+        for path in listing
+        if not any(part.startswith(hidden) for part in PurePosixPath(path).parts)
+    )
     configs, default = _card_configs(card)
     config, path = choice.config, choice.path
     if path and path in configs and not any(_below(file, path) for file in files):
@@ -96,7 +101,19 @@ def find_files(
     if path:
         files = _matching(path, files)
         configs = {}
-    shards = _shards(source, files, path)
+    for suffix in SHARDS:
+        shards = [file for file in files if file.endswith(suffix)]
+        if shards:
+            break
+    else:
+        compressed = [file for file in files if file.endswith(COMPRESSED)]
+        if compressed:
+            raise DatasetError(
+                f"{source}: {compressed[0]!r} is compressed, so no image in it can be read without "
+                "all before it: unpack it to a plain .tar"
+            )
+        where = f" under {path!r}" if path else ""
+        raise DatasetError(f"{source} has no file{where} that ends in {', '.join(SHARDS)}")
     config, splits = _splits(source, shards, configs, config or (default if configs else None))
     split = _choose(source, "split", choice.split, splits)
     paths = tuple(splits[split])
@@ -105,40 +122,17 @@ def find_files(
     return DataFiles(paths, config, split, rows, whole)
 
 
-def _hidden(path: str) -> bool:
-    return any(part.startswith((".", "__")) for part in PurePosixPath(path).parts)
-
-
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
 def _matching(pattern: str, files: Sequence[str]) -> list[str]:
-    if not _WILD.search(pattern):
+    if not re.search(r"[*?\[]", pattern):
         return [file for file in files if _below(file, pattern)]
-    matches = _matcher(pattern)
-    return [file for file in files if matches(file)]
-
-
-def _matcher(pattern: str) -> Callable[[str], object]:
     from fsspec.utils import glob_translate
 
-    return re.compile(glob_translate(pattern)).match
-
-
-def _shards(source: str, files: Sequence[str], path: str) -> list[str]:
-    for suffix in SHARDS:
-        shards = [file for file in files if file.endswith(suffix)]
-        if shards:
-            return shards
-    compressed = [file for file in files if file.endswith(COMPRESSED)]
-    if compressed:
-        raise DatasetError(
-            f"{source}: {compressed[0]!r} is compressed, so no image in it can be read without all "
-            "before it: unpack it to a plain .tar"
-        )
-    where = f" under {path!r}" if path else ""
-    raise DatasetError(f"{source} has no file{where} that ends in {', '.join(SHARDS)}")
+    matches = re.compile(glob_translate(pattern)).match
+    return [file for file in files if matches(file)]
 
 
 def _splits(
@@ -161,28 +155,22 @@ def _splits(
             f"{source}: the files of its configuration {config!r} are not there, or none of them "
             f"ends in {', '.join(SHARDS)}"
         )
-    folders = _config_folders(shards)
-    if folders:
+    # The top folders stand for configurations where there are several, none is a split, and each
+    # holds the splits below it.
+    folders: dict[str, list[str]] = {}
+    for file in shards:
+        top, slash, _ = file.partition("/")
+        if not slash or top == _WHOLE or _keyword(top):
+            folders.clear()
+            break
+        folders.setdefault(top, []).append(file)
+    parts = [_split_of(file.partition("/")[2]) for files in folders.values() for file in files]
+    if len(folders) > 1 and all(parts):
         config = _choose(source, "config", config, folders)
         return config, _by_name(folders[config])
     if config is not None:
         raise DatasetError(f"{source} has one configuration: leave out config={config}")
     return None, _by_name(shards)
-
-
-def _config_folders(shards: Sequence[str]) -> dict[str, list[str]]:
-    """The shards below each top folder, where these stand for configurations; else nothing.
-
-    So they do where there are several, none is a split, and each holds the splits below it.
-    """
-    folders: dict[str, list[str]] = {}
-    for file in shards:
-        top, slash, _ = file.partition("/")
-        if not slash or top == _WHOLE or _keyword(top):
-            return {}
-        folders.setdefault(top, []).append(file)
-    parts = ([_split_of(file.partition("/")[2]) for file in files] for files in folders.values())
-    return folders if len(folders) > 1 and all(all(splits) for splits in parts) else {}
 
 
 def _by_name(shards: Sequence[str]) -> dict[str, list[str]]:
@@ -271,34 +259,28 @@ def _card_configs(card: Mapping[str, Any]) -> tuple[dict[str, dict[str, list[str
     default = None
     for entry in entries if isinstance(entries, list) else []:
         name = entry.get("config_name") if isinstance(entry, dict) else None
-        splits = _card_splits(entry) if isinstance(name, str) else {}
+        if not isinstance(name, str):
+            continue
+        files, folder = entry.get("data_files"), entry.get("data_dir")
+        prefix = f"{folder.strip('/')}/" if isinstance(folder, str) else ""
+        if files is None and prefix:
+            files = "**"
+        if isinstance(files, str) or (
+            isinstance(files, list) and all(isinstance(file, str) for file in files)
+        ):
+            files = [{"split": _DEFAULT_SPLIT, "path": files}]
+        elif isinstance(files, dict):
+            files = [{"split": split, "path": path} for split, path in files.items()]
+        splits: dict[str, list[str]] = {}
+        for part in files if isinstance(files, list) else []:
+            paths = part.get("path") if isinstance(part, dict) else None
+            for path in [paths] if isinstance(paths, str) else paths or []:
+                splits.setdefault(str(part.get("split")), []).append(f"{prefix}{path}")
         if splits:
-            configs[str(name)] = splits
+            configs[name] = splits
             if entry.get("default") is True or (name == "default" and default is None):
-                default = str(name)
+                default = name
     return configs, default
-
-
-def _card_splits(entry: Mapping[str, Any]) -> dict[str, list[str]]:
-    files = entry.get("data_files")
-    folder = entry.get("data_dir")
-    prefix = f"{folder.strip('/')}/" if isinstance(folder, str) else ""
-    if files is None:
-        return {_DEFAULT_SPLIT: [f"{prefix}**"]} if prefix else {}
-    if isinstance(files, str) or (isinstance(files, list) and all(_is_text(f) for f in files)):
-        files = [{"split": _DEFAULT_SPLIT, "path": files}]
-    elif isinstance(files, dict):
-        files = [{"split": split, "path": path} for split, path in files.items()]
-    splits: dict[str, list[str]] = {}
-    for part in files if isinstance(files, list) else []:
-        paths = part.get("path") if isinstance(part, dict) else None
-        for path in [paths] if isinstance(paths, str) else paths or []:
-            splits.setdefault(str(part.get("split")), []).append(f"{prefix}{path}")
-    return splits
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
 
 
 def _rows(card: Mapping[str, Any], config: str | None, split: str) -> int | None:
@@ -331,10 +313,13 @@ def open_hub_table(repository: Repository, choice: Choice, indexes: Path | None)
         raise DatasetError(
             f"{location}: nothing in the cache says whether all of its files are there: {command}"
         )
+    path = f"/{choice.path}" if choice.path and choice.path != files.config else ""
+    config = f"config={files.config}&" if files.config else ""
+    pinned = f"hf://datasets/{repository.repo}@{repository.commit}{path}"
     return Table(
         name=_name(location, files),
         files=tuple(repository.file(path, indexes) for path in files.paths),
-        source=_source(repository, choice, files),
+        source=f"{pinned}?{config}split={files.split}",
         note=repository.note,
         rows=None if repository.listed else files.rows,
     )
@@ -348,7 +333,14 @@ def open_local_table(
     listing: the shards in the folder, as `local_shards` found them.
     """
     require_library("pyarrow", f"the table in {str(path)!r}")
-    card = _local_card(path)
+    card: Mapping[str, Any] = {}
+    splits_file = path / "dataset_dict.json"
+    if splits_file.is_file():  # as DatasetDict.save_to_disk writes it
+        splits = convert_record(str(splits_file), read_json(splits_file, MOST_TEXT), _Splits).splits
+        data_files = [{"split": split, "path": f"{split}/**"} for split in splits]
+        card = {"configs": [{"config_name": "default", "data_files": data_files}]}
+    elif (path / CARD).is_file():
+        card = read_card(_read_card(path / CARD))
     if not path.is_dir():
         choice = replace(choice, path=path.name)
     files = find_files(repr(str(path)), _saved(path, listing), card, choice)
@@ -366,10 +358,17 @@ def _name(location: str, files: DataFiles) -> str:
     return f"{location} ({config}split {files.split!r})"
 
 
-def _source(repository: Repository, choice: Choice, files: DataFiles) -> str:
-    path = f"/{choice.path}" if choice.path and choice.path != files.config else ""
-    config = f"config={files.config}&" if files.config else ""
-    return f"hf://datasets/{repository.repo}@{repository.commit}{path}?{config}split={files.split}"
+class _Splits(msgspec.Struct):
+    splits: list[str]
+
+
+class _DataFile(msgspec.Struct):
+    filename: str
+
+
+class _State(msgspec.Struct):
+    files: list[_DataFile] = msgspec.field(name="_data_files")
+    selection: Any = msgspec.field(name="_indices_data_files", default=None)
 
 
 def _read_card(path: Path) -> str:
@@ -393,36 +392,18 @@ def _saved(path: Path, listing: Sequence[str]) -> list[str]:
         if not state.is_file():
             kept += own
             continue
-        record = read_json(state, MOST_TEXT)
-        entries = record.get("_data_files") if isinstance(record, dict) else None
-        if not isinstance(entries, list) or any(not isinstance(e, dict) for e in entries):
-            raise DatasetError(
-                f"{state}: a list '_data_files' is expected, as save_to_disk writes it"
-            )
-        if record.get("_indices_data_files"):
+        record = convert_record(str(state), read_json(state, MOST_TEXT), _State)
+        if record.selection:
             raise DatasetError(
                 f"{state}: the rows are a selection: save the data set after flatten_indices()"
             )
         prefix = f"{folder}/" if folder else ""
-        named = [f"{prefix}{entry.get('filename')}" for entry in entries]
+        named = [f"{prefix}{entry.filename}" for entry in record.files]
         missing = sorted(set(named) - set(own))
         if missing:
             raise DatasetError(f"{state} names {missing[0]!r}, which is not there")
         kept += named
     return kept
-
-
-def _local_card(folder: Path) -> Mapping[str, Any]:
-    """What a folder says of its splits: the file of `DatasetDict.save_to_disk`, else a card."""
-    splits_file = folder / "dataset_dict.json"
-    if not splits_file.is_file():
-        return read_card(_read_card(folder / CARD)) if (folder / CARD).is_file() else {}
-    record = read_json(splits_file, MOST_TEXT)
-    splits = record.get("splits") if isinstance(record, dict) else None
-    if not isinstance(splits, list) or any(not isinstance(split, str) for split in splits):
-        raise DatasetError(f"{splits_file}: a list 'splits' is expected, as save_to_disk writes it")
-    data_files = [{"split": split, "path": f"{split}/**"} for split in splits]
-    return {"configs": [{"config_name": "default", "data_files": data_files}]}
 
 
 def local_shards(path: Path, own: Collection[str]) -> list[str]:

@@ -91,20 +91,22 @@ def reading(name: str, kind: str) -> Iterator[None]:
         raise DatasetError(f"{name} is no whole {kind} file, or is damaged: {why[:200]}") from error
 
 
-def pick(batches: Iterable[tuple[int, pa.Array]], rows: Sequence[int]) -> Iterator[Any]:
+def pick(batches: Iterable[pa.Array], rows: Sequence[int]) -> Iterator[Any]:
     """The values of some rows.
 
-    batches: number of the first row, and values, of runs of rows in rising order.
+    batches: values of runs of rows that follow one another.
     rows: those that are wanted, in rising order.
     """
     wanted = iter(rows)
     row = next(wanted, None)
-    for first, values in batches:
+    first = 0
+    for values in batches:
         while row is not None and row < first + len(values):
             yield values[row - first].as_py()
             row = next(wanted, None)
         if row is None:
             return
+        first += len(values)
 
 
 _ARROW = "Arrow"
@@ -128,13 +130,26 @@ class ArrowShard:
         self._name = name
         with reading(name, _ARROW):
             self._map = pa.memory_map(str(path))
-            self._reader = self._open()
+            self._is_file = self._map.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+            self._map.seek(0)
+            opened = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
+            self._reader: Any = opened(self._map)
             self._schema = self._reader.schema
         if any(pa.types.is_dictionary(field.type) for field in self._schema):
             raise DatasetError(
                 f"{name} has dictionary-encoded columns, which are not read: save it as Parquet"
             )
-        self._offsets = [] if self._is_file else self._batch_offsets()
+        self._offsets: list[int] = []  # of a stream: where each record batch begins
+        if self._is_file:
+            return
+        with reading(name, _ARROW):
+            offset = self._map.tell()
+            for _ in self._reader:  # maps a batch, and does not touch its values
+                self._offsets.append(offset)
+                offset = self._map.tell()
+            self._map.seek(max(0, self._map.size() - len(_END_OF_STREAM)))
+            if self._map.read() != _END_OF_STREAM:
+                raise ValueError("it ends without the mark of its end, so it was cut short")
 
     @property
     def schema(self) -> pa.Schema:
@@ -144,7 +159,8 @@ class ArrowShard:
     def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
         """All rows of some columns; see `Shard.scan`."""
         start = 0
-        for group in range(self._count):
+        count = self._reader.num_record_batches if self._is_file else len(self._offsets)
+        for group in range(count):
             whole = self._batch(group)
             batch = whole.select(list(columns)) if columns else whole
             for first in range(0, len(batch), BATCH):
@@ -153,42 +169,7 @@ class ArrowShard:
 
     def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
         """Values of some rows of a group; see `Shard.cells`."""
-        return pick([(0, self._batch(group).column(column))], rows)
-
-    @property
-    def _is_file(self) -> bool:
-        return hasattr(self._reader, "num_record_batches")
-
-    @property
-    def _count(self) -> int:
-        return int(self._reader.num_record_batches) if self._is_file else len(self._offsets)
-
-    def _open(self) -> Any:
-        import pyarrow as pa
-
-        self._map.seek(0)
-        magic = self._map.read(len(_FILE_MAGIC))
-        self._map.seek(0)
-        if magic == _FILE_MAGIC:
-            return pa.ipc.open_file(self._map)
-        return pa.ipc.open_stream(self._map)
-
-    def _batch_offsets(self) -> list[int]:
-        """Where each record batch of a stream begins; their values are not touched."""
-        offsets = []
-        with reading(self._name, _ARROW):
-            while True:
-                offset = self._map.tell()
-                try:
-                    self._reader.read_next_batch()
-                except StopIteration:
-                    break
-                offsets.append(offset)
-            size = self._map.size()
-            self._map.seek(max(0, size - len(_END_OF_STREAM)))
-            if self._map.read() != _END_OF_STREAM:
-                raise ValueError("it ends without the mark of its end, so it was cut short")
-        return offsets
+        return pick([self._batch(group).column(column)], rows)
 
     def _batch(self, group: int) -> pa.RecordBatch:
         import pyarrow as pa
@@ -255,7 +236,8 @@ class ParquetShard:
 
     def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
         """Values of some rows of a group; see `Shard.cells`."""
-        return pick(self._numbered(group, column), rows)
+        batches = self._batches(group, [column], _CELLS)
+        return pick((batch.column(0) for batch in batches), rows)
 
     def copy_columns(self, columns: Sequence[str], target: Any) -> None:
         """Write some columns, in row groups of the same size.
@@ -265,30 +247,18 @@ class ParquetShard:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        def read(group: int, count: int) -> pa.Table:
-            if not columns:
-                return pa.table({"row": pa.nulls(count)})
-            return self._file.read_row_group(group, columns=list(columns), use_threads=False)
-
-        schema = (
-            pa.schema([self._schema.field(column) for column in columns])
-            if columns
-            else pa.schema({"row": pa.null()})
-        )
+        fields = [self._schema.field(column) for column in columns] or [pa.field("row", pa.null())]
+        schema = pa.schema(fields, self._schema.metadata)
         with (
             reading(self._name, _PARQUET),
-            pq.ParquetWriter(
-                target, schema.with_metadata(self._schema.metadata), write_page_checksum=True
-            ) as writer,
+            pq.ParquetWriter(target, schema, write_page_checksum=True) as writer,
         ):
             for group, count in enumerate(self.groups):
-                writer.write_table(read(group, count), row_group_size=max(count, 1))
-
-    def _numbered(self, group: int, column: str) -> Iterator[tuple[int, pa.Array]]:
-        first = 0
-        for batch in self._batches(group, [column], _CELLS):
-            yield first, batch.column(0)
-            first += len(batch)
+                part = pa.table({"row": pa.nulls(count)})
+                if columns:
+                    names = list(columns)
+                    part = self._file.read_row_group(group, columns=names, use_threads=False)
+                writer.write_table(part, row_group_size=max(count, 1))
 
     def _batches(self, group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
         with reading(self._name, _PARQUET):
@@ -309,7 +279,12 @@ class RemoteParquetShard:
     @cached_property
     def schema(self) -> pa.Schema:
         """Names and types of all columns."""
-        return self._copy("schema", _copy_schema).schema
+        import pyarrow.parquet as pq
+
+        def copy(remote: ParquetShard, target: Any) -> None:
+            pq.write_table(remote.schema.empty_table(), target)
+
+        return self._copy("schema", copy).schema
 
     def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
         """All rows of some columns; see `Shard.scan`."""
@@ -336,20 +311,10 @@ class RemoteParquetShard:
                     return ParquetShard(kept, name)
                 except DatasetError:  # a damaged copy is made again
                     kept.unlink(missing_ok=True)
-        with file.open_remote() as stream, reading(name, "Parquet"):
+        with file.open_remote() as stream, reading(name, _PARQUET):
             remote = ParquetShard(stream, name)
-
-            def write(target: Path) -> None:
-                copy(remote, target)
-
-            if kept is not None and place_file(kept, write):
+            if kept is not None and place_file(kept, lambda target: copy(remote, target)):
                 return ParquetShard(kept, name)
             buffer = pa.BufferOutputStream()
             copy(remote, buffer)
             return ParquetShard(pa.BufferReader(buffer.getvalue()), name)
-
-
-def _copy_schema(remote: ParquetShard, target: Any) -> None:
-    import pyarrow.parquet as pq
-
-    pq.write_table(remote.schema.empty_table(), target)

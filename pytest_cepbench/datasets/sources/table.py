@@ -78,13 +78,21 @@ class Table:
         for number, file in enumerate(self.files):
             for rows in self.shard(number).scan(columns):
                 _check_columns(file, rows.batch.schema, types)
-                values = [
-                    _named(_values(file, rows.batch, column), own)
-                    for column, own in zip(columns, names, strict=True)
-                ]
-                cells = zip(*values, strict=True) if columns else repeat((), len(rows.batch))
-                for row, own in enumerate(cells, rows.first):
-                    yield Row(number, rows.group, row, rows.start + row, index, own)
+                values = []
+                for column, own in zip(columns, names, strict=True):
+                    try:
+                        cells = rows.batch.column(column).to_pylist()
+                    except UnicodeDecodeError as error:
+                        raise DatasetError(
+                            f"{file}: column {column!r} holds texts that are not UTF-8"
+                        ) from error
+                    if own is not None:  # labels, by their names
+                        known = range(len(own))
+                        cells = [own[value] if value in known else value for value in cells]
+                    values.append(cells)
+                found = zip(*values, strict=True) if columns else repeat((), len(rows.batch))
+                for row, value in enumerate(found, rows.first):
+                    yield Row(number, rows.group, row, rows.start + row, index, value)
                     index += 1
         if index == 0:
             raise DatasetError(f"{self.name} has no rows")
@@ -124,14 +132,6 @@ def label_names(schema: pa.Schema, column: str) -> Sequence[str] | None:
     return None
 
 
-def _named(values: list[Any], names: Sequence[str] | None) -> list[Any]:
-    """Labels by their names; other values as they are."""
-    if names is None:
-        return values
-    known = range(len(names))
-    return [names[value] if value in known else value for value in values]
-
-
 def _check_columns(file: DataFile, schema: pa.Schema, types: Mapping[str, pa.DataType]) -> None:
     for column, kind in types.items():
         position = schema.get_field_index(column)
@@ -149,14 +149,6 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _values(file: DataFile, batch: pa.RecordBatch, column: str) -> list[Any]:
-    try:
-        values: list[Any] = batch.column(column).to_pylist()
-    except UnicodeDecodeError as error:
-        raise DatasetError(f"{file}: column {column!r} holds texts that are not UTF-8") from error
-    return values
 
 
 def open_shard(file: DataFile) -> Shard:

@@ -90,23 +90,21 @@ class TarShard:
         """Values of some rows; see `Shard.cells`."""
         names = [column] if column in self._index.column_names else []
         if column in IMAGES and self._has_one_image:
-            names += [name for name in self._images if name != column]
+            other = [name for name in IMAGES if name in self._index.column_names]
+            names += [name for name in other if name != column]
         with self._open() as stream:
             for row in rows:
                 places = (self._index.column(name)[group * GROUP + row].as_py() for name in names)
                 place = next(filter(None, places), None)
                 yield place if column == KEY else self._read(stream, column, place)
 
-    @property
-    def _images(self) -> list[str]:
-        return [name for name in IMAGES if name in self._index.column_names]
-
     @cached_property
     def _has_one_image(self) -> bool:
         """Whether no row has two images, of which one might be a mask of the other."""
         import numpy as np
 
-        held = [self._index.column(name).is_valid().to_numpy() for name in self._images]
+        columns = [name for name in IMAGES if name in self._index.column_names]
+        held = [self._index.column(name).is_valid().to_numpy() for name in columns]
         return bool(np.sum(held, axis=0).max(initial=0) <= 1)
 
     def _open(self) -> BinaryIO:
@@ -137,7 +135,9 @@ def _list_members(path: Path, name: str) -> pa.Table:
     rows: dict[str, int] = {}
     places: dict[str, dict[int, tuple[int, int]]] = {}
     for member in _members(path, name):
-        key, _, column = _split_name(member.name)
+        folder, slash, file = member.name.rpartition("/")
+        stem, _, suffix = file.partition(".")
+        key, column = f"{folder}{slash}{stem}", suffix.lower()
         if not column or column == KEY:
             _refuse(name, f"member {member.name!r} has no suffix, so that it is no column of a row")
         row = rows.setdefault(key, len(rows))
@@ -159,12 +159,6 @@ def _list_members(path: Path, name: str) -> pa.Table:
     return pa.table({KEY: pa.array(rows, pa.string()), **columns})
 
 
-def _split_name(name: str) -> tuple[str, str, str]:
-    folder, slash, file = name.rpartition("/")
-    stem, dot, column = file.partition(".")
-    return f"{folder}{slash}{stem}", dot, column.lower()
-
-
 def _members(path: Path, name: str) -> Iterator[tarfile.TarInfo]:
     """The regular members in order; everything else but folders is refused."""
     try:
@@ -177,20 +171,21 @@ def _members(path: Path, name: str) -> Iterator[tarfile.TarInfo]:
             with tarfile.open(fileobj=stream, mode="r:") as archive:
                 while (member := archive.next()) is not None:
                     archive.members = []  # type: ignore[attr-defined] # else every header stays in memory
-                    if not (member.isdir() or _is_hidden(member.name)):
+                    folder, _, file = member.name.rpartition("/")
+                    hidden = file.startswith(".") and file != ".."
+                    if not (member.isdir() or hidden or "__MACOSX" in folder.split("/")):
                         yield _checked(name, member)
-                _check_end(name, stream, archive.offset)
+                # An archive ends with blocks of zeros; one that a killed program left does not.
+                stream.seek(max(0, archive.offset))
+                block = stream.read(_BLOCK)
+                if len(block) < _BLOCK or any(block):
+                    _refuse(name, "it is cut short: the blocks at its end are missing")
     except tarfile.TarError as error:
         _refuse(name, f"it is no whole tar archive: {error}")
     except OSError as error:
         _refuse(name, f"it cannot be read: {error.strerror or error}")
     except (ValueError, UnicodeError) as error:
         _refuse(name, f"it is no tar archive: {error}")
-
-
-def _is_hidden(name: str) -> bool:
-    folder, _, file = name.rpartition("/")
-    return (file.startswith(".") and file != "..") or "__MACOSX" in folder.split("/")
 
 
 def _checked(name: str, member: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -202,14 +197,6 @@ def _checked(name: str, member: tarfile.TarInfo) -> tarfile.TarInfo:
     if reason is not None:
         _refuse(name, f"member {reason}")
     return member
-
-
-def _check_end(name: str, stream: BinaryIO, offset: int) -> None:
-    """An archive ends with blocks of zeros; one that a killed program left does not."""
-    stream.seek(max(0, offset))
-    block = stream.read(_BLOCK)
-    if len(block) < _BLOCK or any(block):
-        _refuse(name, "it is cut short: the blocks at its end are missing")
 
 
 def _refuse(name: str, what: str) -> NoReturn:
