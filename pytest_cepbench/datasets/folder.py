@@ -35,12 +35,14 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
     samples: dict[str, Sample] = {}
     unread: Counter[str] = Counter()
     for file in walk_images(path, unread):
-        sample = _sample(path, file, captions=captions)
-        if sample.id in samples:
+        name = sample_name(path, file)
+        category = name.rpartition("/")[0] or ROOT_CATEGORY
+        text = _caption(file) if captions else None
+        if name in samples:
             raise DatasetError(
-                f"two files in {str(path)!r} are both named {sample.id!r} once normalized"
+                f"two files in {str(path)!r} are both named {name!r} once normalized"
             )
-        samples[sample.id] = sample
+        samples[name] = Sample(name, (category,), image=FileImage(file), text=text)
     note = unread_note(unread)
     if not samples:
         raise DatasetError(
@@ -53,13 +55,6 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
         samples=tuple(samples[name] for name in sorted(samples)),
         notes=(f"{str(path)!r}: {note}",) if note else (),
     )
-
-
-def _sample(root: Path, file: Path, *, captions: bool) -> Sample:
-    name = sample_name(root, file)
-    category = name.rpartition("/")[0] or ROOT_CATEGORY
-    text = _caption(file) if captions else None
-    return Sample(name, (category,), image=FileImage(file), text=text)
 
 
 def _caption(image: Path) -> str:
@@ -119,10 +114,15 @@ def load_mme(path: Path) -> Dataset:
     samples: list[Sample] = []
     empty = []
     for category in CATEGORIES:
-        images = _category(path, category)
-        samples += images
-        if not images:
+        folder = path / category
+        if (folder / "images").is_dir():
+            folder /= "images"
+        files = list(walk_images(folder)) if folder.is_dir() else []
+        if not files:
             empty.append(category)
+        for file in files:
+            name = f"{category}/{sample_name(folder, file)}"
+            samples.append(Sample(name, (category,), image=FileImage(file)))
     if empty:
         raise DatasetError(
             f"{str(path)!r} has no images for {len(empty)} of the {len(CATEGORIES)} MME "
@@ -134,15 +134,3 @@ def load_mme(path: Path) -> Dataset:
         identity={"loader": "mme", "version": MME_VERSION},
         samples=tuple(sorted(samples, key=lambda sample: sample.id)),
     )
-
-
-def _category(root: Path, category: str) -> list[Sample]:
-    folder = root / category
-    if (folder / "images").is_dir():
-        folder /= "images"
-    if not folder.is_dir():
-        return []
-    return [
-        Sample(f"{category}/{sample_name(folder, file)}", (category,), image=FileImage(file))
-        for file in walk_images(folder)
-    ]

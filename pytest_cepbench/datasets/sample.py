@@ -221,11 +221,14 @@ class Dataset:
         """Every sample so many times: itself and replicates with ids, hence seeds, of their own."""
         if times == 1:
             return self
-        samples = [
-            _replicate(sample, k) if k else replace(sample, cluster=sample.unit)
-            for sample in self.samples
-            for k in range(times)
-        ]
+        samples: list[Sample] = []
+        for sample in self.samples:
+            for k in range(times):
+                added = f" seed {k}" if k else ""
+                # An edited sample is made of the replicate of its number.
+                edit = sample.edit and replace(sample.edit, of=f"{sample.edit.of}{added}")
+                name, unit = f"{sample.id}{added}", sample.unit
+                samples.append(replace(sample, id=name, cluster=unit, replicate=k, edit=edit))
         ordered = tuple(sorted(samples, key=lambda sample: sample.id))
         return replace(self, samples=ordered, whole=self.whole or self)
 
@@ -245,14 +248,6 @@ class Dataset:
 def _rank(sample: Sample) -> tuple[int, str, bool, str]:
     """First seeds first, then by the digest of the id; edits directly after what they are of."""
     return sample.replicate, digest_text(sample.origin), sample.edit is not None, sample.id
-
-
-def _replicate(sample: Sample, number: int) -> Sample:
-    """The sample under an id of its own; an edited one is made of the replicate of that number."""
-    edit = sample.edit and replace(sample.edit, of=f"{sample.edit.of} seed {number}")
-    return replace(
-        sample, id=f"{sample.id} seed {number}", cluster=sample.unit, replicate=number, edit=edit
-    )
 
 
 def load_seed_image(sample: Sample) -> ImageArtifact:
@@ -330,30 +325,19 @@ def choose(
             by_id.setdefault(candidate.id, candidate)
     else:
         by_id = _ranked(rest(), choice.most)
-    _refuse_repeated(digests, read, refuse)
+    ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
+    twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    rows: dict[str, Row] = {}
+    for candidate in read() if twice else ():  # equal digests may be those of different ids
+        if _digest(candidate.id) >> _DROPPED_BITS in twice:
+            if candidate.id in rows:
+                raise refuse(candidate.id, [rows[candidate.id], candidate.row])
+            rows[candidate.id] = candidate.row
     return [by_id[name] for name in sorted(by_id)], categories
 
 
 def _digest(name: str) -> int:
     return int(digest_text(name), 16)
-
-
-def _refuse_repeated(
-    digests: array[int],
-    read: Callable[[], Iterable[Candidate]],
-    refuse: Callable[[str, list[Row]], DatasetError],
-) -> None:
-    """Raise the error of the first id that is there twice; equal digests are looked into."""
-    ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
-    twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
-    if not twice:
-        return
-    rows: dict[str, Row] = {}
-    for candidate in read():
-        if _digest(candidate.id) >> _DROPPED_BITS in twice:
-            if candidate.id in rows:
-                raise refuse(candidate.id, [rows[candidate.id], candidate.row])
-            rows[candidate.id] = candidate.row
 
 
 def _ranked(candidates: Iterable[tuple[int, Candidate]], most: int) -> dict[str, Candidate]:

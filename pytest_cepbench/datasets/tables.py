@@ -91,7 +91,10 @@ class TableReader:
         return self._checked_ids(self.named("id", (name,), what))
 
     def _checked_ids(self, column: str) -> str:
-        if not self._is_plain(column):
+        import pyarrow as pa
+
+        kind = self.table.schema.field(column).type
+        if not (_is_text(kind) or pa.types.is_integer(kind)):
             self._refuse_type(column, "an id, a text or a whole number")
         return column
 
@@ -149,7 +152,14 @@ class TableReader:
                 if isinstance(label, str) and label in known:
                     categories = known[label]
                 elif category_column is not None:
-                    categories = self._categories_of(row, category_column, label)
+                    names: list[Any] = [
+                        own.decode("utf-8", "replace").strip() if isinstance(own, bytes) else own
+                        for own in (label if isinstance(label, list) else [label])
+                    ]
+                    if any(not isinstance(own, str) or not own.strip() for own in names):
+                        what = f"{label!r:.80} is no category: a name is expected"
+                        self.refuse(row, category_column, what)
+                    categories = tuple(dict.fromkeys(names))
                     if isinstance(label, str):
                         known[label] = categories
                 elif categories_of is not None:
@@ -222,15 +232,6 @@ class TableReader:
             self.refuse(row, column, "null or empty: a chain cannot start from nothing")
         return text
 
-    def _categories_of(self, row: Row, column: str, value: Any) -> tuple[str, ...]:
-        values = [
-            name.decode("utf-8", "replace").strip() if isinstance(name, bytes) else name
-            for name in (value if isinstance(value, list) else [value])
-        ]
-        if any(not isinstance(name, str) or not name.strip() for name in values):
-            self.refuse(row, column, f"{value!r:.80} is no category: a name is expected")
-        return tuple(dict.fromkeys(values))
-
     def refuse(self, row: Row, column: str | None, what: str) -> NoReturn:
         """Raise DatasetError: what is wrong with a cell, with file, row and column before it."""
         raise DatasetError(f"{self.table.where(row, column or 'row')}: {what}")
@@ -241,12 +242,6 @@ class TableReader:
             f"{self.table.name}: column {column!r} is {kind}; {expected} is expected; its "
             f"columns: {', '.join(self.table.schema.names)}"
         )
-
-    def _is_plain(self, column: str) -> bool:
-        import pyarrow as pa
-
-        kind = self.table.schema.field(column).type
-        return _is_text(kind) or bool(pa.types.is_integer(kind))
 
 
 def _is_text(kind: pa.DataType) -> bool:

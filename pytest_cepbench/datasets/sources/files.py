@@ -285,9 +285,10 @@ class ImageFiles:
         if path.parent not in self._listed:
             self._listed[path.parent] = self._list(place, path.parent)
         linked = self._listed[path.parent].get(path.name)
-        if linked is None or (linked and not self._leads_to_file(place, path)):
-            return None
-        return path
+        if linked:
+            self.refuse_outside(place, path)
+            return path if path.is_file() else None
+        return None if linked is None else path
 
     def spell(self, name: str) -> str:
         """The spelling of a name directly in the folder, where only upper and lower case differ.
@@ -330,10 +331,6 @@ class ImageFiles:
                 f"{place}: folder {str(folder)!r} cannot be read: {error.strerror}"
             ) from error
 
-    def _leads_to_file(self, place: str, link: Path) -> bool:
-        self.refuse_outside(place, link)
-        return link.is_file()
-
 
 INDEX_VERSION = 1
 """Of what the indexes hold."""
@@ -353,17 +350,23 @@ def index_of_file(
     kind: of the index.
     build: makes it; what that raises is not kept.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     if folder is None:
         return build()
     resolved = path.resolve()
     before = FileStamp.of(resolved)
     target = index_path(folder, [kind, str(resolved)])
-    known = _read_index(target, str(before))
-    if known is not None:
-        return known
+    seal = str(before).encode("utf-8", "backslashreplace")
+    with suppress(OSError, pa.ArrowException, ValueError):  # it is not there, or is damaged
+        known = pq.read_table(target, page_checksum_verification=True)
+        if (known.schema.metadata or {}).get(_SEAL) == seal:
+            return known
     table = build()
     if before.settled and before == FileStamp.of(resolved):
-        _write_index(target, str(before), table)
+        sealed = table.replace_schema_metadata({**(table.schema.metadata or {}), _SEAL: seal})
+        place_file(target, lambda file: pq.write_table(sealed, file, write_page_checksum=True))
     return table
 
 
@@ -371,28 +374,6 @@ def index_path(folder: Path, key: list[str]) -> Path:
     """Where the index of a key lies."""
     names = [part.encode("utf-8", "backslashreplace").decode() for part in key]
     return folder / f"{digest_json([INDEX_VERSION, *names])}.parquet"
-
-
-def _read_index(path: Path, seal: str) -> pa.Table | None:
-    """A kept table; None where there is none that is whole and bears the seal."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, page_checksum_verification=True)
-    except (OSError, pa.ArrowException, ValueError):
-        return None
-    metadata = table.schema.metadata or {}
-    return table if metadata.get(_SEAL) == seal.encode("utf-8", "backslashreplace") else None
-
-
-def _write_index(path: Path, seal: str, table: pa.Table) -> None:
-    """Keep a table under a seal, whole or not at all; nothing is said where that cannot be."""
-    import pyarrow.parquet as pq
-
-    metadata = {**(table.schema.metadata or {}), _SEAL: seal.encode("utf-8", "backslashreplace")}
-    sealed = table.replace_schema_metadata(metadata)
-    place_file(path, lambda target: pq.write_table(sealed, target, write_page_checksum=True))
 
 
 def place_file(path: Path, write: Callable[[Path], object]) -> bool:

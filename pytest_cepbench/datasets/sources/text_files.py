@@ -265,15 +265,11 @@ def _records(lines: _Lines, delimiter: bytes) -> Iterator[tuple[int, list[TableC
         if b'"' in body:
             yield number, _split_quoted(line, start, lines, delimiter)
         else:  # most rows of a table of images: nothing but the delimiters is looked at
-            yield number, _split(body, start, delimiter)
-
-
-def _split(body: bytes, start: int, delimiter: bytes) -> list[TableCell]:
-    cells = []
-    for raw in body.split(delimiter):
-        cells.append(TableCell(start, raw, quoted=False))
-        start += len(raw) + 1
-    return cells
+            cells = []
+            for raw in body.split(delimiter):
+                cells.append(TableCell(start, raw, quoted=False))
+                start += len(raw) + 1
+            yield number, cells
 
 
 def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> list[TableCell]:
@@ -283,12 +279,20 @@ def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> l
     while True:
         quoted = row[at : at + 1] == b'"'
         if quoted:
-            at += 1
-            end = _closing_quote(row, at, lines, first)
+            at = begin = at + 1
+            while (end := row.find(b'"', at)) < 0 or row[end + 1 : end + 2] == b'"':
+                if end >= 0:  # a doubled quote
+                    at = end + 2
+                    continue
+                at = len(row)
+                more = lines.next()
+                row += more
+                if not more or len(row) > MAX_ROW:
+                    raise _endless(lines, first)
         else:
-            position = row.find(delimiter, at)
+            begin, position = at, row.find(delimiter, at)
             end = position if position >= 0 else max(at, len(_without_end(row)))
-        cells.append(TableCell(start + at, bytes(row[at:end]), quoted=quoted))
+        cells.append(TableCell(start + begin, bytes(row[begin:end]), quoted=quoted))
         at = end + quoted
         if row[at : at + 1] != delimiter:
             break
@@ -301,27 +305,11 @@ def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> l
     return cells
 
 
-def _closing_quote(row: bytearray, at: int, lines: _Lines, first: int) -> int:
-    while True:
-        end = row.find(b'"', at)
-        if end < 0:
-            at = len(row)
-            more = lines.next()
-            row += more
-            if not more or len(row) > MAX_ROW:
-                raise _endless(lines, first)
-        elif row[end + 1 : end + 2] == b'"':
-            at = end + 2
-        else:
-            return end
-
-
 def _endless(lines: _Lines, first: int) -> DatasetError:
-    msg = (
+    return DatasetError(
         f"{lines.path}: the row that begins in line {first} does not end within the file or "
         f"{MAX_ROW // 2**20} MiB: is a quote not closed?"
     )
-    return DatasetError(msg)
 
 
 def _without_end(line: bytes | bytearray) -> bytes | bytearray:
