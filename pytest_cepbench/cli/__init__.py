@@ -8,12 +8,18 @@ import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 from pytest_cepbench.cli.arguments import parse
 from pytest_cepbench.cli.commands import CEPBENCH
 from pytest_cepbench.cli.output import INTERRUPTED, MISTAKE, NOT_DONE, complain, tell
-from pytest_cepbench.errors import CepError, EndedError, UnreadError, WriteError
+from pytest_cepbench.errors import (
+    CepError,
+    EndedError,
+    MissingDependencyError,
+    SpecError,
+    UnreadError,
+    WriteError,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,11 +30,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for those.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    finds = False
     try:
         arguments = parse(CEPBENCH, words)
+        finds = arguments.finds
         arguments.command_line = shlex.join(["cepbench", *words])
-        if arguments.recovers and not _is_whole(arguments.baselines):
-            return 1
+        if arguments.recovers:
+            from pytest_cepbench.replacement import recover
+
+            recovered = recover(arguments.baselines)
+            if recovered is not None:
+                tell(recovered)
         module, _, function = arguments.run.partition(":")
         run = getattr(import_module(f"{__name__}.{module}"), function or "run")
         return int(run(arguments))
@@ -38,24 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return complain("interrupted", INTERRUPTED)
     except EndedError as failure:
         return complain(str(failure), failure.code)
-    except CepError as error:  # where the command itself has nothing more to say of it
-        return complain(
-            str(error), NOT_DONE if isinstance(error, (WriteError, UnreadError)) else MISTAKE
-        )
-
-
-def _is_whole(baselines: Path) -> bool:
-    """Recover half-written baselines; True where all are whole."""
-    from pytest_cepbench.replacement import recover
-
-    try:
-        recovered = recover(baselines)
-    except WriteError as error:
-        complain(str(error), NOT_DONE)
-        return False
-    if recovered is not None:
-        tell(recovered)
-    return True
+    except (WriteError, UnreadError) as failure:
+        return complain(str(failure), NOT_DONE)
+    except (SpecError, MissingDependencyError) as mistake:
+        return complain(str(mistake), MISTAKE)
+    except CepError as error:  # of a file: named wrongly, or what the command was to find out
+        return complain(str(error), NOT_DONE if finds else MISTAKE)
 
 
 __all__ = ["main"]

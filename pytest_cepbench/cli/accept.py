@@ -1,23 +1,32 @@
-"""`cepbench accept`: take what a run measured as baselines, from its report alone."""
+"""`cepbench accept`: take what a run measured as baselines, from its report alone.
+
+With `--remeasure` the checkpoint that was chosen is measured again first.
+"""
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from dataclasses import replace as changed
 from pathlib import Path
+from shutil import copymode
 
 from msgspec.structs import replace
 
-from pytest_cepbench.cli.output import (
-    INTERRUPTED,
-    NOT_DONE,
-    Section,
-    Table,
-    complain,
-    show,
+from pytest_cepbench.cli.output import INTERRUPTED, NOT_DONE, Section, Table, complain, show, tell
+from pytest_cepbench.cli.session import fixed_roles, measuring, read_data
+from pytest_cepbench.errors import (
+    BaselineError,
+    EndedError,
+    SpecError,
+    SuiteError,
+    WriteError,
+    few_of,
+    unknown_name,
 )
-from pytest_cepbench.cli.remeasure import Remeasured, refuse_unused_options, remeasure
-from pytest_cepbench.errors import BaselineError, EndedError, SpecError, WriteError, unknown_name
 from pytest_cepbench.evaluation.run_report import (
     RunReport,
     contradictions,
@@ -41,34 +50,21 @@ from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.store.answers import keys_of_answers
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.studies.remeasurement import (
+    AcceptedCheckpoint,
+    PreparedRemeasurement,
+    measure_again,
+    prepare_remeasurement,
+)
+from pytest_cepbench.suites import RoleChoices, load_suite
+from pytest_cepbench.suites.definition import amended_text
 
+Cases = Mapping[CaseKey, Sequence[CaseResult]]
+"""The cases that are to be accepted, each with all results that the run has of it."""
 
-def run(arguments: Namespace) -> int:
-    """Show what changes and write it; exit codes as in `main`."""
-    refuse_unused_options(arguments)
-    report = read_report(arguments.results)
-    reason = _checked_reason(arguments.reason)
-    cases = _chosen(report, arguments.case)
-    edited = list(contradictions(report))
-    if _refuse(report, cases, edited, insensitive=arguments.accept_insensitive):
-        return NOT_DONE
-    root: Path = arguments.baselines
-    accepted = {"reason": reason, "results": report.digest}
-    if arguments.remeasure is not None:
-        return _accept_again(arguments, report, remeasure(arguments, report, cases), accepted)
-    changes = list(_changes(cases, accepted, root, move_anchor=arguments.move_anchor))
-    page = _page(changes, cases, reason, root)
-    if not changes:
-        show([page], "nothing changed")
-        return 0
-    page = Section(page.title, (*page.blocks, _BEST_OF_SEVERAL))
-    if arguments.dry_run:
-        show([page], "nothing written: --dry-run")
-        return 0
-    show([page])
-    _write(changes, arguments)
-    return 0
+_FEW = 2  # measurements, of whose spread hardly anything is known
 
+_ONLY_WITH = ("model", "describer", "generator", "detector", "vqa", "role", "samples", "seeds")
 
 _BEST_OF_SEVERAL = (
     "chosen as the best of several checkpoints? Then these scores are lucky ones, and equal "
@@ -76,44 +72,65 @@ _BEST_OF_SEVERAL = (
 )
 
 
-def _accept_again(
-    arguments: Namespace, report: RunReport, remeasured: Remeasured, accepted: dict[str, str]
-) -> int:
-    """Accept what was measured again, and have the suite measure like that from now on."""
-    if _refuse(report, remeasured.cases, (), insensitive=arguments.accept_insensitive):
-        return NOT_DONE
+def run(arguments: Namespace) -> int:
+    """Show what changes and write it; exit codes as in `main`."""
+    measured_again = [name for name in _ONLY_WITH if getattr(arguments, name) is not None]
+    measured_again += [name for name in ("encoder", "data") if getattr(arguments, name)]
+    if arguments.remeasure is None and measured_again:
+        raise SpecError(
+            f"--{measured_again[0]} says what is measured again: it needs --remeasure SUITE"
+        )
+    if arguments.remeasure is not None and arguments.case:
+        raise SpecError(
+            "--case: the cases of a suite share its seed and its samples, so --remeasure takes all "
+            "of them; drop --case"
+        )
+    report = read_report(arguments.results)
+    reason = arguments.reason.strip()  # a reviewer will read it
+    if not reason:
+        raise SpecError("--reason is empty: say in a sentence why these numbers are accepted")
+    cases = _chosen(report, arguments.case)
     root: Path = arguments.baselines
-    accepted = accepted | {"remeasured": remeasured.note}
-    proposed = _changes(remeasured.cases, accepted, root, move_anchor=arguments.move_anchor)
-    changes = list(remeasured.with_anchors(proposed))
-    page = [_page(changes, remeasured.cases, accepted["reason"], root), *remeasured.sections()]
+    accepted = {"reason": reason, "results": report.digest}
+    remeasured = None
+    # That a report contradicts itself counts where nothing else does.
+    refused = list(refusals(report, cases, insensitive=arguments.accept_insensitive))
+    refused = refused or list(contradictions(report))
+    if arguments.remeasure is not None and not refused:
+        remeasured = _remeasure(arguments, report, cases)
+        cases, accepted = remeasured.cases, accepted | {"remeasured": remeasured.note}
+        refused = list(refusals(report, cases, insensitive=arguments.accept_insensitive))
+    for refusal in refused:
+        complain(f"nothing is accepted: {refusal}", NOT_DONE)
+    if refused:
+        return NOT_DONE
+    changes = list(_changes(cases, accepted, root, move_anchor=arguments.move_anchor))
+    if remeasured is not None:
+        changes = list(map(remeasured.with_anchor, changes))
+    page = [_page(changes, cases, reason, root)]
+    if remeasured is not None:
+        page.append(remeasured.section())
+    elif not changes:
+        show(page, "nothing changed")
+        return 0
+    else:
+        page = [Section(page[0].title, (*page[0].blocks, _BEST_OF_SEVERAL))]
     if arguments.dry_run:
         show(page, "nothing written: --dry-run")
         return 0
     show(page)
     if changes:
         _write(changes, arguments)
-    remeasured.write_suite()
+    if remeasured is not None:
+        remeasured.write_suite()
     return 0
 
 
-def _checked_reason(reason: str) -> str:
-    """The reason, which a reviewer will read."""
-    if not reason.strip():
-        raise SpecError("--reason is empty: say in a sentence why these numbers are accepted")
-    return reason.strip()
-
-
-def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseResult]]:
-    """The cases that are to be accepted, each with all results that the run has of it.
-
-    Raises SpecError for a name that no case has, or cases of several suites.
-    """
+def _chosen(report: RunReport, names: Sequence[str]) -> Cases:
+    """Raises SpecError for a name that no case has, or cases of several suites."""
     results_of: dict[CaseKey, list[CaseResult]] = {}
     for case in report.cases:
         results_of.setdefault(key_of(case), []).append(case)
-    if not names:
-        return results_of
     chosen: dict[CaseKey, list[CaseResult]] = {}
     for name in names:
         keys = [key for key in results_of if key.matches(name)]
@@ -123,62 +140,38 @@ def _chosen(report: RunReport, names: Sequence[str]) -> dict[CaseKey, list[CaseR
             suites = ", ".join(map(str, keys))
             raise SpecError(f"--case {name!r}: that is in several suites: say which of {suites}")
         chosen |= {key: results_of[key] for key in keys}
-    return chosen
+    return chosen if names else results_of
 
 
-def _refuse(
-    report: RunReport,
-    cases: Mapping[CaseKey, Sequence[CaseResult]],
-    edited: Sequence[str],
-    *,
-    insensitive: bool,
-) -> bool:
-    """Complain of every reason to accept nothing; True where there is one.
-
-    edited: in what the report contradicts itself, which counts where nothing else does.
-    """
-    found = list(refusals(report, cases, insensitive=insensitive))
-    for refusal in found or edited:
-        complain(f"nothing is accepted: {refusal}", NOT_DONE)
-    return bool(found or edited)
+def _recorded(case: CaseResult) -> Measurement:
+    assert case.measurement is not None  # or the case was refused
+    return as_accepted(case.measurement)
 
 
 def _changes(
-    cases: Mapping[CaseKey, Sequence[CaseResult]],
-    accepted: dict[str, str],
-    root: Path,
-    *,
-    move_anchor: bool,
+    cases: Cases, accepted: dict[str, str], root: Path, *, move_anchor: bool
 ) -> Iterator[Change]:
     for key, (first, *_) in cases.items():
-        assert first.measurement is not None  # or the case was refused
-        measured = as_accepted(first.measurement)
+        measured = _recorded(first)
         value = measured.fresh.value  # of the scores, whatever else is there
         after = replace(measured, value=value, accepted=accepted)
         change = propose(key, after, root)
-        if change is None and move_anchor:
-            change = _anchor_alone(key, after, root)
-        elif move_anchor:
-            change = propose(key, after, root, move_anchor=True)
+        if move_anchor:
+            moved = propose(key, after, root, move_anchor=True)
+            if change is None and moved is not None:
+                # The baseline stays: only an anchor that says something else changes.
+                anchor = usable_baseline(anchor_path(root, key), key)
+                same = anchor is not None and anchor.scores == after.scores
+                moved = None if same or moved.anchor != "moved" else moved
+            change = moved
         if change is not None:
             yield change
 
 
-def _anchor_alone(key: CaseKey, after: Measurement, root: Path) -> Change | None:
-    """Of a case whose baseline stays: only an anchor that says something else changes."""
-    change = propose(key, after, root, move_anchor=True)
-    if change is None or change.anchor != "moved":
-        return None
-    anchor = usable_baseline(anchor_path(root, key), key)
-    return None if anchor is not None and anchor.scores == after.scores else change
+# -- what is shown ---------------------------------------------------------------------------------
 
 
-def _page(
-    changes: Sequence[Change],
-    cases: Mapping[CaseKey, Sequence[CaseResult]],
-    reason: str,
-    root: Path,
-) -> Section:
+def _page(changes: Sequence[Change], cases: Cases, reason: str, root: Path) -> Section:
     """Before and after of what changes, and what a reviewer should know beside."""
     blocks: list[str | Table] = [f"reason: {reason}"]
     models = [f"{c.after.model.get('role')} {c.after.model.get('spec')}" for c in changes]
@@ -188,7 +181,11 @@ def _page(
         head = ("case", "before", "after", "difference", "n", "verdict", "anchor")
         blocks.append(Table(head, rows))
     blocks += _remarks(changes, root)
-    blocks += _sensitivity_warnings(changes)
+    cases_of: dict[str, list[CaseKey]] = {}
+    for change in changes:
+        for remark in remarks_on_accepting(change.after):
+            cases_of.setdefault(remark, []).append(change.key)
+    blocks += [f"warning: {few_keys(keys)}: {remark}" for remark, keys in cases_of.items()]
     same = len(cases) - len(changes)
     if same:
         blocks.append(f"unchanged: {counted(same, 'case')}")
@@ -199,7 +196,11 @@ def _row(change: Change, result: CaseResult, root: Path) -> tuple[str, ...]:
     before, after = change.before, change.after
     n = f"{after.n}" if before is None or before.n == after.n else f"{before.n} -> {after.n}"
     there = baseline_path(root, change.key).exists()
-    value, difference = number(after.value), number(_difference(before, after), signed=True)
+    # Of two that mean different things there is no difference.
+    comparable = before is not None and before.identity == after.identity
+    value, difference = number(after.value), number(None)
+    if comparable and before is not None:
+        difference = number(_turned(before, after), signed=True)
     if change.replaced_answers is not None:  # a win rate: against themselves all score one half
         value, difference = f"{change.replaced_answers} answers replaced", "-"
     return (
@@ -213,12 +214,10 @@ def _row(change: Change, result: CaseResult, root: Path) -> tuple[str, ...]:
     )
 
 
-def _difference(before: Measurement | None, after: Measurement) -> float | None:
-    """Turned so that positive is better; None where the two mean different things."""
-    if before is None or before.identity != after.identity:
-        return None
-    turned = (after.value - before.value) * (1 if after.higher_is_better else -1)
-    return turned + 0.0  # turns -0.0 into 0.0
+def _turned(before: Measurement, after: Measurement) -> float:
+    """The difference of two values, turned so that positive is better."""
+    # The sum turns -0.0 into 0.0.
+    return (after.value - before.value) * (1 if after.higher_is_better else -1) + 0.0
 
 
 def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
@@ -227,7 +226,10 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
     for change in changes:
         before, after = change.before, change.after
         if before is None:
-            yield from _unusable(change.key, root)
+            try:
+                read_baseline(baseline_path(root, change.key), change.key)
+            except BaselineError as error:
+                yield f"replaced, since it cannot be used: {error}"
         elif before.identity != after.identity:
             names = before.identity.keys() | after.identity.keys()
             differ = sorted(n for n in names if before.identity.get(n) != after.identity.get(n))
@@ -245,23 +247,6 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
 
 
-def _sensitivity_warnings(changes: Sequence[Change]) -> Iterator[str]:
-    """Warnings of cases in which the set-up sees little: each sentence with its cases."""
-    cases_of: dict[str, list[CaseKey]] = {}
-    for change in changes:
-        for remark in remarks_on_accepting(change.after):
-            cases_of.setdefault(remark, []).append(change.key)
-    for remark, keys in cases_of.items():
-        yield f"warning: {few_keys(keys)}: {remark}"
-
-
-def _unusable(key: CaseKey, root: Path) -> Iterator[str]:
-    try:
-        read_baseline(baseline_path(root, key), key)
-    except BaselineError as error:
-        yield f"replaced, since it cannot be used: {error}"
-
-
 def _write(changes: Sequence[Change], arguments: Namespace) -> None:
     """Write the files, all or none, and say where the answers lie that they name."""
     root: Path = arguments.baselines
@@ -276,28 +261,151 @@ def _write(changes: Sequence[Change], arguments: Namespace) -> None:
     accepted: dict[str, set[str]] = {}
     for change in changes:
         accepted.setdefault(change.key.suite, set()).update(change.after.answers.values())
-    places = [
-        _answers_place(suite, digests - {""}, arguments)
-        for suite, digests in accepted.items()
-        if digests - {""}
-    ]
-    show([], f"{counted(len(written), 'baseline')} written below {root}: commit them", *places)
-
-
-def _answers_place(suite: str, digests: set[str], arguments: Namespace) -> str:
-    """Where the accepted answers of a suite lie, of which a baseline has the digests alone."""
+    lines = [f"{counted(len(written), 'baseline')} written below {root}: commit them"]
     folder: Path = arguments.store
-    here = 0
-    if (folder / INDEX).is_file():
-        with ReadonlyStore(folder, f"the store {str(folder)!r}") as reader:
-            here = len(keys_of_answers(reader.read, digests))
-    if here < len(digests):
-        return (
-            f"{len(digests) - here} of {len(digests)} accepted answers of {suite} are not in the "
-            f"store {folder}: name the store of the run with --store DIR in cepbench store "
-            "export --answers SUITE, which keeps them beside the baselines"
-        )
-    return (
-        f"the {counted(here, 'accepted answer')} of {suite} lie in the store {folder} alone: "
-        f"cepbench store export --answers SUITE --store {folder} keeps them beside the baselines"
+    for suite, digests in accepted.items():  # of which a baseline has the digests alone
+        digests.discard("")
+        here = 0
+        if digests and (folder / INDEX).is_file():
+            with ReadonlyStore(folder, f"the store {str(folder)!r}") as reader:
+                here = len(keys_of_answers(reader.read, digests))
+        if here < len(digests):
+            lines.append(
+                f"{len(digests) - here} of {len(digests)} accepted answers of {suite} are not in "
+                f"the store {folder}: name the store of the run with --store DIR in cepbench store "
+                "export --answers SUITE, which keeps them beside the baselines"
+            )
+        elif digests:
+            lines.append(
+                f"the {counted(here, 'accepted answer')} of {suite} lie in the store {folder} "
+                f"alone: cepbench store export --answers SUITE --store {folder} keeps them beside "
+                "the baselines"
+            )
+    show([], *lines)
+
+
+# -- measured again --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Remeasured:
+    """A checkpoint that was measured again.
+
+    cases: as in the report, with the fresh measurements.
+    ready: what is fresh, and what the report had.
+    anchors: what later steps are held to, measured again too.
+    others: how many cases of other suites the report has.
+    """
+
+    cases: Cases
+    ready: PreparedRemeasurement
+    anchors: Mapping[CaseKey, Measurement]
+    others: int
+
+    @property
+    def note(self) -> str:
+        """Note for the baselines on the new measurement."""
+        return f"again {self.ready.conditions}"
+
+    def with_anchor(self, change: Change) -> Change:
+        """The change with the anchor that its case is still held to."""
+        anchor = self.anchors.get(change.key)
+        if anchor is None:
+            return change
+        before = self.ready.choice.anchors[change.key].accepted
+        anchor = replace(anchor, accepted=before | {"remeasured": self.note})
+        return changed(change, anchor="again", renewed=anchor)
+
+    def section(self) -> Section:
+        """Table of each score when chosen and when measured again, and what several seeds show."""
+        rows, spreads, file = [], {}, self.ready.before.file
+        for key, (result, *_) in self.cases.items():
+            then, now = self.ready.choice.records[key], _recorded(result)
+            turned = number(_turned(then, now), signed=True)
+            rows.append((str(key), number(then.value), number(now.value), turned))
+            if now.spread is not None:
+                spreads[key.within] = now.spread
+        blocks: list[str | Table] = [
+            Table(("case", "when chosen", "again", "difference"), tuple(rows)),
+            f"later runs are compared under the same conditions: {self.ready.setting} in {file}",
+        ]
+        still = [name for name, spread in spreads.items() if not any(spread.deviations.values())]
+        if len(still) == len(spreads) > 0:
+            blocks.append("the seeds change nothing: the gate compares as with one measurement")
+        elif still:
+            blocks.append(f"the seeds change nothing in {few_of(still)}")
+        if self.ready.choice.seeds == _FEW:
+            blocks.append(
+                "2 measurements show a spread with one degree of freedom for each category: drops "
+                "are hard to find, take 5 or more"
+            )
+        if self.others:
+            blocks.append(f"of other suites, and not accepted: {counted(self.others, 'case')}")
+        return Section(f"measured again {self.ready.conditions}", tuple(blocks))
+
+    def write_suite(self) -> None:
+        """Have later runs measure as the new baselines were measured. Raises EndedError."""
+        file, setting = self.ready.before.file, self.ready.setting
+        target = file.resolve()  # also behind a link
+        fresh = target.with_name(f".{target.name}.new")
+        try:
+            fresh.write_bytes(amended_text(self.ready.before, setting).encode("utf-8"))
+            copymode(target, fresh)
+            fresh.replace(target)
+        except (OSError, SuiteError) as error:
+            with suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise EndedError(
+                f"the baselines are written, and {str(file)!r} could not be: {error}. Set "
+                f"{setting} in it by hand: until then every case is incomparable"
+            ) from error
+        show([], f"{file}: {setting}; commit it with the baselines")
+
+
+def _remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> _Remeasured:
+    """Measure the chosen checkpoint again. cases: of the report, none refused.
+
+    Raises SpecError and SuiteError, also for a suite's file that could not be written afterwards.
+    """
+    suite: Path = arguments.remeasure
+    name = load_suite(suite).name
+    records = {key: _recorded(first) for key, (first, *_) in cases.items() if key.suite == name}
+    if not records:
+        raise SpecError(f"the results hold no case of suite {name!r}, which {str(suite)!r} is")
+    anchors: dict[CaseKey, Measurement] = {}
+    for key, record in () if arguments.move_anchor else records.items():
+        # What a case is held to after an ordinary acceptance: its anchor, else its baseline.
+        for path in (anchor_path, baseline_path):
+            reference = usable_baseline(path(arguments.baselines, key), key)
+            if reference is not None and reference.identity == record.identity:
+                anchors[key] = reference
+                break
+    spec = next(iter(records.values())).model.get("spec")
+    roles, encoders = fixed_roles(arguments)
+    checkpoint = AcceptedCheckpoint(
+        suite=suite,
+        choices=RoleChoices(arguments.model or spec, arguments.role, roles, encoders),
+        records=records,
+        digest=report.digest,
+        data=read_data(arguments.data),
+        samples=arguments.samples,
+        seeds=arguments.seeds or 1,
+        anchors=anchors,
     )
+    with measuring(arguments.store, suite) as (pool, begin):
+        prepared = prepare_remeasurement(checkpoint, pool)
+        file = prepared.before.file
+        amended_text(prepared.before, prepared.setting)
+        if not os.access(file, os.W_OK) or not os.access(file.resolve().parent, os.W_OK):
+            raise SuiteError(
+                f"{str(file)!r} cannot be written, and has to hold {prepared.setting} from now on: "
+                "make it and its folder writable, or work on a copy of the suite"
+            )
+        begin()
+        remeasured = measure_again(prepared, pool, tell)
+    fresh = {
+        key: [replace(results[0], measurement=remeasured.records[key])]
+        for key, results in cases.items()
+        if key in remeasured.records
+    }
+    return _Remeasured(fresh, prepared, remeasured.anchors, len(cases) - len(fresh))

@@ -15,18 +15,14 @@ from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.metrics.correlation import Correlation
-from pytest_cepbench.metrics.human_ratings import GRADES, Alignment, CrossInconsistency
+from pytest_cepbench.metrics.human_ratings import GRADES, Alignment
 from pytest_cepbench.metrics.judge_agreement import Agreement, Share
 from pytest_cepbench.metrics.uncertainty import Estimate
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.assignment import Order
-from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.studies.rating_agreement import (
-    AnnotatorRecord,
-    RatingAgreement,
-    measure_agreement,
-)
+from pytest_cepbench.studies.rating_agreement import RatingAgreement, measure_agreement
 from pytest_cepbench.studies.rating_alignment import (
     METHODS,
     MetricAlignment,
@@ -38,17 +34,9 @@ from pytest_cepbench.studies.rating_alignment import (
 def agree_people(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
-    votes = read_votes(ratings)
+    votes, study = read_votes(ratings), ratings.study
     agreed = measure_agreement(ratings, votes, arguments.draws)
-    page = _people_page(agreed, arguments.draws, _work_left(ratings, votes))
-    name = f"agreement-{ratings.path.resolve().name}"
-    write_and_show(arguments, {"agreement": agreed}, page, name)
-    return 0
-
-
-def _work_left(ratings: Ratings, votes: Votes) -> list[str]:
-    """A line on how long the rest of the study takes, at the pace so far; none where it is done."""
-    study = ratings.study
+    lines = [f"intervals: 95 %, {arguments.draws} draws of whole items; kind: {agreed.kind}"]
     order = Order(study, list(ratings.items.values()))
     given = Counter(vote.item for vote in votes.counted.values() if vote.kind == "item")
     left = sum(
@@ -56,33 +44,28 @@ def _work_left(ratings: Ratings, votes: Votes) -> list[str]:
         for digest, item in ratings.items.items()
         if item.kind == "item"
     )
-    if not left:
-        return []
-    seconds = median(vote.seconds for vote in votes.answers())
-    people = len(study.annotators)
-    minutes = left * (1 + study.attention + study.repeats) * seconds / people / 60
-    line = (
-        f"{counted(left, 'answer')} to come: about {minutes:.0f} minutes for each of "
-        f"{counted(people, 'annotator')}, at {seconds:.1f} seconds an answer"
-    )
-    return [line]
+    if left:  # at the pace so far
+        seconds = median(vote.seconds for vote in votes.answers())
+        people = len(study.annotators)
+        minutes = left * (1 + study.attention + study.repeats) * seconds / people / 60
+        lines.append(
+            f"{counted(left, 'answer')} to come: about {minutes:.0f} minutes for each of "
+            f"{counted(people, 'annotator')}, at {seconds:.1f} seconds an answer"
+        )
+    lines += agreed.remarks
+    if not agreed.shared:
+        lines.append("no item was judged by several annotators: only repeats and checks tell")
+    name = f"agreement-{ratings.path.resolve().name}"
+    write_and_show(arguments, {"agreement": agreed}, _people_page(agreed, lines), name)
+    return 0
 
 
-def _people_page(
-    agreed: RatingAgreement, draws: int, work_left: Sequence[str]
-) -> Iterator[Section]:
+def _people_page(agreed: RatingAgreement, lines: Sequence[str]) -> Iterator[Section]:
     of = f" of {agreed.suite}" if agreed.suite else ""
     title = (
         f"agreement in {agreed.ratings}{of}: {len(agreed.annotators)} annotators, "
         f"{agreed.judged:,} of {agreed.items:,} items judged, {agreed.shared:,} by several"
     )
-    lines = [
-        f"intervals: 95 %, {draws} draws of whole items; kind: {agreed.kind}",
-        *work_left,
-        *agreed.remarks,
-    ]
-    if not agreed.shared:
-        lines.append("no item was judged by several annotators: only repeats and checks tell")
     rows = tuple(
         (
             each.name,
@@ -96,25 +79,24 @@ def _people_page(
     )
     table = Table(("coefficient", "of", "value", "95 % interval", "items", "note"), rows)
     yield Section(title, (*lines, table))
-    yield Section("annotators", (_annotators(agreed.annotators),))
 
+    def of_total(counted: tuple[int, int]) -> str:
+        right, total = counted
+        return f"{right}/{total}" if total else "-"
 
-def _annotators(annotators: tuple[AnnotatorRecord, ...]) -> Table:
-    head = ("annotator", "votes", "skipped", "seconds", "checks", "again")
-    return Table(
-        head,
-        tuple(
-            (
-                short(each.name),
-                str(each.votes),
-                str(each.skipped),
-                "-" if each.seconds is None else f"{each.seconds:.1f}",
-                _of(each.attention),
-                _of(each.repeats),
-            )
-            for each in annotators
-        ),
+    rows = tuple(
+        (
+            short(each.name),
+            str(each.votes),
+            str(each.skipped),
+            "-" if each.seconds is None else f"{each.seconds:.1f}",
+            of_total(each.attention),
+            of_total(each.repeats),
+        )
+        for each in agreed.annotators
     )
+    head = ("annotator", "votes", "skipped", "seconds", "checks", "again")
+    yield Section("annotators", (Table(head, rows),))
 
 
 def estimate_text(estimate: Estimate) -> str:
@@ -127,11 +109,6 @@ def interval_text(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return "-"
     return f"[{estimate.low:.3f}, {estimate.high:.3f}]"
-
-
-def _of(counted: tuple[int, int]) -> str:
-    right, total = counted
-    return f"{right}/{total}" if total else "-"
 
 
 _READINGS = {"fdt": "ties forced", "three_way": "ties one verdict", "decided": "both decided"}
@@ -180,52 +157,7 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def agree_models(arguments: Namespace) -> int:
-    """Measure, print and write a page; exit codes as in `main`."""
-    ratings = read_ratings(arguments.ratings)
-    runs = _runs(arguments.report)
-    aligned = measure_alignment(ratings, read_votes(ratings), runs, arguments.draws)
-    name = f"alignment-{ratings.path.resolve().name}"
-    write_and_show(arguments, {"alignment": aligned}, _models_page(aligned), name)
-    return 0
-
-
-def _runs(reports: Sequence[str]) -> dict[str, list[Measurement]]:
-    """Name -> what the run measured; its name is the given one, else the model's spec."""
-    runs: dict[str, list[Measurement]] = {}
-    for text in reports:
-        given, path = split_name(text)
-        report = read_report(Path(path))
-        measured = [as_accepted(c.measurement) for c in report.cases if c.measurement is not None]
-        if not measured:
-            raise SpecError(
-                f"{path} has no measurement: the report of a run that measured is needed"
-            )
-        name = given or measured[0].model.get("spec", path)
-        if name in runs:
-            raise SpecError(f"two runs are of {name!r}: name them, --report NAME={path}")
-        runs[name] = measured
-    return runs
-
-
-def _models_page(aligned: RatingAlignment) -> Iterator[Section]:
-    of = f" of {aligned.suite}" if aligned.suite else ""
-    lines = [_SCORE[aligned.kind], *aligned.remarks]
-    lines += [f"nobody rated the model of the run {name}" for name in aligned.unmatched]
-    if aligned.constant:
-        lines.append(f"the same for all rated outputs: {', '.join(aligned.constant)}")
-    yield Section(f"what people think in {aligned.ratings}{of}", (*lines, _people(aligned)))
-    for name, table in aligned.inconsistency.items():
-        yield _inconsistency(name, table)
-    if aligned.metrics:
-        yield Section("metrics over samples", (_SAMPLES, _over_samples(aligned.metrics)))
-    if any(metric.by_model for metric in aligned.metrics):
-        yield Section("metrics over the samples of each model", (_by_model(aligned.metrics),))
-    if any(metric.models for metric in aligned.metrics):
-        yield Section("metrics over models", (_MODELS, _over_models(aligned.metrics)))
-    if any(metric.within_margin for metric in aligned.metrics):
-        yield Section("choices between captions", (_MARGIN, _within_margin(aligned.metrics)))
-
+# -- models ----------------------------------------------------------------------------------------
 
 _WON = (
     "score: share of the votes that a model won, a tie being one half; of two models the better "
@@ -248,87 +180,107 @@ _MODELS = "correlation of the models' means, with Fisher's 95 % intervals: wide 
 _MARGIN = "a difference of at most .01 counts as comparable (MMGenBench, C.4)"
 
 
-def _people(aligned: RatingAlignment) -> Table:
+def agree_models(arguments: Namespace) -> int:
+    """Measure, print and write a page; exit codes as in `main`."""
+    ratings = read_ratings(arguments.ratings)
+    runs: dict[str, list[Measurement]] = {}  # name -> what the run measured
+    for text in arguments.report:
+        given, path = split_name(text)
+        report = read_report(Path(path))
+        measured = [as_accepted(c.measurement) for c in report.cases if c.measurement is not None]
+        if not measured:
+            raise SpecError(
+                f"{path} has no measurement: the report of a run that measured is needed"
+            )
+        name = given or measured[0].model.get("spec", path)
+        if name in runs:
+            raise SpecError(f"two runs are of {name!r}: name them, --report NAME={path}")
+        runs[name] = measured
+    aligned = measure_alignment(ratings, read_votes(ratings), runs, arguments.draws)
+    name = f"alignment-{ratings.path.resolve().name}"
+    write_and_show(arguments, {"alignment": aligned}, _models_page(aligned), name)
+    return 0
+
+
+def _models_page(aligned: RatingAlignment) -> Iterator[Section]:
+    of = f" of {aligned.suite}" if aligned.suite else ""
+    lines = [_SCORE[aligned.kind], *aligned.remarks]
+    lines += [f"nobody rated the model of the run {name}" for name in aligned.unmatched]
+    if aligned.constant:
+        lines.append(f"the same for all rated outputs: {', '.join(aligned.constant)}")
     head = ("model", "outputs", "votes", "score", "95 % interval", "mean rank", *GRADES)
-    return Table(
-        head,
-        tuple(
-            (
-                short(own.model),
-                own.section,
-                str(own.votes),
-                f"{own.score:.3f}",
-                interval_text(Estimate(own.score, own.low, own.high, own.items)),
-                "-" if own.rank is None else f"{own.rank:.2f}",
-                *(map(percent, own.grades) if own.grades else "-" * len(GRADES)),
-            )
-            for own in aligned.people
+    rows: list[tuple[str, ...]] = [
+        (
+            short(own.model),
+            own.section,
+            str(own.votes),
+            f"{own.score:.3f}",
+            interval_text(Estimate(own.score, own.low, own.high, own.items)),
+            "-" if own.rank is None else f"{own.rank:.2f}",
+            *(map(percent, own.grades) if own.grades else "-" * len(GRADES)),
+        )
+        for own in aligned.people
+    ]
+    people = Table(head, tuple(rows))
+    yield Section(f"what people think in {aligned.ratings}{of}", (*lines, people))
+    for name, table in aligned.inconsistency.items():
+        rows = [(grade, *map(str, row)) for grade, row in zip(GRADES, table.counts, strict=True)]
+        whose = "all models" if name == "all" else name
+        line = f"{table.total} pairs of grades, {percent(table.inconsistent)} % differ"
+        counts = Table(("understanding \\ generation", *GRADES), tuple(rows))
+        yield Section(f"grades of {whose} in both sections", (line, counts))
+    yield from _metric_pages(aligned.metrics)
+
+
+def _metric_pages(metrics: Sequence[MetricAlignment]) -> Iterator[Section]:
+    """How metrics agree with people: over samples, of each model, over models, over captions."""
+    pages: list[tuple[str, tuple[str, ...], tuple[str, ...], list[tuple[str, ...]]]] = [
+        (
+            "metrics over samples",
+            (_SAMPLES,),
+            ("case", "outputs", "items", "within items", "interval", "preferred", "interval"),
+            [
+                (m.case, m.section, str(m.items), *_both(m.samples), *_both(m.direction))
+                for m in metrics
+            ],
         ),
-    )
-
-
-def _inconsistency(name: str, table: CrossInconsistency) -> Section:
-    rows = tuple((grade, *map(str, row)) for grade, row in zip(GRADES, table.counts, strict=True))
-    whose = "all models" if name == "all" else name
-    line = f"{table.total} pairs of grades, {percent(table.inconsistent)} % differ"
-    head = ("understanding \\ generation", *GRADES)
-    return Section(f"grades of {whose} in both sections", (line, Table(head, rows)))
-
-
-def _over_samples(metrics: Sequence[MetricAlignment]) -> Table:
-    head = ("case", "outputs", "items", "within items", "interval", "preferred", "interval")
-    return Table(
-        head,
-        tuple(
-            (
-                metric.case,
-                metric.section,
-                str(metric.items),
-                estimate_text(metric.samples),
-                interval_text(metric.samples),
-                *_both(metric.direction),
-            )
-            for metric in metrics
+        (
+            "metrics over the samples of each model",
+            (),
+            ("case", "outputs", "model", "Spearman", "95 % interval", "samples"),
+            [
+                (m.case, m.section, short(model), *_both(estimate), str(estimate.items))
+                for m in metrics
+                for model, estimate in m.by_model.items()
+            ],
         ),
+        (
+            "metrics over models",
+            (_MODELS,),
+            ("case", "outputs", *METHODS),
+            [(m.case, m.section, *map(_correlation, m.models)) for m in metrics if m.models],
+        ),
+        (
+            "choices between captions",
+            (_MARGIN,),
+            ("case", "items", "votes", "majorities", "without majority"),
+            [
+                (m.case, str(own.items), *_aligned(own), str(own.without_majority))
+                for m in metrics
+                if (own := m.within_margin) is not None
+            ],
+        ),
+    ]
+    yield from (
+        Section(title, (*lines, Table(head, tuple(rows))))
+        for title, lines, head, rows in pages
+        if rows
     )
 
 
-def _by_model(metrics: Sequence[MetricAlignment]) -> Table:
-    head = ("case", "outputs", "model", "Spearman", "95 % interval", "samples")
-    rows = (
-        (metric.case, metric.section, short(model), *_both(estimate), str(estimate.items))
-        for metric in metrics
-        for model, estimate in metric.by_model.items()
-    )
-    return Table(head, tuple(rows))
-
-
-def _over_models(metrics: Sequence[MetricAlignment]) -> Table:
-    head = ("case", "outputs", *METHODS)
-    rows = (
-        (metric.case, metric.section, *map(_correlation, metric.models))
-        for metric in metrics
-        if metric.models
-    )
-    return Table(head, tuple(rows))
-
-
-def _within_margin(metrics: Sequence[MetricAlignment]) -> Table:
-    head = ("case", "items", "votes", "majorities", "without majority")
-    rows = (
-        (metric.case, *_alignment(metric.within_margin))
-        for metric in metrics
-        if metric.within_margin is not None
-    )
-    return Table(head, tuple(rows))
-
-
-def _alignment(counted: Alignment) -> tuple[str, str, str, str]:
-    votes, majorities = (
-        f"{percent(each.share)} ({each.right}/{each.total})"
-        for each in (counted.votes, counted.majorities)
-    )
-    return str(counted.items), votes, majorities, str(counted.without_majority)
+def _aligned(counted: Alignment) -> Iterator[str]:
+    for each in (counted.votes, counted.majorities):
+        yield f"{percent(each.share)} ({each.right}/{each.total})"
 
 
 def _both(estimate: Estimate | None) -> tuple[str, str]:

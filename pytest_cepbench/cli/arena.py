@@ -11,9 +11,7 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.artifacts.outcome import WINNERS
-from pytest_cepbench.cli.agree import (
-    percent,
-)
+from pytest_cepbench.cli.agree import percent
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.judges import file_titles, verdict_panel
 from pytest_cepbench.cli.output import (
@@ -38,17 +36,14 @@ from pytest_cepbench.datasets.sources.text_files import read_json_lines
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.project_baselines import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.evaluation.python_api import importable
-from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
-from pytest_cepbench.metrics.battles import JudgedBattle, Pairing, TiePolicy
-from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.metrics.battles import Pairing, TiePolicy
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.comparison_page import arena_leaderboard_page
-from pytest_cepbench.store import Store
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import (
     Leaderboard,
@@ -56,21 +51,16 @@ from pytest_cepbench.studies.arena import (
     make_leaderboard,
     make_score_board,
 )
-from pytest_cepbench.studies.panels import (
-    SHAPES_PANEL,
-    BattlePanel,
-    shapes_panel,
-)
+from pytest_cepbench.studies.panels import SHAPES_PANEL, shapes_panel
 from pytest_cepbench.studies.training_files import (
     TrainingBattle,
-    TrainingExport,
     panel_battles,
     people_battles,
     stored_battles,
     write_training,
 )
-from pytest_cepbench.suites import ModelPool, load_suite
-from pytest_cepbench.suites.model_options import RoleChoices
+from pytest_cepbench.suites import ModelPool, Suite, load_suite
+from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 from pytest_cepbench.suites.model_pool import describe_fixed_role
 from pytest_cepbench.suites.role_assignment import named_models
 
@@ -89,32 +79,49 @@ def run(arguments: Namespace) -> int:
     if any(scored) and not all(scored):
         raise SpecError("files of scores and of verdicts are given: rank them one by one")
     content: dict[str, object]
-    html = ""
+    html, names = "", ModelNames()
     if any(scored):
-        scores = _score_boards(arguments, titles)
+        for option in ("battles", "no_answer", "merge_equal_ids"):
+            if getattr(arguments, option):
+                flag = f"--{option.replace('_', '-')}"
+                raise SpecError(f"{flag} is for verdicts of battles, and these files hold scores")
+        scores = [
+            make_score_board(title, read_scores(path, names), arguments.by)
+            for path, title in titles.items()
+        ]
         page, content = [s for board in scores for s in _score_page(board)], {"scores": scores}
     else:
-        boards = _leaderboards(arguments, titles)
+        if arguments.no_answer and arguments.battles is None:
+            raise SpecError("--no-answer needs --battles FILE, the battles that were to be judged")
+        arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
+        boards = [_board(arguments, path, names, arranged) for path in titles]
         page, content = [s for board in boards for s in board_page(board)], {"leaderboards": boards}
         html = arena_leaderboard_page(boards)
     write_and_show(arguments, content, page, f"leaderboard-{'-'.join(titles.values())}", html)
     return 0
 
 
-def _score_boards(arguments: Namespace, titles: Mapping[Path, str]) -> list[ScoreBoard]:
-    """Raises SpecError for an option that is of battles alone."""
-    of_battles = {
-        "--battles": arguments.battles,
-        "--no-answer": arguments.no_answer,
-        "--merge-equal-ids": arguments.merge_equal_ids,
-    }
-    if wrong := [name for name, value in of_battles.items() if value]:
-        raise SpecError(f"{wrong[0]} is for verdicts of battles, and these files hold scores")
-    names = ModelNames()
-    return [
-        make_score_board(title, read_scores(path, names), arguments.by)
-        for path, title in titles.items()
-    ]
+def _board(
+    arguments: Namespace, path: Path, names: ModelNames, arranged: Sequence[Pairing]
+) -> Leaderboard:
+    remarks: tuple[str, ...] = ()
+    if arguments.merge_equal_ids:
+        battles, lost = merge_equal_ids(path, names)
+        which = "; ".join(f"{b.question}: {b.first} against {b.second}" for b in lost)
+        how = f"{len(lost)} verdicts have the ids of others and do not count ({which or '-'})"
+        remarks = (how,)
+    else:
+        battles = read_verdicts(path, names)
+    board = make_leaderboard(
+        path.stem,
+        battles,
+        arguments.pair_model,
+        arranged=arranged,
+        without_answer=[names(name) for name in arguments.no_answer],
+        forfeit_policy=arguments.forfeits.replace("-", "_"),
+        grouping=arguments.by,
+    )
+    return replace(board, remarks=remarks)
 
 
 def _score_page(board: ScoreBoard) -> Iterator[Section]:
@@ -136,52 +143,20 @@ def _score_page(board: ScoreBoard) -> Iterator[Section]:
     )
     yield Section(title, (note, Table(("model", "answers", "overall", "+/-", *criteria), rows)))
     if groups := list(board.models[0].groups):
-        cells = tuple(
-            (
-                group,
-                *("-" if (v := row.groups[group]) is None else f"{v:.2f}" for row in board.models),
-            )
-            for group in groups
+        yield _by_group(
+            f"{board.name}: overall score of 10",
+            groups,
+            {
+                row.model: ["-" if (v := row.groups[g]) is None else f"{v:.2f}" for g in groups]
+                for row in board.models
+            },
         )
-        head = ("group", *(row.model for row in board.models))
-        yield Section(f"{board.name}: overall score of 10", (Table(head, cells),))
 
 
-def _leaderboards(arguments: Namespace, titles: Mapping[Path, str]) -> list[Leaderboard]:
-    names = ModelNames()
-    if arguments.no_answer and arguments.battles is None:
-        raise SpecError("--no-answer needs --battles FILE, the battles that were to be judged")
-    arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
-    titles = file_titles(arguments.verdicts)
-    return [_board(arguments, (title, path), names, arranged) for path, title in titles.items()]
-
-
-def _board(
-    arguments: Namespace, file: tuple[str, Path], names: ModelNames, arranged: Sequence[Pairing]
-) -> Leaderboard:
-    title, path = file
-    battles, remarks = _read_panel(path, names, merge=arguments.merge_equal_ids)
-    board = make_leaderboard(
-        title,
-        battles,
-        arguments.pair_model,
-        arranged=arranged,
-        without_answer=[names(name) for name in arguments.no_answer],
-        forfeit_policy=arguments.forfeits.replace("-", "_"),
-        grouping=arguments.by,
-    )
-    return replace(board, remarks=tuple(remarks))
-
-
-def _read_panel(
-    path: Path, names: ModelNames, *, merge: bool
-) -> tuple[list[JudgedBattle], list[str]]:
-    """The verdicts of a file, and what is to be said of how they were read."""
-    if not merge:
-        return read_verdicts(path, names), []
-    kept, lost = merge_equal_ids(path, names)
-    which = "; ".join(f"{b.question}: {b.first} against {b.second}" for b in lost)
-    return kept, [f"{len(lost)} verdicts have the ids of others and do not count ({which or '-'})"]
+def _by_group(title: str, groups: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Section:
+    """A table with a row for each group of questions, and a column for each model."""
+    rows = tuple(zip(groups, *columns.values(), strict=True))
+    return Section(title, (Table(("group", *columns), rows),))
 
 
 def board_page(board: Leaderboard) -> Iterator[Section]:
@@ -204,14 +179,12 @@ def board_page(board: Leaderboard) -> Iterator[Section]:
         f"{board.questions:,} questions"
     )
     yield Section(title, (*_board_notes(board), Table(head, rows)))
-    groups = list(board.standings[0].groups)
-    if groups:
-        head = ("group", *(standing.model for standing in board.standings))
-        cells = tuple(
-            (group, *(percent(standing.groups[group]) for standing in board.standings))
-            for group in groups
+    if groups := list(board.standings[0].groups):
+        yield _by_group(
+            f"{board.name}: win rate with ties as 1/2, in percent",
+            groups,
+            {own.model: [percent(own.groups[g]) for g in groups] for own in board.standings},
         )
-        yield Section(f"{board.name}: win rate with ties as 1/2, in percent", (Table(head, cells),))
 
 
 def _board_notes(board: Leaderboard) -> Iterator[str]:
@@ -256,68 +229,58 @@ def rejudge(arguments: Namespace) -> int:
     none at all: it has to judge a candidate's answers first.
     """
     suite = load_suite(arguments.suite)
-    choices = (
-        RoleChoices() if arguments.judge is None else RoleChoices(roles={"judge": arguments.judge})
-    )
-    named = named_models(suite, choices)
-    if suite.answer_plan is None or JUDGE not in named:
-        raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
+    role = judge_role(suite, arguments.judge)
     folder: Path = arguments.baselines / suite.name
     with open_store(arguments.store) as store, importable([suite.file]):
-        bound = ModelPool(store).runner(named[JUDGE]).bound
+        bound = ModelPool(store).runner(role).bound
         battles = dict(battle_baselines(folder))
         if not battles:
             raise SpecError(f"{str(folder)!r} holds no baseline of battles")
-        _require_verdicts(bound, store, arguments.suite.parent)
+        people = bound.load() if bound.named_in_baselines else None
+        if isinstance(people, HumanJudge):
+            given = bool(people.battles)
+        else:
+            given = bound.short_fingerprint in models_in(store.index.read, WINNERS)
+        if not given:
+            study = bound.spec.partition(":")[2].partition("?")[0]
+            first = (
+                f"let people judge, with `cepbench rate ask {study}`"
+                if people is not None
+                else f"let it judge, with `pytest {arguments.suite.parent} --model=CANDIDATE "
+                f"--judge={bound.spec}` (which ends as incomparable and keeps the verdicts; the "
+                "accepted model's own answers need none)"
+            )
+            raise SpecError(
+                f"the judge {bound.spec} gave no verdict yet, and is not written into baselines "
+                f"unasked: {first}, then try again"
+            )
     judge = describe_fixed_role(bound)
+    # Of answers against themselves no verdict was needed, so none is missing.
+    for path, failures in verdict_failure_baselines(folder):
+        scores = {name: dict.fromkeys(part, 0.0) for name, part in failures.scores.items()}
+        battles[path] = msgspec.structs.replace(failures, value=0.0, scores=scores)
     judged = {JUDGE: judge, "battles": str(suite.battle_rules)}
     changed = {
         path: msgspec.structs.replace(baseline, identity=baseline.identity | judged)
         for path, baseline in battles.items()
-    } | {
-        path: msgspec.structs.replace(
-            _without_failures(baseline), identity=baseline.identity | judged
-        )
-        for path, baseline in verdict_failure_baselines(folder)
     }
-    lines = [f"judge: {judge}, {suite.battle_rules}", *map(str, changed)]
+    lines = (f"judge: {judge}, {suite.battle_rules}", *map(str, changed))
+    page = [Section(f"Rejudge {suite.name}", lines)]
     if arguments.dry_run:
-        show([Section(f"Rejudge {suite.name}", tuple(lines))], "nothing written: --dry-run")
+        show(page, "nothing written: --dry-run")
         return 0
-    replace_files(
-        arguments.baselines,
-        {path: dump_baseline(baseline).encode() for path, baseline in changed.items()},
-    )
-    show([Section(f"Rejudge {suite.name}", tuple(lines))])
+    contents = {path: dump_baseline(baseline).encode() for path, baseline in changed.items()}
+    replace_files(arguments.baselines, contents)
+    show(page)
     return 0
 
 
-def _require_verdicts(judge: BoundRole, store: Store, suite: Path) -> None:
-    """Raise SpecError for a judge of which the store has no verdict, and people without a vote."""
-    people = judge.load() if judge.named_in_baselines else None
-    if isinstance(people, HumanJudge):
-        given = bool(people.battles)
-    else:
-        given = judge.short_fingerprint in models_in(store.index.read, WINNERS)
-    if given:
-        return
-    study = judge.spec.partition(":")[2].partition("?")[0]
-    first = (
-        f"let people judge, with `cepbench rate ask {study}`"
-        if people is not None
-        else f"let it judge, with `pytest {suite} --model=CANDIDATE --judge={judge.spec}` (which "
-        "ends as incomparable and keeps the verdicts; the accepted model's own answers need none)"
-    )
-    raise SpecError(
-        f"the judge {judge.spec} gave no verdict yet, and is not written into baselines unasked: "
-        f"{first}, then try again"
-    )
-
-
-def _without_failures(baseline: Measurement) -> Measurement:
-    """The share of missing verdicts of answers against themselves: none was needed."""
-    scores = {name: dict.fromkeys(part, 0.0) for name, part in baseline.scores.items()}
-    return msgspec.structs.replace(baseline, value=0.0, scores=scores)
+def judge_role(suite: Suite, spec: str | None) -> RoleAssignment:
+    """The judge of a suite of answers: the one that is named, else its own. Raises SpecError."""
+    named = named_models(suite, RoleChoices(roles={} if spec is None else {"judge": spec}))
+    if suite.answer_plan is None or JUDGE not in named:
+        raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
+    return named[JUDGE]
 
 
 _LOADER = "judged-battles"
@@ -325,49 +288,40 @@ _LOADER = "judged-battles"
 
 def export_training(arguments: Namespace) -> int:
     """Write the files and say what they hold; exit codes as in `main`."""
-    limit = arguments.samples
+    sources: list[str] = arguments.sources
     with open_store(arguments.store) as store, run_servers() as servers:
         pool = ModelPool(store, servers=lambda: servers)
         battles = (
-            battle
-            for source in arguments.sources
-            for battle in _battles(source, arguments, pool, limit)
+            # Ids are marked with the name of their source where there are several.
+            replace(battle, id=f"{Path(source).stem}/{battle.id}") if len(sources) > 1 else battle
+            for source in sources
+            for battle in _battles(source, arguments, pool)
         )
-        export = write_training(
-            arguments.out,
-            battles,
-            arguments.format,
-            JUDGE_PROMPTS[arguments.prompt],
-            arguments.unseen,
-        )
-    show([_page(export)], f"written: {arguments.out}")
+        prompt = JUDGE_PROMPTS[arguments.prompt]
+        export = write_training(arguments.out, battles, arguments.format, prompt, arguments.unseen)
+    counts = ", ".join(f"{count:,} {split}" for split, count in export.battles.items())
+    verdicts = ", ".join(f"{count:,} {name}" for name, count in sorted(export.verdicts.items()))
+    rows = tuple((name, f"{count:,}") for name, count in export.rows.items())
+    lines = (f"battles: {counts}", f"verdicts: {verdicts}", f"images: {export.images:,}")
+    page = Section("battles with verdicts", (*lines, Table(("file", "rows"), rows)))
+    show([page], f"written: {arguments.out}")
     return 0
 
 
-def _battles(
-    source: str, arguments: Namespace, pool: ModelPool, limit: int | None
-) -> Iterator[TrainingBattle]:
-    """The battles of one source, their ids marked with its name where there are several.
-
-    Raises kinds of CepError for what is none.
-    """
-    path, found = Path(source), _open(source, arguments, pool, limit)
-    several = len(arguments.sources) > 1
-    for battle in found:
-        yield replace(battle, id=f"{path.stem}/{battle.id}") if several else battle
-
-
-def _open(
-    source: str, arguments: Namespace, pool: ModelPool, limit: int | None
-) -> Iterator[TrainingBattle]:
-    path = Path(source)
+def _battles(source: str, arguments: Namespace, pool: ModelPool) -> Iterator[TrainingBattle]:
+    """The battles of one source. Raises kinds of CepError for what is none."""
+    path, limit, seed = Path(source), arguments.samples, arguments.seed
     if source == SHAPES_PANEL and not path.exists():
-        panel = shapes_panel(pool, limit, arguments.seed)
-        return panel_battles(panel, pool.store)
+        return panel_battles(shapes_panel(pool, limit, seed), pool.store)
     if (path / STUDY).is_file():
         return people_battles(path)
-    if _holds_verdicts(path):
-        return panel_battles(_people_panel(path, arguments, pool, limit), pool.store)
+    # Verdicts in OpenING's format, and not the battles themselves.
+    lines = islice(read_json_lines(path), 1) if path.suffix == ".jsonl" else ()
+    if path.suffix == ".json" or any("data_id" in line for _, line in lines):
+        panel = verdict_panel(path, arguments, pool.store, ModelNames())
+        for reason, count in panel.left_out.items():
+            tell(f"{path}: {count:,} battles left out, {reason}")
+        return panel_battles(panel.limited(limit, seed), pool.store)
     if path.suffix == ".jsonl" or (path.is_dir() and (path / FILE_NAME).is_file()):
         return stored_battles(path)
     suite = load_suite(suite_file(path))
@@ -378,27 +332,3 @@ def _open(
             f"answers (`cepbench rate ask {source} --kind pair`) and give the folder of their votes"
         )
     return stored_battles(suite.folder / (suite.table.data.path or "."))
-
-
-def _holds_verdicts(path: Path) -> bool:
-    """Whether a file has verdicts in OpenING's format, and not the battles themselves."""
-    if path.suffix == ".jsonl":
-        return any("data_id" in line for _, line in islice(read_json_lines(path), 1))
-    return path.suffix == ".json"
-
-
-def _people_panel(
-    path: Path, arguments: Namespace, pool: ModelPool, limit: int | None
-) -> BattlePanel:
-    panel = verdict_panel(path, arguments, pool.store, ModelNames())
-    for reason, count in panel.left_out.items():
-        tell(f"{path}: {count:,} battles left out, {reason}")
-    return panel.limited(limit, arguments.seed)
-
-
-def _page(export: TrainingExport) -> Section:
-    battles = ", ".join(f"{count:,} {split}" for split, count in export.battles.items())
-    verdicts = ", ".join(f"{count:,} {name}" for name, count in sorted(export.verdicts.items()))
-    rows = tuple((name, f"{count:,}") for name, count in export.rows.items())
-    lines = (f"battles: {battles}", f"verdicts: {verdicts}", f"images: {export.images:,}")
-    return Section("battles with verdicts", (*lines, Table(("file", "rows"), rows)))

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.cli.arena import board_page
+from pytest_cepbench.cli.arena import board_page, judge_role
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.output import HOME, Section, show, tell, write_and_show
 from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
@@ -22,13 +20,12 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.files import keep_out_of_git, parse_json, read_text
 from pytest_cepbench.gate import CaseKey
-from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.metrics.battles import coverage_time
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.comparison_page import arena_leaderboard_page
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.arena import Grouping, Leaderboard, make_leaderboard
+from pytest_cepbench.studies.arena import make_leaderboard
 from pytest_cepbench.studies.arena_play import (
     Battles,
     Entrant,
@@ -39,69 +36,99 @@ from pytest_cepbench.studies.arena_play import (
     reference_entrant,
     stored_entrant,
 )
-from pytest_cepbench.studies.judge_card import AskedOrder, AskedVerdicts
+from pytest_cepbench.studies.judge_card import AskedOrder
 from pytest_cepbench.studies.remeasurement import seeds_of
-from pytest_cepbench.suites import ModelPool, RoleChoices, Suite, load_suite
+from pytest_cepbench.suites import Suite, load_suite
 from pytest_cepbench.suites.data import load_data
-from pytest_cepbench.suites.role_assignment import named_models
 
 PLAY = "play.json"
 """Says what the files beside it are of."""
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """The judge, the battles, and what play.json says of them. grouping: of their questions."""
-
-    judge: RoleRunner
-    order: AskedOrder
-    battles: Battles
-    grouping: Grouping | Mapping[str, str] | None
-    settings: Mapping[str, Any]
-
-
 def run(arguments: Namespace) -> int:
-    """Arrange, ask, rank, write; exit codes as in `main`."""
-    suite = suite_file(arguments.suite)
-    with measuring(arguments.store, suite) as (pool, begin):
-        prepared = _prepare(arguments, suite, pool)
+    """Arrange, ask, rank, write; exit codes as in `main`.
+
+    Raises kinds of CepError for what is wrong with the suite, the answers or the judge, and
+    DatasetError where the verdicts can rank nobody.
+    """
+    file, seed, out = suite_file(arguments.suite), arguments.seed, arguments.out
+    with measuring(arguments.store, file) as (pool, begin):
+        suite = load_suite(file)
+        if suite.answer_plan is None:
+            raise SuiteError(
+                f"suite {suite.name!r} is of chains: battles are of interleaved answers"
+            )
+        judge = pool.runner(judge_role(suite, arguments.judge))
+        entrants, samples = _entrants(arguments, suite, pool.store)
+        # Orders that are asked about anew in doubt are for gates; here each model is first in half
+        # of its battles, or in both orders of all.
+        balanced = (arguments.order or suite.battle_rules.order) == "balanced"
+        order: AskedOrder = "arranged" if balanced else "both"
+        battles = arrange(
+            entrants, samples, pool.store, arguments.rounds,
+            seed=seed, limit=arguments.samples, only=arguments.only,
+        )  # fmt: skip
+        # By OpenING's ids where the questions are OpenING's, else by the suite's categories.
+        by = arguments.by
+        opening = all(question[:4] in TASKS for question in battles.tasks)
+        if by is not None and by != "task" and not opening:
+            raise SpecError(f"--by {by}: is known of OpenING's questions; these have --by task")
+        settings = {
+            "suite": suite.name,
+            "judge": judge.bound.spec,
+            "judge_fingerprint": judge.bound.fingerprint,
+            "order": "balanced" if balanced else "both",
+            "only": arguments.only,
+            "seed": seed,
+        }
+        if not arguments.plan:
+            _check_folder(out, settings)
         begin()
-        outcome = _measure(arguments, prepared)
-    return 0 if outcome is None else _write(arguments, *outcome)
-
-
-def _prepare(arguments: Namespace, file: Path, pool: ModelPool) -> _Prepared:
-    """Raises kinds of CepError for what is wrong with the suite, the answers or the judge."""
-    suite = load_suite(file)
-    if suite.answer_plan is None:
-        raise SuiteError(f"suite {suite.name!r} is of chains: battles are of interleaved answers")
-    choices = (
-        RoleChoices() if arguments.judge is None else RoleChoices(roles={"judge": arguments.judge})
-    )
-    named = named_models(suite, choices)
-    if JUDGE not in named:
-        raise SpecError(f"suite {suite.name!r} has no judge: name one with --judge=SPEC")
-    judge = pool.runner(named[JUDGE])
-    entrants, samples = _entrants(arguments, suite, pool.store)
-    # Orders that are asked about anew in doubt are for gates; here each model is first in half of
-    # its battles, or in both orders of all.
-    balanced = (arguments.order or suite.battle_rules.order) == "balanced"
-    battles = arrange(
-        entrants, samples, pool.store, arguments.rounds,
-        seed=arguments.seed, limit=arguments.samples, only=arguments.only,
-    )  # fmt: skip
-    grouping = _grouping(arguments.by, battles)  # a mistake is said before anything is asked
-    settings = {
-        "suite": suite.name,
-        "judge": judge.bound.spec,
-        "judge_fingerprint": judge.bound.fingerprint,
-        "order": "balanced" if balanced else "both",
-        "only": arguments.only,
-        "seed": arguments.seed,
+        plan = plan_play(battles, judge, order, seed)
+        lines = list(_battle_lines(battles))
+        asked = (
+            f"verdicts: {plan.verdicts:,}, of which the store has {plan.stored:,}; each of the "
+            f"other {plan.verdicts - plan.stored:,} shows the judge {plan.images:.1f} images and "
+            f"{plan.words:,.0f} words in the mean"
+        )
+        if arguments.plan:
+            show([Section("plan of the battles", (*lines, asked, "nothing was asked: --plan"))])
+            return 0
+        for line in (*lines, asked):
+            tell(line)
+        given = play(battles, judge, order, tell, seed=seed)
+        tell(verdicts_line(judge))
+        board = make_leaderboard(
+            arguments.name or suite.name,
+            given.verdicts,
+            arguments.pair_model,
+            forfeits=battles.forfeits,
+            forfeit_policy=arguments.forfeits.replace("-", "_"),
+            grouping=battles.tasks if by == "task" and not opening else by,
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    keep_out_of_git(HOME, out)
+    write_battles(out / "verdicts.json", given.verdicts)
+    write_battles(out / "battles.json", battles.arranged)
+    facts = {
+        **settings,
+        "battles": len(battles.arranged),
+        "verdicts": len(given.verdicts),
+        "forfeits": len(battles.forfeits),
+        "equal": battles.equal,
+        "empty": battles.empty,
+        "judge_failures": dict(given.failures),
     }
-    if not arguments.plan:
-        _check_folder(arguments.out, settings)
-    return _Prepared(judge, "arranged" if balanced else "both", battles, grouping, settings)
+    write_reports(out / PLAY, {".json": json.dumps(facts, indent=2, sort_keys=True) + "\n"})
+    if given.failures:
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
+        failures = sum(given.failures.values())
+        lines.append(f"the judge gave no verdict {failures} times ({kinds}): left out")
+    first, *others = board_page(board)
+    page = [Section(first.title, (*lines, *first.blocks)), *others]
+    content = {"leaderboards": [board], "play": facts}
+    write_and_show(arguments, content, page, "leaderboard", arena_leaderboard_page([board]))
+    return 0
 
 
 def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:
@@ -176,39 +203,6 @@ def _folder(text: str) -> Path | None:
     return None
 
 
-def _measure(
-    arguments: Namespace, prepared: _Prepared
-) -> tuple[_Prepared, AskedVerdicts, Leaderboard] | None:
-    """The verdicts and what they say, or None where the plan was all that was asked for.
-
-    Raises DatasetError where the verdicts can rank nobody, and as `play`.
-    """
-    battles, judge, seed = prepared.battles, prepared.judge, arguments.seed
-    plan = plan_play(battles, judge, prepared.order, seed)
-    new = plan.verdicts - plan.stored
-    asked = (
-        f"verdicts: {plan.verdicts:,}, of which the store has {plan.stored:,}; each of the other "
-        f"{new:,} shows the judge {plan.images:.1f} images and {plan.words:,.0f} words in the mean"
-    )
-    lines = [*_battle_lines(battles), asked]
-    if arguments.plan:
-        show([Section("plan of the battles", (*lines, "nothing was asked: --plan"))])
-        return None
-    for line in lines:
-        tell(line)
-    given = play(battles, judge, prepared.order, tell, seed=seed)
-    tell(verdicts_line(judge))
-    board = make_leaderboard(
-        arguments.name or prepared.settings["suite"],
-        given.verdicts,
-        arguments.pair_model,
-        forfeits=battles.forfeits,
-        forfeit_policy=arguments.forfeits.replace("-", "_"),
-        grouping=prepared.grouping,
-    )
-    return prepared, given, board
-
-
 def _battle_lines(battles: Battles) -> Iterator[str]:
     models = {name for p in battles.arranged for name in (p.first, p.second)}
     yield (
@@ -226,46 +220,3 @@ def _battle_lines(battles: Battles) -> Iterator[str]:
             f"{battles.empty:,} in which both are, {battles.equal:,} of equal answers; the latter "
             "two are left out"
         )
-
-
-def _write(
-    arguments: Namespace, prepared: _Prepared, given: AskedVerdicts, board: Leaderboard
-) -> int:
-    """Write verdicts, battles and the leaderboard. Raises WriteError."""
-    out, battles = arguments.out, prepared.battles
-    out.mkdir(parents=True, exist_ok=True)
-    keep_out_of_git(HOME, out)
-    write_battles(out / "verdicts.json", given.verdicts)
-    write_battles(out / "battles.json", battles.arranged)
-    facts = {
-        **prepared.settings,
-        "battles": len(battles.arranged),
-        "verdicts": len(given.verdicts),
-        "forfeits": len(battles.forfeits),
-        "equal": battles.equal,
-        "empty": battles.empty,
-        "judge_failures": dict(given.failures),
-    }
-    write_reports(out / PLAY, {".json": json.dumps(facts, indent=2, sort_keys=True) + "\n"})
-    first, *others = board_page(board)
-    page = [Section(first.title, (*_head(battles, given), *first.blocks)), *others]
-    content = {"leaderboards": [board], "play": facts}
-    write_and_show(arguments, content, page, "leaderboard", arena_leaderboard_page([board]))
-    return 0
-
-
-def _grouping(by: Grouping | None, battles: Battles) -> Grouping | Mapping[str, str] | None:
-    """Groups by OpenING's ids where the questions are OpenING's, else by the suite's categories."""
-    opening = all(question[:4] in TASKS for question in battles.tasks)
-    if by is not None and by != "task" and not opening:
-        raise SpecError(f"--by {by}: is known of OpenING's questions; these have --by task")
-    return battles.tasks if by == "task" and not opening else by
-
-
-def _head(battles: Battles, given: AskedVerdicts) -> Sequence[str]:
-    failures = sum(given.failures.values())
-    lines = [*_battle_lines(battles)]
-    if failures:
-        kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
-        lines.append(f"the judge gave no verdict {failures} times ({kinds}): left out")
-    return lines

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from pytest_cepbench._version import __version__
 from pytest_cepbench.errors import SuiteError, did_you_mean, removed
@@ -25,12 +25,21 @@ _COMPLETING = "_ARGCOMPLETE"
 
 _SUITE = "suite.toml"
 
-Option = tuple[tuple[str, ...], dict[str, Any]]
-"""Flags and settings of `argparse.ArgumentParser.add_argument`."""
+DEFAULT = "default: %(default)s"
 
 
-@dataclass(frozen=True)
-class OptionGroup:
+class Option(NamedTuple):
+    """Flags and settings of `argparse.ArgumentParser.add_argument`.
+
+    shared: whether pytest has it as `--cep-NAME`, a spelling that works here too.
+    """
+
+    flags: tuple[str, ...]
+    settings: dict[str, Any]
+    shared: bool = False
+
+
+class OptionGroup(NamedTuple):
     """Options that belong together.
 
     title: in the help; None for options of which one at most can be given.
@@ -46,22 +55,24 @@ class Command:
 
     about: what it does, for the list of commands.
     exit_codes: the sentence below its options in its help.
+    run: the module in this package that does it, and its function, as `store:verify`.
     choice: what its own commands are called, in usage lines and in the parsed arguments.
     description: the sentence above its options in its help; what it does where empty.
-    run: the module in this package that does it, and its function, as `store:verify`.
     recovers: whether half-written baselines are made whole before it runs.
+    finds: whether exit code 1 is also for files that are wrong, which it was to find out.
     groups: its own commands under headings, in the place of one list.
     """
 
     name: str
     about: str
-    exit_codes: str | None
+    exit_codes: str | None = None
+    run: str = ""
     options: Sequence[Option | OptionGroup] = ()
     commands: Sequence[Command] = ()
     choice: str = "action"
     description: str = ""
-    run: str = ""
     recovers: bool = False
+    finds: bool = False
     groups: Mapping[str, Sequence[Command]] = field(default_factory=dict)
 
 
@@ -109,15 +120,7 @@ def number_from(least: int, expected: str = "") -> Callable[[str], int]:
     return read
 
 
-COUNT = number_from(1)
-
-SEED = number_from(0, "a whole number from 0 on is expected")
-
-PORT = number_from(0, "a number is expected, 0 for any free port")
-
-
-def real_number(text: str) -> float:
-    """The type of numbers."""
+def _real_number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
@@ -132,15 +135,21 @@ def comma_names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def name_and_path(text: str) -> str:
-    """The type of `NAME=PATH`, as it is."""
+def people_names(text: str) -> tuple[str, ...]:
+    """The type of people: names with commas between them, or a number for a1, a2, ..."""
+    if text.isascii() and text.isdecimal():
+        return tuple(f"a{number + 1}" for number in range(int(text)))
+    return tuple(name.strip() for name in text.split(","))
+
+
+def _name_and_path(text: str) -> str:
     name, equals, path = text.partition("=")
     if not (name and equals and path):
         raise argparse.ArgumentTypeError(f"{text!r}: NAME=PATH is expected, such as folder=photos")
     return text
 
 
-def existing(what: str) -> Callable[[str], Path]:
+def _existing(what: str) -> Callable[[str], Path]:
     """The type of paths at which something is. what: it is, for the answer to others."""
 
     def read(text: str) -> Path:
@@ -155,32 +164,27 @@ def existing(what: str) -> Callable[[str], Path]:
     return read
 
 
-report_file = existing("results")
+_report_file = _existing("results")
 
-verdict_file = existing("file")
-
-
-def ratings_folder(text: str) -> Path:
-    """The type of folders of a study that people answer."""
-    path = Path(text)
-    if not (path / "study.json").is_file():
-        raise argparse.ArgumentTypeError(f"{text!r} is no ratings folder: it has no study.json")
-    return path
+verdict_file = _existing("file")
 
 
-def store_folder(text: str) -> Path:
-    """The type of stores that are there, since looking at one creates none."""
-    path = Path(text)
-    if not (path / "index.sqlite").is_file():
-        raise argparse.ArgumentTypeError(f"no store at {text!r}: give its folder with --store DIR")
-    return path
+def _holding(name: str, answer: str) -> Callable[[str], Path]:
+    """The type of folders that hold a file; looking at one that is not there creates none."""
+
+    def read(text: str) -> Path:
+        if not (Path(text) / name).is_file():
+            raise argparse.ArgumentTypeError(answer.format(text))
+        return Path(text)
+
+    return read
 
 
 def run_of(text: str) -> str:
     """The type of `[NAME=]REPORT` or a model's spec, as it is; a report has to be there."""
     if text.endswith(".json"):
         _, _, path = text.rpartition("=")
-        report_file(text if Path(text).exists() else path)
+        _report_file(text if Path(text).exists() else path)
     return text
 
 
@@ -188,7 +192,9 @@ def image_folder(text: str) -> Path:
     """The type of folders of images."""
     path = Path(text)
     if not path.is_dir():
-        near = did_you_mean(path.name, _beside(path, folders=True))
+        from pytest_cepbench.files import names_beside
+
+        near = did_you_mean(path.name, names_beside(path, folders=True))
         raise argparse.ArgumentTypeError(f"{text!r}: a folder of images is expected.{near}")
     return path
 
@@ -205,7 +211,9 @@ def suite_file(text: str | Path) -> Path:
         path = find_shipped(str(text)) or path
     file = path / _SUITE if path.is_dir() else path
     if not file.is_file():
-        near = did_you_mean(path.name, _beside(path))
+        from pytest_cepbench.files import names_beside
+
+        near = did_you_mean(path.name, names_beside(path))
         raise SuiteError(
             f"no suite at {str(text)!r}: a folder with a {_SUITE}, or such a file, is expected."
             f"{near}"
@@ -213,64 +221,59 @@ def suite_file(text: str | Path) -> Path:
     return file
 
 
-def _beside(path: Path, *, folders: bool = False) -> list[str]:
-    from pytest_cepbench.files import names_beside
-
-    return names_beside(path, folders=folders)
-
-
-def people_names(text: str) -> tuple[str, ...]:
-    """The type of people: names with commas between them, or a number for a1, a2, ..."""
-    if text.isascii() and text.isdecimal():
-        return tuple(f"a{number + 1}" for number in range(int(text)))
-    return tuple(name.strip() for name in text.split(","))
-
-
 _TYPES: Mapping[str, Callable[[str], object]] = {
     **dict.fromkeys(("DIR", "FILE", "FOLDER", "PATH"), Path),
-    **dict.fromkeys(("N", "K"), COUNT),
-    "SEED": SEED,
-    "PORT": PORT,
-    "X": real_number,
+    **dict.fromkeys(("N", "K"), number_from(1)),
+    "SEED": number_from(0, "a whole number from 0 on is expected"),
+    "PORT": number_from(0, "a number is expected, 0 for any free port"),
+    "X": _real_number,
     "NAME,...": comma_names,
     "N|NAME,...": people_names,
-    "NAME=PATH": name_and_path,
+    "NAME=PATH": _name_and_path,
     "IMAGES": image_folder,
-    "REPORT": report_file,
+    "REPORT": _report_file,
     "VERDICTS": verdict_file,
-    "RATINGS": ratings_folder,
+    "RATINGS": _holding("study.json", "{!r} is no ratings folder: it has no study.json"),
     "SUITE": suite_file,
 }
 """What stands for a value in help -> its type, where an option has none of its own."""
 
 
-def option(*flags: str, **settings: Any) -> Option:
-    """An option of these flags. metavar: says of which type its values are."""
-    kind = _TYPES.get(settings.get("metavar", ""))
-    return flags, settings if kind is None else {"type": kind, **settings}
+def option(words: str, about: str = "", **settings: Any) -> Option:
+    """An option, or an argument without a flag.
+
+    words: its flags, and what stands for its value, which says of which type values are:
+    `"--samples N"`, `"suite SUITE"`; without it the option has choices, or a type of its own.
+    about: for the help, which shows the default below it.
+    """
+    *flags, metavar = words.split(" ") if " " in words else (words, "")
+    if settings.get("default") not in (None, [], ()) and DEFAULT not in about:
+        about = f"{about}; {DEFAULT}" if about else DEFAULT
+    own: dict[str, Any] = {"metavar": metavar} if metavar else {}
+    own |= {"type": _TYPES[metavar]} if metavar in _TYPES else {}
+    return Option(tuple(flags), {"help": about, **own, **settings})
 
 
-def shared(name: str, **settings: Any) -> list[Option]:
+def shared(words: str, about: str = "", **settings: Any) -> Option:
     """An option that pytest has as `--cep-NAME`, a spelling that works here too."""
-    shown = option(f"--{name}", **settings)
-    return [shown, ((f"--cep-{name}",), {**shown[1], "dest": name, "help": argparse.SUPPRESS})]
+    return option(words, about, **settings)._replace(shared=True)
 
 
-def several(*flags: str, **settings: Any) -> Option:
+def several(words: str, about: str, **settings: Any) -> Option:
     """An option that may be given several times."""
-    return option(*flags, action="append", default=[], **settings)
+    return option(words, about, action="append", default=[], **settings)
 
 
 def flag(name: str, about: str) -> Option:
     """An option without a value."""
-    return (name,), {"action": "store_true", "help": about}
+    return Option((name,), {"action": "store_true", "help": about})
+
+
+# -- the parser ------------------------------------------------------------------------------------
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors name the nearest command, choice or option.
-
-    Its commands are of its class.
-    """
+    """A parser whose errors name the nearest command, choice or option."""
 
     def error(self, message: str) -> NoReturn:
         """Say in one line what is wrong, with a question where a name is like a known one.
@@ -318,26 +321,21 @@ def parse(command: Command, argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--version", action="version", version=version, help="print it, and exit")
     _fill(parser, command)
     if _COMPLETING in os.environ:
-        _complete(parser)
+        with suppress(ImportError):
+            import argcomplete
+
+            argcomplete.autocomplete(parser)  # answers a shell that asks how a line can go on
     for words in (2, 1):
         if now := RENAMED.get(" ".join(argv[:words])):
             parser.error(f"`{command.name} {' '.join(argv[:words])}` is now {now}")
     return parser.parse_args(argv)
 
 
-def _complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks how a line can go on, and exit; without argcomplete, go on."""
-    with suppress(ImportError):
-        import argcomplete
-
-        argcomplete.autocomplete(parser)
-
-
 def _fill(parser: argparse.ArgumentParser, command: Command) -> None:
     """Give a parser the options of its command, and a parser for each command of its own."""
     _add(parser, command.options)
     if command.run:
-        parser.set_defaults(run=command.run, recovers=command.recovers)
+        parser.set_defaults(run=command.run, recovers=command.recovers, finds=command.finds)
     grouped = [own for group in command.groups.values() for own in group]
     if not (command.commands or grouped):
         return
@@ -374,16 +372,19 @@ def _texts(command: Command) -> dict[str, Any]:
 
 def _add(parser: argparse._ActionsContainer, options: Iterable[Option | OptionGroup]) -> None:
     for entry in options:
-        if not isinstance(entry, OptionGroup):
-            flags, settings = entry
-            parser.add_argument(*flags, **settings)
+        if isinstance(entry, Option):
+            parser.add_argument(*entry.flags, **entry.settings)
+            if entry.shared:
+                name = entry.flags[0].removeprefix("--")
+                hidden = {**entry.settings, "dest": name, "help": argparse.SUPPRESS}
+                parser.add_argument(f"--cep-{name}", **hidden)
         elif entry.title is None:
             _add(parser.add_mutually_exclusive_group(), entry.options)
         else:
             _add(parser.add_argument_group(entry.title), entry.options)
 
 
-DEFAULT = "default: %(default)s"
+# -- options of several commands -------------------------------------------------------------------
 
 EXIT_CODES = "exit code: 0, 1 where {}, 2 for a mistake in what was asked"
 
@@ -391,33 +392,16 @@ UNMEASURED = EXIT_CODES.format("something could not be measured")
 
 UNWRITTEN = EXIT_CODES.format("the files could not be written")
 
+REFUSED = EXIT_CODES.format("the results were refused or a file could not be changed")
+
+_NO_STORE = "no store at {!r}: give its folder with --store DIR"
+
 OWN_STORE = shared(
-    "store", metavar="DIR", type=store_folder, default=".cepbench/store", help=DEFAULT
+    "--store DIR", type=_holding("index.sqlite", _NO_STORE), default=".cepbench/store"
 )
 """Of the commands that look at a store alone; a default that is text is checked too."""
 
-STORE = shared("store", metavar="DIR", default=".cepbench/store", help=DEFAULT)
-
-PAGES = OptionGroup(
-    "the server",
-    [
-        option("--port", metavar="PORT", default="8766", help=f"{DEFAULT}, 0: any free"),
-        option(
-            "--host",
-            metavar="ADDRESS",
-            default="127.0.0.1",
-            help=f"address of this machine to listen on; {DEFAULT}, this machine alone",
-        ),
-        several(
-            "--name",
-            metavar="HOST",
-            help="name by which browsers may call the server (several allowed)",
-        ),
-        flag("--peek", "show verdicts to the operator before the study has ended"),
-        flag("--only-write", "write the folder, and start no server"),
-    ],
-)
-"""Of the commands that ask people."""
+STORE = shared("--store DIR", default=".cepbench/store")
 
 ROLES = ("describer", "generator", "encoder", "detector", "vqa")
 """The roles of chains, to which these commands can give a model."""
@@ -425,52 +409,34 @@ ROLES = ("describer", "generator", "encoder", "detector", "vqa")
 ANSWER_ROLES = ("interleaver", "writer", "generator", "editor", "judge")
 """The roles of answers and battles, to which these commands can give a model."""
 
-REFUSED = EXIT_CODES.format("the results were refused or a file could not be changed")
+RESULTS = option("results REPORT", "what pytest --cep-report wrote")
 
-DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")
+DATA = shared("--data NAME=PATH", "where a data set lies", action="append", default=[])
 
-RESULTS = option("results", metavar="REPORT", help="what pytest --cep-report wrote")
+SUITE = option("suite SUITE", "folder with a suite.toml, or such a file")
 
-DATA = shared(
-    "data", metavar="NAME=PATH", action="append", default=[], help="where a data set lies"
-)
-
-SUITE = option("suite", metavar="SUITE", help="folder with a suite.toml, or such a file")
-
-BASELINES = shared(
-    "baselines", metavar="DIR", default="baselines", help=f"folder of accepted baselines; {DEFAULT}"
-)
+BASELINES = shared("--baselines DIR", "folder of accepted baselines", default="baselines")
 
 CASES = several(
-    "--case",
-    metavar="[SUITE/]PART/METRIC",
-    help="these cases only, with the wildcards *, ? and [...] (several allowed); default: all",
+    "--case [SUITE/]PART/METRIC",
+    "these cases only, with the wildcards *, ? and [...] (several allowed); default: all",
 )
 
 DRY_RUN = flag("--dry-run", "write no baseline")
 
-DELETE = flag("--delete", "delete what is listed")
-
-ENCODER = several(
-    "--encoder",
-    metavar="[NAME=]SPEC",
-    help="model whose vectors are compared; with NAME= one of the suite's further encoders",
-)
-
-_TITLES = {"vqa": "VQA model"}
-
 MODELS = {
-    role: ENCODER
-    if role == "encoder"
-    else option(
-        f"--{role}", metavar="SPEC", help=f"the {_TITLES.get(role, role)}, the same for all"
+    role: several(
+        "--encoder [NAME=]SPEC",
+        "model whose vectors are compared; with NAME= one of the suite's further encoders",
     )
+    if role == "encoder"
+    else option(f"--{role} SPEC", f"the {'VQA model' if role == 'vqa' else role}, the same for all")
     for role in ROLES
 }
 """Role -> its option, where its model is the same for all."""
 
 ROLE_AND_DATA = [
-    *shared("role", choices=(*ROLES, "unified"), help="what the models under test play"),
-    *DATA,
-    *shared("samples", metavar="N", help="most samples of each category"),
+    shared("--role", "what the models under test play", choices=(*ROLES, "unified")),
+    DATA,
+    shared("--samples N", "most samples of each category"),
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 
@@ -14,10 +13,9 @@ from pytest_cepbench.cli.output import NOT_DONE, Section, Table, show, tell
 from pytest_cepbench.cli.session import measuring, pool_line, read_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
-from pytest_cepbench.gate import Measurement, Verdict, dump_baseline
+from pytest_cepbench.gate import Verdict, dump_baseline
 from pytest_cepbench.gate.acceptance import Change, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
-from pytest_cepbench.gate.measurement import FreshMeasurement
 from pytest_cepbench.gate.pairing import pair
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.calibration import (
@@ -27,7 +25,6 @@ from pytest_cepbench.studies.calibration import (
     prepare_calibration,
     repeated_verdicts,
 )
-from pytest_cepbench.suites import ModelPool
 
 _COLUMNS = (
     "visible: the smallest drop that fails in 80 % of runs; held: in so many of 100 runs a "
@@ -45,111 +42,92 @@ _SILENT = (
     "checkpoints are not noise of drawing, and this calibration says nothing of them"
 )
 
+_ENDS = ("regressed", "undecided", "held")
+"""How a pair of measurements ends, the worst first; what has improved is held."""
+
 
 def run(arguments: Namespace) -> int:
     """Measure, print and write the noise; exit codes as in `main`."""
-    trial = read_trial(arguments)
+    trial, root = read_trial(arguments), arguments.baselines
     with measuring(arguments.store, trial.suite) as (pool, begin):
         prepared = prepare_calibration(trial, pool)
         begin()
         calibrated = calibrate(prepared, pool, tell)
-        opening = list(_opening(prepared, pool, arguments.model))
-        page = _page(prepared, calibrated, opening)
-    noises = _write(
-        [
-            _noise_update(case, arguments.baselines, dry_run=arguments.dry_run)
-            for case in calibrated
-        ],
-        arguments.baselines,
-    )
-    show([*page, _summary(calibrated, noises, arguments.baselines)])
-    broken = any(case.broken for case in calibrated) or any(case.failed for case in noises)
-    return NOT_DONE if broken else 0
-
-
-@dataclass(frozen=True)
-class _NoiseUpdate:
-    """Outcome of writing the noise of a case.
-
-    state: in a few words, equal for cases of equal fate.
-    failed: whether a file could not be written.
-    remark: what else should be known of its baseline.
-    change: what is to be written.
-    """
-
-    state: str
-    failed: bool = False
-    remark: str = ""
-    change: Change | None = None
-
-
-def _noise_update(case: Calibrated, root: Path, *, dry_run: bool) -> _NoiseUpdate:
-    """The baseline of a case with its noise, if that is of the same thing; written by `_write`."""
-    if case.noise is None or case.measured is None:
-        return _NoiseUpdate("not kept, there is none")
+        own, seeds = prepared.own, prepared.seeds
+        suite, samples, role = own.suite, len(own.dataset.samples), own.assignments.under_test
+        opening = [
+            f"suite {suite.name}, version {suite.table.version}, {samples} samples",
+            f"{role} {arguments.model} against itself, seeds {seeds[0]} to {seeds[-1]}",
+            pool_line(pool),
+            *(f"store: {note}: computed again" for note in pool.store.damage),
+        ]
+    # Cases of equal fate together; a case can have a remark on its baseline besides.
+    fates: dict[str, list[str]] = {}
+    changes: dict[str, Change] = {}
+    for case in calibrated:
+        state, remark, change = _noise_update(case, root, dry_run=arguments.dry_run)
+        if change is not None:
+            changes[case.key.within] = change
+        for fate in filter(None, (state, remark)):
+            fates.setdefault(fate, []).append(case.key.within)
+    failed = False
     try:
-        before = _baseline_of(case.measured, root)
-    except BaselineError as error:
-        return _NoiseUpdate(f"not kept, {error}")
-    remark = _other_model(before.model, case.measured)
-    if before.noise == case.noise or dry_run:
-        state = "unchanged" if before.noise == case.noise else "to be written, but for --dry-run"
-        return _NoiseUpdate(state, remark=remark)
-    change = Change(case.key, before, replace(before, noise=case.noise), "kept")
-    return _NoiseUpdate("written", remark=remark, change=change)
-
-
-def _write(noises: Sequence[_NoiseUpdate], root: Path) -> list[_NoiseUpdate]:
-    """Write all baselines that have a noise now, or none."""
-    try:
-        apply([noise.change for noise in noises if noise.change is not None], root)
+        apply(list(changes.values()), root)  # all or none
     except WriteError as error:
-        failed = _NoiseUpdate(str(error), failed=True)
-        return [noise if noise.change is None else failed for noise in noises]
-    return list(noises)
+        failed = bool(changes)
+        fates = {str(error) if fate == _WRITTEN else fate: own for fate, own in fates.items()}
+    lines = [f"{fate}: {', '.join(names)}" for fate, names in fates.items()]
+    if _silent(calibrated):
+        lines.append(_SILENT)
+    summary = Section(f"noise of {len(calibrated)} cases in {root}", tuple(lines))
+    show([*_page(prepared, calibrated, opening), summary])
+    return NOT_DONE if failed or any(case.broken for case in calibrated) else 0
 
 
-def _baseline_of(measured: FreshMeasurement, root: Path) -> Measurement:
-    """The baseline of what was measured. Raises BaselineError where its noise cannot be written."""
+_WRITTEN = "written"
+
+_NO_BASELINE = "no baseline was accepted yet: run pytest with --snapshot-update"
+
+_OLDER = (
+    "the baseline is not as this version writes it, and would change in more than its noise: "
+    "accept it again first"
+)
+
+
+def _noise_update(case: Calibrated, root: Path, *, dry_run: bool) -> tuple[str, str, Change | None]:
+    """The fate of a case's noise, a remark on its baseline, and what is to be written.
+
+    It is written into the baseline of the case, if that is of the same thing.
+    """
+    measured = case.measured
+    if case.noise is None or measured is None:
+        return "not kept, there is none", "", None
     path = baseline_path(root, measured.key)
-    baseline = read_baseline(path, measured.key)
-    if baseline is None:
-        raise BaselineError("no baseline was accepted yet: run pytest with --snapshot-update")
     try:
-        pair(measured, baseline)
+        before = read_baseline(path, measured.key)
+    except BaselineError as error:
+        return f"not kept, {error}", "", None
+    if before is None:
+        return f"not kept, {_NO_BASELINE}", "", None
+    try:
+        pair(measured, before)
+        as_written = read_text(path) == dump_baseline(before)
     except IncomparableError as error:
-        raise BaselineError(f"the baseline was made from something else: {error}") from error
-    if not _is_as_written(path, baseline):
-        raise BaselineError(
-            "the baseline is not as this version writes it, and would change in more than its "
-            "noise: accept it again first"
-        )
-    return baseline
-
-
-def _is_as_written(path: Path, baseline: Measurement) -> bool:
-    """True where writing the baseline again would change nothing in its file."""
-    try:
-        return read_text(path) == dump_baseline(baseline)
+        return f"not kept, the baseline was made from something else: {error}", "", None
     except (OSError, UnicodeDecodeError):  # the file was replaced since it was read
-        return False
-
-
-def _other_model(accepted: dict[str, str], measured: FreshMeasurement) -> str:
-    if accepted.get("identity") == measured.model.get("identity"):
-        return ""
-    return f"the baseline is of another model ({accepted.get('spec')}) than the calibrated one"
-
-
-def _opening(prepared: PreparedCalibration, pool: ModelPool, model: str) -> Iterator[str]:
-    seeds = prepared.seeds
-    table = prepared.own.suite.table
-    assignments = prepared.own.assignments
-    samples = len(prepared.own.dataset.samples)
-    yield f"suite {prepared.own.suite.name}, version {table.version}, {samples} samples"
-    yield f"{assignments.under_test} {model} against itself, seeds {seeds[0]} to {seeds[-1]}"
-    yield pool_line(pool)
-    yield from (f"store: {note}: computed again" for note in pool.store.damage)
+        as_written = False
+    if not as_written:
+        return f"not kept, {_OLDER}", "", None
+    accepted, remark = before.model, ""
+    if accepted.get("identity") != measured.model.get("identity"):
+        remark = (
+            f"the baseline is of another model ({accepted.get('spec')}) than the calibrated one"
+        )
+    if before.noise == case.noise:
+        return "unchanged", remark, None
+    if dry_run:
+        return "to be written, but for --dry-run", remark, None
+    return _WRITTEN, remark, Change(case.key, before, replace(before, noise=case.noise), "kept")
 
 
 def _page(
@@ -159,9 +137,25 @@ def _page(
         *("case", "value", "value sd", "sd", "units", "alpha", "tolerance"),
         *("visible", "held", "needed"),
     )
-    rows = tuple(_row(case) for case in calibrated)
+    rows = []
+    for case in calibrated:
+        noise, known = case.noise, None if case.noise is None else case.power
+        rows.append(
+            (
+                case.key.within,
+                number(None if case.measured is None else case.measured.value),
+                "-" if noise is None else number(noise.value_sd),
+                "-" if noise is None else number(noise.sd),
+                "-" if noise is None else str(noise.units),
+                f"{case.policy.alpha:.2g}" if case.policy.statistical else "-",
+                f"{case.policy.tolerance:g}",
+                "-" if known is None or not isfinite(known.visible) else number(known.visible),
+                "-" if known is None else str(known.held_of_100),
+                "-" if known is None or known.needed is None else str(known.needed),
+            )
+        )
     name = prepared.own.suite.name
-    sections = [Section(f"calibration of {name}", (*opening, Table(head, rows), _COLUMNS))]
+    sections = [Section(f"calibration of {name}", (*opening, Table(head, tuple(rows)), _COLUMNS))]
     small = [
         case.key.within for case in calibrated if case.power is not None and not case.power.enough
     ]
@@ -197,61 +191,18 @@ def _repeats(prepared: PreparedCalibration, calibrated: Sequence[Calibrated]) ->
         f"each seed as baseline of each other one, at each case's own alpha: {pairs} pairs, which "
         "share their seeds; so few are a rough figure"
     )
-    runs = [_worst(verdicts) for verdicts in zip(*rows.values(), strict=True)]
+    ends = {Verdict.REGRESSED: "regressed", Verdict.HELD: "held", Verdict.IMPROVED: "held"}
+
+    def worst(verdicts: Sequence[Verdict]) -> str:
+        return min((ends.get(verdict, "undecided") for verdict in verdicts), key=_ENDS.index)
+
+    runs = [worst(verdicts) for verdicts in zip(*rows.values(), strict=True)]
     yield f"{_shares(runs)}: a run, by its worst case"
     alike: dict[str, list[str]] = {}
     for name, verdicts in rows.items():
-        alike.setdefault(_shares([_worst([verdict]) for verdict in verdicts]), []).append(name)
+        alike.setdefault(_shares([worst([verdict]) for verdict in verdicts]), []).append(name)
     yield from (f"{shares}: {', '.join(names)}" for shares, names in alike.items())
-
-
-_ENDS = ("regressed", "undecided", "held")
-"""How a pair ends, the worst first; what has improved is held."""
-
-
-def _worst(verdicts: Sequence[Verdict]) -> str:
-    ends = {Verdict.REGRESSED: "regressed", Verdict.HELD: "held", Verdict.IMPROVED: "held"}
-    return min((ends.get(verdict, "undecided") for verdict in verdicts), key=_ENDS.index)
 
 
 def _shares(ends: Sequence[str]) -> str:
     return ", ".join(f"{100 * ends.count(end) / len(ends):.0f} % {end}" for end in _ENDS)
-
-
-def _row(case: Calibrated) -> tuple[str, ...]:
-    noise, policy = case.noise, case.policy
-    name = case.key.within
-    value = number(None if case.measured is None else case.measured.value)
-    alpha = f"{policy.alpha:.2g}" if policy.statistical else "-"
-    tolerance = f"{policy.tolerance:g}"
-    if noise is None:
-        return (name, value, "-", "-", "-", alpha, tolerance, "-", "-", "-")
-    known = case.power
-    return (
-        name,
-        value,
-        number(noise.value_sd),
-        number(noise.sd),
-        str(noise.units),
-        alpha,
-        tolerance,
-        "-" if known is None or not isfinite(known.visible) else number(known.visible),
-        "-" if known is None else str(known.held_of_100),
-        "-" if known is None or known.needed is None else str(known.needed),
-    )
-
-
-def _summary(
-    calibrated: Sequence[Calibrated], outcomes: Sequence[_NoiseUpdate], root: Path
-) -> Section:
-    """Summary of what was written, cases of equal outcome together."""
-    fates: dict[str, list[str]] = {}
-    for case, outcome in zip(calibrated, outcomes, strict=True):
-        name = case.key.within
-        fates.setdefault(outcome.state, []).append(name)
-        if outcome.remark:
-            fates.setdefault(outcome.remark, []).append(name)
-    lines = [f"{state}: {', '.join(names)}" for state, names in fates.items()]
-    if _silent(calibrated):
-        lines.append(_SILENT)
-    return Section(f"noise of {len(calibrated)} cases in {root}", tuple(lines))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
 from pytest_cepbench.cli.session import fixed_roles, read_data
@@ -16,7 +15,6 @@ from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, is_url, split_name
-from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.chain_pairs import battle_scores
 from pytest_cepbench.report.comparison_page import case_leaderboard_page, comparison_page, headline
 from pytest_cepbench.report.history.file import read_history
@@ -24,7 +22,6 @@ from pytest_cepbench.report.history.timeline import when
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
-    ComparedCase,
     Comparison,
     MeasuredRun,
     RunCase,
@@ -32,9 +29,6 @@ from pytest_cepbench.studies.comparison import (
     rank_common_cases,
 )
 from pytest_cepbench.suites import RoleChoices
-
-if TYPE_CHECKING:
-    from pytest_cepbench.evaluation.compared_chains import ChainOptions
 
 _MOST_SAMPLES = 3
 
@@ -60,13 +54,15 @@ def run(arguments: Namespace) -> int:
         path: Path = arguments.html
         page = _html(comparisons, boards, reports, arguments)
         pages = [f"written: {p}" for p in write_reports(path, {path.suffix or ".html": page})]
-    shown = _page(comparisons, boards)
+    suites = ", ".join(dict.fromkeys(CaseKey.parse(board.case).suite for board in boards))
+    shown = [_overview(suites, boards)] if boards else []
+    shown += [*map(_section, comparisons), *map(_board_section, boards)]
     if arguments.out is None:
         show(shown, *pages)
         return 0
     if not boards:
         raise SpecError("--out: the runs have no case in common by which they could be ranked")
-    html = case_leaderboard_page(_suites(boards), boards)
+    html = case_leaderboard_page(suites, boards)
     write_and_show(arguments, {"cases": boards}, shown, "leaderboard", html)
     show([], *pages)
     return 0
@@ -80,7 +76,7 @@ def _reports(arguments: Namespace) -> dict[str, RunReport]:
         report = _report_of(place, arguments.history)
         if report.incomplete:
             raise SpecError(f"the run of {place} is incomplete ({report.incomplete}): run it again")
-        name = name or _name_of(place)
+        name = name or (Path(place).stem if place.endswith(".json") else place)
         if name in reports:
             raise SpecError(f"two runs are called {name!r}: name them, NAME={place}")
         reports[name] = report
@@ -89,10 +85,6 @@ def _reports(arguments: Namespace) -> dict[str, RunReport]:
             "expected two or more runs: reports (--cep-report FILE), or specs of models"
         )
     return reports
-
-
-def _name_of(place: str) -> str:
-    return Path(place).stem if place.endswith(".json") else place
 
 
 def _report_of(place: str, folder: Path) -> RunReport:
@@ -128,12 +120,29 @@ def _report_of(place: str, folder: Path) -> RunReport:
 
 
 def _measured_run(name: str, report: RunReport, arguments: Namespace) -> MeasuredRun:
-    cases = {
-        str(key_of(case)): _run_case(case) for case in report.cases if _wanted(case, arguments)
-    }
+    """The cases of a run that are asked for. Raises SpecError where there is none."""
+    suites, patterns = arguments.suite, arguments.case
+    cases = {}
+    for case in report.cases:
+        key = key_of(case)
+        if (suites and case.suite not in suites) or (
+            patterns and not any(key.matches(pattern) for pattern in patterns)
+        ):
+            continue
+        cases[str(key)] = RunCase(
+            case=str(key),
+            label=case.label,
+            value=case.value,
+            tolerance=case.tolerance,
+            primary=case.primary,
+            record=None if case.measurement is None else as_accepted(case.measurement),
+            opponents=case.shown.opponents,
+            won=battle_scores(case) if case.shown.opponents else {},
+            gate=case.gate,
+        )
     if not cases:
         known = [str(key_of(case)) for case in report.cases]
-        asked = [*arguments.suite, *arguments.case]
+        asked = [*suites, *patterns]
         hint = did_you_mean(asked[0], known) if asked else ""
         msg = f"the run of {name} has no case that is asked for: it has {few_of(known) or 'none'}."
         raise SpecError(msg + hint)
@@ -141,41 +150,10 @@ def _measured_run(name: str, report: RunReport, arguments: Namespace) -> Measure
     return MeasuredRun(name, ", ".join(filter(None, specs)), str(shown_path(report.path)), cases)
 
 
-def _wanted(case: CaseResult, arguments: Namespace) -> bool:
-    suites, patterns = arguments.suite, arguments.case
-    if suites and case.suite not in suites:
-        return False
-    return not patterns or any(key_of(case).matches(pattern) for pattern in patterns)
-
-
-def _run_case(case: CaseResult) -> RunCase:
-    return RunCase(
-        case=str(key_of(case)),
-        label=case.label,
-        value=case.value,
-        tolerance=case.tolerance,
-        primary=case.primary,
-        record=None if case.measurement is None else as_accepted(case.measurement),
-        opponents=case.shown.opponents,
-        won=battle_scores(case) if case.shown.opponents else {},
-        gate=case.gate,
-    )
-
-
 # -- what is shown ---------------------------------------------------------------------------------
 
 
-def _page(comparisons: Sequence[Comparison], boards: Sequence[CaseLeaderboard]) -> list[Section]:
-    sections = [_overview(boards)] if boards else []
-    sections += [_section(comparison) for comparison in comparisons]
-    return [*sections, *map(_board_section, boards)]
-
-
-def _suites(boards: Sequence[CaseLeaderboard]) -> str:
-    return ", ".join(dict.fromkeys(CaseKey.parse(board.case).suite for board in boards))
-
-
-def _overview(boards: Sequence[CaseLeaderboard]) -> Section:
+def _overview(suites: str, boards: Sequence[CaseLeaderboard]) -> Section:
     """The ranks of all models in all cases."""
     models = [model.model for model in boards[0].models]
     ranks = {
@@ -186,7 +164,7 @@ def _overview(boards: Sequence[CaseLeaderboard]) -> Section:
     rows = tuple((model, *(ranks[board.case, model] for board in boards)) for model in models)
     note = "ranks: those that a model may have, all right at once with 95 % confidence in each case"
     table = Table(("model", *(board.label for board in boards)), rows)
-    return Section(f"leaderboard of {_suites(boards)}: {len(models)} models", (note, table))
+    return Section(f"leaderboard of {suites}: {len(models)} models", (note, table))
 
 
 def _board_section(board: CaseLeaderboard) -> Section:
@@ -219,57 +197,52 @@ def _html(
     arguments: Namespace,
 ) -> str:
     """The page, with chains as far as stores have them. Raises kinds of CepError."""
-    from pytest_cepbench.evaluation.compared_chains import chains_of, read_only_store
-
-    folder = arguments.html.absolute().parent
-    options = _chain_options(arguments)
-    results = {name: report.cases for name, report in reports.items()}
-    with read_only_store(options.stores) as store:
-        chains = [chains_of(comparison, results, options, store) for comparison in comparisons]
-        return comparison_page(comparisons, boards, folder, chains, store.get_image)
-
-
-def _chain_options(arguments: Namespace) -> ChainOptions:
-    """The options. Raises SpecError and SuiteError naming the one that is wrong."""
-    from pytest_cepbench.evaluation.compared_chains import ChainOptions
+    from pytest_cepbench.evaluation.compared_chains import ChainOptions, chains_of, read_only_store
 
     default = Path(".cepbench/store")
     for text in arguments.store:
         if not is_url(text) and not Path(text).is_dir():
             raise SpecError(f"--store {text!r}: the folder or URL of a store is expected")
     roles, encoders = fixed_roles(arguments)
-    return ChainOptions(
+    options = ChainOptions(
         stores=arguments.store or [str(default)] * default.is_dir(),
         files=arguments.suite_file,
         choices=RoleChoices(roles=roles, encoders=encoders),
         data=read_data(arguments.data),
     )
+    folder = arguments.html.absolute().parent
+    results = {name: report.cases for name, report in reports.items()}
+    with read_only_store(options.stores) as store:
+        chains = [chains_of(comparison, results, options, store) for comparison in comparisons]
+        return comparison_page(comparisons, boards, folder, chains, store.get_image)
 
 
 def _section(comparison: Comparison) -> Section:
     first, second = comparison.first, comparison.second
     head = ("case", "verdict", first.name, second.name, "change", "bounds", "p", "n")
-    table = Table(head, tuple(_row(case) for case in comparison.cases))
+    rows = []
+    for case in comparison.cases:
+        judged = case.judgement
+        change = number(None if judged is None else judged.difference, signed=True)
+        rows.append(
+            (
+                case.first.case,
+                case.verdict if case.second.primary else f"({case.verdict})",
+                number(case.first.value),
+                number(case.second.value),
+                change,
+                "-" if judged is None else bounds_of(judged),
+                "-" if judged is None else p_value(judged.p),
+                str(judged.units) if judged is not None and judged.units else "-",
+            )
+        )
+    table = Table(head, tuple(rows))
     lines = (
         headline(comparison),
         f"{first.name}: {first.model}" if first.model else first.name,
         f"{second.name}: {second.model}" if second.model else second.name,
     )
     return Section(f"{second.name} against {first.name}", (*lines, table, *_remarks(comparison)))
-
-
-def _row(case: ComparedCase) -> tuple[str, ...]:
-    judgement = case.judgement
-    return (
-        case.first.case,
-        case.verdict if case.second.primary else f"({case.verdict})",
-        number(case.first.value),
-        number(case.second.value),
-        number(None if judgement is None else judgement.difference, signed=True),
-        "-" if judgement is None else bounds_of(judgement),
-        "-" if judgement is None else p_value(judgement.p),
-        str(judgement.units) if judgement is not None and judgement.units else "-",
-    )
 
 
 def _remarks(comparison: Comparison) -> Iterator[str]:

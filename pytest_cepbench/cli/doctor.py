@@ -24,7 +24,7 @@ from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.studies.calibration import prepare_calibration
-from pytest_cepbench.studies.doctor import CheckTable, Diagnosis, examine
+from pytest_cepbench.studies.doctor import Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell
 
 
@@ -47,41 +47,34 @@ def run(arguments: Namespace) -> int:
 def doctor_page(diagnosis: Diagnosis) -> list[Section]:
     """The sections of a diagnosis: what was checked, each check, what to do."""
     checks = diagnosis.checks
+    statuses = Counter(check.status for check in checks)
+    found = [counted(statuses[s], s) for s in ("problem", "remark") if statuses[s]]
+    seeds = f"seeds {diagnosis.seeds[0]} to {diagnosis.seeds[-1]}"
+    opening = (
+        f"suite {diagnosis.suite}, version {diagnosis.version}, {diagnosis.samples} samples",
+        f"{diagnosis.under_test} {diagnosis.model}, {seeds}; models:",
+        *(f"  {model.seat} {model.spec} ({model.identity})" for model in diagnosis.players),
+        *(f"store: {note}: computed again" for note in diagnosis.damage),
+        spent_line(diagnosis.effort),
+    )
     summary = Table(("check", "result"), tuple((check.name, check.status) for check in checks))
-    sections = [Section(_title(diagnosis), (*_opening(diagnosis), summary))]
+    title = f"doctor of {diagnosis.suite}: {', '.join(found) or 'nothing found'}"
+    sections = [Section(title, (*opening, summary))]
     for check in checks:
-        blocks: list[str | Table] = [_table(figures) for figures in check.figures]
-        sections.append(Section(f"{check.name}: {check.status}", (*check.said, *blocks)))
+        tables = [
+            Table(figures.head, tuple(tuple(map(_cell, row, figures.head)) for row in figures.rows))
+            for figures in check.figures
+        ]
+        sections.append(Section(f"{check.name}: {check.status}", (*check.said, *tables)))
     advice = [advice for check in checks for advice in check.advice]
     if advice:
         sections.append(Section("what to do", tuple(f"- {line}" for line in dict.fromkeys(advice))))
     return sections
 
 
-def _title(diagnosis: Diagnosis) -> str:
-    statuses = Counter(check.status for check in diagnosis.checks)
-    counts = [counted(statuses[s], s) for s in ("problem", "remark") if statuses[s]]
-    return f"doctor of {diagnosis.suite}: {', '.join(counts) or 'nothing found'}"
-
-
-def _opening(diagnosis: Diagnosis) -> Iterator[str]:
-    yield f"suite {diagnosis.suite}, version {diagnosis.version}, {diagnosis.samples} samples"
-    seeds = f"seeds {diagnosis.seeds[0]} to {diagnosis.seeds[-1]}"
-    yield f"{diagnosis.under_test} {diagnosis.model}, {seeds}; models:"
-    yield from (f"  {model.seat} {model.spec} ({model.identity})" for model in diagnosis.players)
-    yield from (f"store: {note}: computed again" for note in diagnosis.damage)
-    yield spent_line(diagnosis.effort)
-
-
-def _table(figures: CheckTable) -> Table:
-    return Table(figures.head, tuple(tuple(map(_cell, row, figures.head)) for row in figures.rows))
-
-
 def _cell(value: Cell, head: str) -> str:
-    if isinstance(value, float) and head == "seconds":
-        return f"{value:.1f}"
     if isinstance(value, float):
-        return number(value)
+        return f"{value:.1f}" if head == "seconds" else number(value)
     return "-" if value is None else str(value)
 
 
@@ -103,38 +96,27 @@ def _set_up(report: str) -> Iterator[Section]:
 
     Raises SpecError for a file that is no report.
     """
-    yield Section("versions", (Table(("package", "version"), tuple(_versions())),))
-    lines = tuple(_masked(line) for line in (*_environment(), *_ini_settings()))
-    yield Section("settings", lines or ("none in the environment, pytest.ini or pyproject.toml",))
-    if report:
-        yield _outcome(Path(report))
-
-
-def _versions() -> Iterator[tuple[str, str]]:
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    yield "Python", f"{platform.python_version()} on {system}, {os.cpu_count()} processors"
+    python = f"{platform.python_version()} on {system}, {os.cpu_count()} processors"
     known = {name.lower().replace("-", "_") for name in _LIBRARIES}
     found = {}
     for package in distributions():
         plugin = any(entry.group == "pytest11" for entry in package.entry_points)
         if plugin or package.name.lower().replace("-", "_") in known:
             found[package.name] = package.version
-    yield from sorted(found.items(), key=lambda item: item[0].lower())
-
-
-def _environment() -> Iterator[str]:
-    for name, value in sorted(os.environ.items()):
-        if name.startswith(_SHOWN):
-            yield f"{name}={value}"
-
-
-def _ini_settings() -> Iterator[str]:
-    """The lines of pytest's settings, of the first file that has some."""
+    versions = (("Python", python), *sorted(found.items(), key=lambda item: item[0].lower()))
+    yield Section("versions", (Table(("package", "version"), versions),))
+    own = sorted(item for item in os.environ.items() if item[0].startswith(_SHOWN))
+    lines = [f"{name}={value}" for name, value in own]
     for name in ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"):
         settings = _pytest_settings(Path(name))
+        lines += [f"{name}: {key} = {value}" for key, value in settings.items()]
         if settings:
-            yield from (f"{name}: {key} = {value}" for key, value in settings.items())
-            return
+            break
+    masked = tuple(map(_masked, lines))
+    yield Section("settings", masked or ("none in the environment, pytest.ini or pyproject.toml",))
+    if report:
+        yield _outcome(Path(report))
 
 
 def _pytest_settings(path: Path) -> dict[str, Any]:

@@ -8,17 +8,17 @@ import re
 import shlex
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.cli.output import NOT_DONE, Section, Table, complain, show, show_document, tell
+from pytest_cepbench.cli.output import Section, Table, show, show_document, tell
 from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.errors import CepError, SpecError, WriteError
+from pytest_cepbench.errors import CepError, EndedError, SpecError, WriteError
 from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.models.spec import PRESET, parse_spec
@@ -149,15 +149,13 @@ jobs:
 
 @dataclass(frozen=True)
 class ProjectPlan:
-    """A project that is to be written.
+    """A project that is to be written here.
 
-    root: its folder, where the command is run.
     name: of the suite, of its folder below `suites` and of the workflow.
     images: the folder of images.
     roles: role -> spec of the models that stay the same.
     """
 
-    root: Path
     name: str
     images: Path
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -165,7 +163,7 @@ class ProjectPlan:
     @property
     def suite_folder(self) -> Path:
         """The folder of the suite."""
-        return self.root / "suites" / self.name
+        return Path("suites") / self.name
 
     def suite(self, folder: Path, proposal: Proposal) -> str:
         """The text of the suite's file, as it has to be in a folder."""
@@ -178,10 +176,14 @@ class ProjectPlan:
         )
         source = "By the noise that was measured" if proposal.measured else "A default"
         reasons = "\n".join(f"# {line}." for line in (source, *proposal.reasons))
+        # Relative where the images are in the project, which another machine has elsewhere.
+        here, images = Path.cwd().resolve(), self.images.resolve()
+        inside = images.is_relative_to(here) and folder.is_relative_to(Path())
+        path = os.path.relpath(images, folder.resolve()) if inside else str(images)
         return _SUITE.format(
             name=_quoted(self.name),
             description=_quoted(f"The images of {self.images.name}, described and drawn again"),
-            images=_quoted(self._image_path(folder)),
+            images=_quoted(path),
             roles=f"\n[roles]\n{roles}" if roles else "",
             reasons=re.sub(r"[^\x20-\x7e\n]", "?", reasons),
             tolerance=f"{proposal.tolerance:g}",
@@ -190,43 +192,22 @@ class ProjectPlan:
 
     def files(self, proposal: Proposal) -> dict[Path, str]:
         """All files of the project, path -> text."""
-        folder = self.suite_folder
-        module = f"test_{self.name.replace('-', '_')}.py"
-        command = shell_line(f"suites/{self.name}", '"--model=$CHECKPOINT"', proposal)
+        folder, workflow = self.suite_folder, Path(".github/workflows") / f"gate-{self.name}.yml"
+        command = _shell_line(self, '"--model=$CHECKPOINT"', proposal)
         return {
             folder / FILE_NAME: self.suite(folder, proposal),
-            folder / module: _TEST.format(name=self.name),
-            self.root / ".github" / "workflows" / f"gate-{self.name}.yml": _WORKFLOW.format(
-                name=self.name, command=command
-            ),
+            folder / f"test_{self.name.replace('-', '_')}.py": _TEST.format(name=self.name),
+            workflow: _WORKFLOW.format(name=self.name, command=command),
         }
 
-    def _image_path(self, folder: Path) -> str:
-        """Relative where the images are in the project, which another machine has elsewhere."""
-        root, images = self.root.resolve(), self.images.resolve()
-        inside = images.is_relative_to(root) and folder.is_relative_to(self.root)
-        return os.path.relpath(images, folder.resolve()) if inside else str(images)
 
-
-def suite_name(images: Path) -> str:
-    """A suite's name from that of a folder."""
-    name = re.sub(r"[^a-z0-9_-]+", "-", images.resolve().name.lower()).strip("-_")
-    return name or "images"
-
-
-def check_name(name: str) -> None:
-    """Raise SpecError for what cannot be the name of a suite."""
-    if not NAME.fullmatch(name):
-        raise SpecError(f"--name {name!r}: lower-case letters, digits, - and _ are expected")
-
-
-def shell_line(suite: str, model: str, proposal: Proposal) -> str:
+def _shell_line(plan: ProjectPlan, model: str, proposal: Proposal) -> str:
     """The command that gates a model. model: the option, quoted for a shell."""
     samples = "" if proposal.samples is None else f" --cep-samples={proposal.samples}"
-    return f"pytest {suite} {model}{samples}"
+    return f"pytest {plan.suite_folder.as_posix()} {model}{samples}"
 
 
-def refuse_existing(paths: Mapping[Path, str]) -> None:
+def _refuse_existing(paths: Iterable[Path]) -> None:
     """Raise WriteError where a file is there already."""
     existing = [str(path) for path in paths if os.path.lexists(path)]
     if existing:
@@ -234,24 +215,6 @@ def refuse_existing(paths: Mapping[Path, str]) -> None:
             f"nothing was written: {', '.join(existing)} is there already. Choose another --name, "
             "or move it away"
         )
-
-
-def write_files(files: Mapping[Path, str]) -> None:
-    """Write new files, all or none. Raises WriteError where one is there or cannot be written."""
-    refuse_existing(files)
-    written: list[Path] = []
-    try:
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as stream:
-                written.append(path)
-                stream.write(text)
-    except OSError as error:
-        for path in written:
-            path.unlink(missing_ok=True)
-        raise WriteError(
-            f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
-        ) from error
 
 
 def _seen_from(folder: Path, spec: str) -> str:
@@ -278,42 +241,88 @@ _ROLES = ("describer", "generator", "encoder")
 
 
 def run(arguments: Namespace) -> int:
-    """Measure, write the project, accept where that was asked for; exit codes as in `main`."""
+    """Measure, write the project, accept where that was asked for; exit codes as in `main`.
+
+    Raises SpecError for a name, a spec or a folder that cannot be used, and WriteError.
+    """
     plan = _plan(arguments)
     dataset = load_folder(plan.images)
-    refuse_existing(plan.files(Proposal()))
+    _refuse_existing(plan.files(Proposal()))
     if arguments.no_measure:
         proposal = Proposal(reasons=("no model was asked (--no-measure)",))
         _tell_unseen([arguments.model, *(getattr(arguments, role) for role in _ROLES)])
     else:
         proposal = _measured(arguments, plan, dataset)
     files = plan.files(proposal)
+    _refuse_existing(files)
+    written: list[Path] = []
+    baselines = Path("baselines") / plan.name
     try:
-        write_files(files)
-        baselines = plan.root / "baselines" / plan.name
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as stream:
+                written.append(path)
+                stream.write(text)
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise WriteError(
+            f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
+        ) from error
+    try:
         baselines.mkdir(parents=True, exist_ok=True)
-    except (WriteError, OSError) as error:
-        return complain(str(error), NOT_DONE)
+    except OSError as error:
+        raise WriteError(str(error)) from error
     show([_summary(plan, dataset, proposal, [*files, baselines])])
-    if arguments.accept:
-        return _accept(arguments, plan, proposal)
-    command = _command(arguments, plan, proposal)
+
+    def command(model: str) -> str:
+        role = f" --cep-role={arguments.role}" if arguments.role else ""
+        return _shell_line(plan, f"{shlex.quote(f'--model={model}')}{role}", proposal)
+
+    accepting = f"{command(arguments.model)} --snapshot-update"
+    if not arguments.accept:
+        show(
+            [],
+            f"accept this model's numbers: {accepting}",
+            f"then gate another one:       {command('CHECKPOINT')}",
+        )
+        return 0
+    options = GateOptions(model=arguments.model, store=arguments.store)
+    if arguments.role is not None:
+        options["role"] = arguments.role
+    if proposal.samples is not None:
+        options["samples"] = proposal.samples
+    try:
+        result = gate_checkpoint(plan.suite_folder, snapshot_update=True, **options)
+    except CepError as error:
+        raise EndedError(f"nothing was accepted: {error}") from error
+    if not result.changed:
+        show_document(f"{result}\n")
+        raise EndedError(f"nothing was accepted; the suite is written. Try again: {accepting}")
     show(
         [],
-        f"accept this model's numbers: {command} --snapshot-update",
-        f"then gate another one:       {_command(arguments, plan, proposal, 'CHECKPOINT')}",
+        f"accepted: {len(result.changed)} baselines below {baselines}",
+        f"gate another model: {command('CHECKPOINT')}",
     )
     return 0
 
 
 def _plan(arguments: Namespace) -> ProjectPlan:
-    """The project. Raises SpecError for a name, a spec or a folder that cannot be used."""
-    images = arguments.images
-    name = suite_name(images) if arguments.name is None else arguments.name
-    check_name(name)
+    images: Path = arguments.images
+    name = arguments.name
+    if name is None:  # from that of the folder
+        name = re.sub(r"[^a-z0-9_-]+", "-", images.resolve().name.lower()).strip("-_") or "images"
+    if not NAME.fullmatch(name):
+        raise SpecError(f"--name {name!r}: lower-case letters, digits, - and _ are expected")
     given = {role: getattr(arguments, role) for role in _ROLES}
-    roles = {role: _expanded(role, spec) for role, spec in given.items() if spec is not None}
-    return ProjectPlan(Path(), name, images, roles)
+    roles = {role: spec for role, spec in given.items() if spec is not None}
+    for role, text in roles.items():
+        spec = parse_spec(text)
+        if spec.scheme == PRESET:  # one of the shipped suite `folder`, which is written out
+            suite = load_suite(FOLDER / "folder" / FILE_NAME)
+            named = RoleAssignment("generator", spec, f"--{role}")
+            roles[role] = expand_preset(suite, named).spec.text
+    return ProjectPlan(name, images, roles)
 
 
 def _tell_unseen(texts: Sequence[str | None]) -> None:
@@ -329,16 +338,6 @@ def _tell_unseen(texts: Sequence[str | None]) -> None:
             "no folder here, so taken for an id on the Hugging Face hub, where --no-measure looks "
             f"nothing up: {', '.join(unseen)}"
         )
-
-
-def _expanded(role: str, text: str) -> str:
-    """A spec; a preset is one of the shipped suite `folder`, and written out."""
-    spec = parse_spec(text)
-    if spec.scheme != PRESET:
-        return text
-    suite = load_suite(FOLDER / "folder" / FILE_NAME)
-    named = RoleAssignment("generator", spec, f"--{role}")
-    return expand_preset(suite, named).spec.text
 
 
 def _measured(arguments: Namespace, plan: ProjectPlan, dataset: Dataset) -> Proposal:
@@ -369,7 +368,18 @@ def _summary(
     samples = "all" if proposal.samples is None else f"{proposal.samples} of each category"
     source = "measured" if proposal.measured else "a default, nothing was measured"
     sizes = {OVERALL: len(dataset.samples), **counts}
-    rows = [_row(part, size, proposal) for part, size in sizes.items()]
+    rows = []
+    for part, size in sizes.items():
+        tolerance = proposal.cases.get(f"{part}/{METRIC}", proposal.tolerance)
+        power = proposal.power.get(part)
+        known = ("-", "-", "-")
+        if power is not None:
+            known = (
+                str(power.held_of_100),
+                number(power.visible) if isfinite(power.visible) else "-",
+                "-" if power.needed is None else str(power.needed),
+            )
+        rows.append((part, str(size), f"{tolerance:g}", *known))
     head = ("part", "images", "tolerance", "held", "visible", "needed")
     lines = [f"samples: {samples}; tolerance: {source}", *proposal.reasons]
     lines += dataset.notes
@@ -385,50 +395,3 @@ def _summary(
         f"suite {plan.name}: {len(dataset.samples)} images in {len(counts)} categories",
         (*lines, table, *(f"written: {path}" for path in written)),
     )
-
-
-def _row(part: str, size: int, proposal: Proposal) -> tuple[str, ...]:
-    """A part of the suite, and what its case can tell."""
-    tolerance = proposal.cases.get(f"{part}/{METRIC}", proposal.tolerance)
-    power = proposal.power.get(part)
-    known = ("-", "-", "-")
-    if power is not None:
-        known = (
-            str(power.held_of_100),
-            number(power.visible) if isfinite(power.visible) else "-",
-            "-" if power.needed is None else str(power.needed),
-        )
-    return (part, str(size), f"{tolerance:g}", *known)
-
-
-def _command(
-    arguments: Namespace, plan: ProjectPlan, proposal: Proposal, model: str | None = None
-) -> str:
-    """The line that gates a model, this one by default."""
-    spec = arguments.model if model is None else model
-    role = f" --cep-role={arguments.role}" if arguments.role else ""
-    quoted = shlex.quote(f"--model={spec}")
-    return shell_line(plan.suite_folder.as_posix(), f"{quoted}{role}", proposal)
-
-
-def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal) -> int:
-    """Accept the model's numbers as the first baselines."""
-    options = GateOptions(model=arguments.model, store=arguments.store)
-    if arguments.role is not None:
-        options["role"] = arguments.role
-    if proposal.samples is not None:
-        options["samples"] = proposal.samples
-    try:
-        result = gate_checkpoint(plan.suite_folder, snapshot_update=True, **options)
-    except CepError as error:
-        return complain(f"nothing was accepted: {error}", NOT_DONE)
-    if not result.changed:
-        show_document(f"{result}\n")
-        again = f"{_command(arguments, plan, proposal)} --snapshot-update"
-        return complain(f"nothing was accepted; the suite is written. Try again: {again}", NOT_DONE)
-    show(
-        [],
-        f"accepted: {len(result.changed)} baselines below {plan.root / 'baselines' / plan.name}",
-        f"gate another model: {_command(arguments, plan, proposal, 'CHECKPOINT')}",
-    )
-    return 0

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli.agree import agreement_table, confusion_table, number, share
 from pytest_cepbench.cli.output import Section, Table, show, tell, write_and_show
 from pytest_cepbench.cli.session import measuring, read_count, read_data, verdicts_line
@@ -18,17 +17,16 @@ from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verd
 from pytest_cepbench.errors import CepError, EndedError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
-from pytest_cepbench.metrics.judge_card import JudgeCard, OrderEffect
+from pytest_cepbench.metrics.judge_card import OrderEffect
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.arena import JudgeComparison, compare_judges
+from pytest_cepbench.studies.arena import compare_judges
 from pytest_cepbench.studies.judge_card import (
     FEW_BATTLES,
     AskedJudge,
     AskedOrder,
-    AskedVerdicts,
     MeasuredJudge,
     collect_verdicts,
     measure_asked,
@@ -47,30 +45,196 @@ from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.judge_cards import JudgeIdentity, card_path, identify_judge, read_card
 from pytest_cepbench.suites.model_options import assigned_role
 
+_OF_ASKED = ("on", "order", "samples", "seed", "answers", "data", "partial", "dry_run")
+
 DATA = "opening"
 """Name of OpenING's questions, as its suite has it."""
 
 
-def read_people(path: Path, names: ModelNames) -> list[JudgedBattle]:
-    """Verdicts of people: of a file, or the majority's of a ratings folder.
+def agree_judges(arguments: Namespace) -> int:
+    """Measure, print and write a card, or the agreement of two; exit codes as in `main`."""
+    verdicts: list[Path] = arguments.verdicts
+    if len(verdicts) == 2 and arguments.judge is None and arguments.people is None:
+        return _compare_judges(arguments)
+    if arguments.judge is not None:
+        return _ask_judge(arguments)
+    if len(verdicts) != 1 or arguments.people is None:
+        raise SpecError(
+            "give a file of the judge's verdicts with --people FILE, the judge itself with "
+            "--judge=SPEC --on FILE, or two files of verdicts"
+        )
+    if arguments.unseen:
+        raise SpecError("--unseen is of two judges: a card has --seen MODEL")
+    _refuse(arguments, _OF_ASKED, "is of a judge that is asked: add --judge=SPEC")
+    repetitions = [Path(text) for text in arguments.repeat]
+    paths = [*verdicts, arguments.people, *repetitions]
+    places = [path.resolve() for path in paths]
+    for i, path in enumerate(paths):
+        if places.index(places[i]) < i:
+            raise SpecError(
+                f"file {str(path)!r} is given twice: the judge's verdicts, people's (--people) and "
+                "repetitions (--repeat) are files of their own"
+            )
+    names = ModelNames()
+    judge = read_verdicts(verdicts[0], names)
+    if arguments.people.is_dir():  # those of the majority
+        ratings = read_ratings(arguments.people)
+        people = [
+            replace(battle, first=names(battle.first), second=names(battle.second))
+            for _, battle in named_battles(ratings, _votes_with_remarks(ratings))
+        ]
+    else:
+        people = read_verdicts(arguments.people, names)
+    measured = measure_judge(
+        (verdicts[0].stem, arguments.people.stem),
+        judge,
+        people,
+        repeats=[read_verdicts(path, names) for path in repetitions],
+        seen=[names(name) for name in arguments.seen],
+    )
+    page = card_page(measured)
+    write_and_show(arguments, {"card": measured}, page, f"judge-card-{measured.judge}")
+    return 0
 
-    What of the votes does not count is said. Raises DatasetError.
-    """
-    if not path.is_dir():
-        return read_verdicts(path, names)
-    ratings = read_ratings(path)
-    return [
-        replace(battle, first=names(battle.first), second=names(battle.second))
-        for _, battle in named_battles(ratings, votes_with_remarks(ratings))
-    ]
+
+def _refuse(arguments: Namespace, names: Iterable[str], why: str) -> None:
+    """Raise SpecError for the first of these options that is given."""
+    for name in names:
+        if getattr(arguments, name):
+            raise SpecError(f"--{name.replace('_', '-')} {why}")
 
 
-def votes_with_remarks(ratings: Ratings) -> Votes:
+def _votes_with_remarks(ratings: Ratings) -> Votes:
     """The votes of a study; a line tells of each kind that does not count. Raises DatasetError."""
     votes = read_votes(ratings)
     for line in votes.remarks.lines:
         tell(line)
     return votes
+
+
+# -- two judges -----------------------------------------------------------------------------------
+
+
+def _compare_judges(arguments: Namespace) -> int:
+    why = (
+        "is of a judge's card: give its verdicts with --people FILE, or the judge itself with "
+        "--judge=SPEC --on FILE"
+    )
+    _refuse(arguments, ("seen", "repeat", *_OF_ASKED), why)
+    names = ModelNames()
+    first, second = file_titles(arguments.verdicts).values()
+    compared = compare_judges(
+        (first, second),
+        read_verdicts(arguments.verdicts[0], names),
+        read_verdicts(arguments.verdicts[1], names),
+        [names(name) for name in arguments.unseen],
+    )
+    lines = (
+        f"judged by {first} alone: {compared.only_first}",
+        f"judged by {second} alone: {compared.only_second}",
+        f"Krippendorff's alpha over the four verdicts in order: {number(compared.alpha)}",
+        f"unseen models: {', '.join(compared.unseen) or 'none named (--unseen MODEL)'}",
+        "chance: agreement of a judge that always gives the most frequent verdict of the first",
+        agreement_table(compared.agreements),
+    )
+    title = f"agreement of {first} and {second}: {compared.shared:,} battles"
+    counts = confusion_table(first, second, compared.confusion)
+    page = [Section(title, lines), Section("verdicts", (counts,))]
+    write_and_show(arguments, {"comparison": compared}, page, f"agreement-{first}-{second}")
+    return 0
+
+
+def file_titles(paths: Sequence[Path]) -> dict[Path, str]:
+    """A name for each file. Raises SpecError where two have the same."""
+    titles: dict[Path, str] = {}
+    for path in paths:
+        if path in titles or path.stem in titles.values():
+            raise SpecError(
+                f"two files are called {path.stem!r}: rename one, results are named after them"
+            )
+        titles[path] = path.stem
+    return titles
+
+
+# -- a judge that is asked -------------------------------------------------------------------------
+
+
+def _ask_judge(arguments: Namespace) -> int:
+    """Ask the judge; print, write and keep its card; exit codes as in `main`."""
+    if arguments.verdicts or arguments.people is not None:
+        file = "--people" if arguments.people else f"the file {str(arguments.verdicts[0])!r}"
+        raise SpecError(
+            f"--judge is asked itself: drop {file}, and give people's verdicts with --on FILE"
+        )
+    if arguments.on is None:
+        raise SpecError(
+            "--judge needs --on FILE, verdicts of people on the battles that it is to judge, or "
+            f"--on {SHAPES_PANEL}"
+        )
+    whole = arguments.on == SHAPES_PANEL or Path(arguments.on).is_dir()
+    if whole and (arguments.answers or arguments.data or arguments.partial):
+        raise SpecError(
+            f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
+        )
+    if len(arguments.repeat) > 1:
+        raise SpecError("--repeat is given several times: with --judge one number is expected")
+    repeats = read_count("--repeat", next(iter(arguments.repeat), None)) or 0
+    order: AskedOrder = arguments.order or "both"
+    seed: int = arguments.seed or 0
+    with measuring(arguments.store, Path(arguments.on)) as (pool, begin):
+        choices = RoleChoices(roles={"judge": arguments.judge})
+        judge = pool.runner(assigned_role(choices, "judge"))
+        names = ModelNames()
+        if arguments.on == SHAPES_PANEL:
+            panel = shapes_panel(pool, arguments.samples, seed)
+        else:
+            panel = _people_panel(arguments, pool.store, names, seed)
+        seen = [*map(names, arguments.seen)]
+        require_models(seen, panel.people)  # now, not after thousands of calls
+        begin()
+        if repeats and not judge.bound.seeded:
+            tell(
+                "--repeat is passed over: this judge does not use its seed, so it says the same "
+                "again"
+            )
+            repeats = 0
+        given = collect_verdicts(
+            panel.people, panel.pair, judge, order, tell, seed=seed, repeats=repeats
+        )
+        tell(verdicts_line(judge))
+        identity = identify_judge(judge.bound)
+        asked = AskedJudge(identity, order, seed, given.failures, panel.left_out)
+        card = measure_asked(arguments.judge, asked, panel, given, seen=seen)
+    name = re.sub(r"[^A-Za-z0-9.+_-]+", "-", card.judge).strip("-.")[-80:] or "judge"
+    file = f"judge-card-{name}"
+    write_and_show(arguments, {"card": card}, card_page(card), file)
+    files: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": given.verdicts}
+    for index, repeat in enumerate(given.repeats, 1):
+        files[f"{name}-again-{index}.json"] = repeat
+    if arguments.on == SHAPES_PANEL:
+        files[f"{name}-truth.json"] = panel.people
+    try:
+        for path, verdicts in files.items():
+            write_battles(arguments.out / path, verdicts)
+        lines = [f"verdicts: {arguments.out / path}" for path in files]
+        if not arguments.dry_run:
+            lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", identity))
+    except (CepError, OSError) as error:
+        raise EndedError(str(error)) from error
+    show([], *lines)
+    return 0
+
+
+def _people_panel(arguments: Namespace, store: Store, names: ModelNames, seed: int) -> BattlePanel:
+    path = Path(arguments.on)
+    if not path.is_dir():
+        panel = verdict_panel(path, arguments, store, names)
+    else:
+        ratings = read_ratings(path)
+        panel = ratings_panel(ratings, _votes_with_remarks(ratings))
+        for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
+            names(model)  # so that --seen may spell it otherwise
+    return panel.limited(arguments.samples, seed)
 
 
 def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNames) -> BattlePanel:
@@ -79,7 +243,7 @@ def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNa
     Raises SpecError for options, DatasetError for a file or a folder that cannot be read.
     """
     people = read_verdicts(path, names)
-    answers = read_answer_folders(arguments.answers, names, people)
+    answers = _read_answer_folders(arguments.answers, names, people)
     folders = read_data(arguments.data)
     if unknown := sorted(folders.keys() - {DATA}):
         raise SpecError(f"--data: {unknown_name('data set', unknown[0], [DATA])}")
@@ -99,7 +263,7 @@ def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNa
     )  # fmt: skip
 
 
-def read_answer_folders(
+def _read_answer_folders(
     texts: Iterable[str], names: ModelNames, battles: Iterable[JudgedBattle]
 ) -> dict[str, RecordedAnswers]:
     """Model -> its recorded answers, of `[MODEL=]FOLDER`.
@@ -127,13 +291,44 @@ def read_answer_folders(
     return answers
 
 
+def _keep(baselines: Path, written: Path, judge: JudgeIdentity) -> str:
+    """Keep the card beside the baselines; returns a line that says so.
+
+    written: the card's file. Raises OSError, WriteError.
+    """
+    path = card_path(baselines, judge)
+    earlier = read_card(path)
+    write_reports(path, {".json": read_text(written)})
+    before = ""
+    if earlier is not None:
+        before = f" in the place of that of {earlier.date} over {earlier.card.battles:,} battles"
+    return f"card: {path}{before}: runs with this judge show it; commit it with the baselines"
+
+
+# -- the card --------------------------------------------------------------------------------------
+
+
 def card_page(measured: MeasuredJudge) -> Iterator[Section]:
     """The sections of a card: the judge in sentences, then tables."""
     card = measured.card
     title = f"card of the judge {measured.judge}: {card.battles:,} battles that people judged too"
     yield Section(title, (*_findings(measured), *_notes(measured)))
     yield Section("agreement with people, in percent", (agreement_table(card.agreements),))
-    yield Section("win rates with ties as 1/2, in percent", (*_biases(measured), _win_rates(card)))
+    rms, largest = 100 * measured.bias_rms, card.largest_bias
+    most = f"the largest {100 * largest.bias:+.1f} for {largest.model}"
+    biases = [f"bias: {rms:.1f} points (root mean square), {most}"]
+    if card.slope is not None:
+        meaning = "exaggerates" if card.slope > 1 else "flattens"
+        biases.append(
+            f"slope of its win rates on people's: {card.slope:.2f}, so it {meaning} differences "
+            "between models"
+        )
+    rows = tuple(
+        (m.model, f"{100 * m.people:.1f}", f"{100 * m.judge:.1f}", f"{100 * m.bias:+.1f}")
+        for m in card.models
+    )
+    table = Table(("model", "people", "judge", "bias"), rows)
+    yield Section("win rates with ties as 1/2, in percent", (*biases, table))
     counts = confusion_table(measured.people, measured.judge, card.confusion)
     yield Section("verdicts", (counts,))
 
@@ -192,258 +387,7 @@ def _notes(measured: MeasuredJudge) -> Iterator[str]:
     yield f"models known while the judge was made: {seen}"
 
 
-def _biases(measured: MeasuredJudge) -> Iterator[str]:
-    card = measured.card
-    largest = card.largest_bias
-    yield (
-        f"bias: {100 * measured.bias_rms:.1f} points (root mean square), the largest "
-        f"{100 * largest.bias:+.1f} for {largest.model}"
-    )
-    if card.slope is not None:
-        meaning = "exaggerates" if card.slope > 1 else "flattens"
-        yield (
-            f"slope of its win rates on people's: {card.slope:.2f}, so it {meaning} differences "
-            "between models"
-        )
-
-
-def _win_rates(card: JudgeCard) -> Table:
-    rows = tuple(
-        (m.model, f"{100 * m.people:.1f}", f"{100 * m.judge:.1f}", f"{100 * m.bias:+.1f}")
-        for m in card.models
-    )
-    return Table(("model", "people", "judge", "bias"), rows)
-
-
 def _order(effect: OrderEffect | None) -> str:
     if effect is None:
         return "cannot be told"
     return f"{effect.logit:+.3f} logits for the first answer (standard error {effect.error:.3f})"
-
-
-def ask_judge(arguments: Namespace) -> int:
-    """Ask the judge; print, write and keep its card; exit codes as in `main`."""
-    if len(arguments.repeat) > 1:
-        raise SpecError("--repeat is given several times: with --judge one number is expected")
-    repeats = read_count("--repeat", next(iter(arguments.repeat), None)) or 0
-    order: AskedOrder = arguments.order or "both"
-    seed: int = arguments.seed or 0
-    with measuring(arguments.store, Path(arguments.on)) as (pool, begin):
-        choices = RoleChoices(roles={"judge": arguments.judge})
-        judge = pool.runner(assigned_role(choices, "judge"))
-        names = ModelNames()
-        if arguments.on == SHAPES_PANEL:
-            panel = shapes_panel(pool, arguments.samples, seed)
-        else:
-            panel = _people_panel(arguments, pool.store, names)
-        seen = [*map(names, arguments.seen)]
-        require_models(seen, panel.people)  # now, not after thousands of calls
-        begin()
-        given = _ask(judge, panel, order, seed, repeats)
-        identity = identify_judge(judge.bound)
-        asked = AskedJudge(identity, order, seed, given.failures, panel.left_out)
-        card = measure_asked(arguments.judge, asked, panel, given, seen=seen)
-    name = re.sub(r"[^A-Za-z0-9.+_-]+", "-", card.judge).strip("-.")[-80:] or "judge"
-    file = f"judge-card-{name}"
-    write_and_show(arguments, {"card": card}, card_page(card), file)
-    files: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": given.verdicts}
-    for index, repeat in enumerate(given.repeats, 1):
-        files[f"{name}-again-{index}.json"] = repeat
-    if arguments.on == SHAPES_PANEL:
-        files[f"{name}-truth.json"] = panel.people
-    try:
-        for path, verdicts in files.items():
-            write_battles(arguments.out / path, verdicts)
-        lines = [f"verdicts: {arguments.out / path}" for path in files]
-        if not arguments.dry_run:
-            lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", identity))
-    except (CepError, OSError) as error:
-        raise EndedError(str(error)) from error
-    show([], *lines)
-    return 0
-
-
-def _ask(
-    judge: RoleRunner, panel: BattlePanel, order: AskedOrder, seed: int, repeats: int
-) -> AskedVerdicts:
-    """The judge's verdicts, and what they took."""
-    if repeats and not judge.bound.seeded:
-        tell("--repeat is passed over: this judge does not use its seed, so it says the same again")
-        repeats = 0
-    given = collect_verdicts(
-        panel.people, panel.pair, judge, order, tell, seed=seed, repeats=repeats
-    )
-    tell(verdicts_line(judge))
-    return given
-
-
-def _people_panel(arguments: Namespace, store: Store, names: ModelNames) -> BattlePanel:
-    path = Path(arguments.on)
-    if path.is_dir():
-        ratings = read_ratings(path)
-        panel = ratings_panel(ratings, votes_with_remarks(ratings))
-        for model in dict.fromkeys(m for b in panel.people for m in (b.first, b.second)):
-            names(model)  # so that --seen may spell it otherwise
-        return panel.limited(arguments.samples, arguments.seed or 0)
-    whole = verdict_panel(path, arguments, store, names)
-    return whole.limited(arguments.samples, arguments.seed or 0)
-
-
-def _keep(baselines: Path, written: Path, judge: JudgeIdentity) -> str:
-    """Keep the card beside the baselines; returns a line that says so.
-
-    written: the card's file. Raises OSError, WriteError.
-    """
-    path = card_path(baselines, judge)
-    earlier = read_card(path)
-    write_reports(path, {".json": read_text(written)})
-    before = ""
-    if earlier is not None:
-        before = f" in the place of that of {earlier.date} over {earlier.card.battles:,} battles"
-    return f"card: {path}{before}: runs with this judge show it; commit it with the baselines"
-
-
-# -- `cepbench agree judges`: what is known of a judge's errors, from verdicts of people -----------
-# The judge's verdicts come from a file, or the judge is asked for them.
-
-
-_OF_ASKED = ("on", "order", "samples", "seed", "answers", "data", "partial", "dry_run")
-
-
-def agree_judges(arguments: Namespace) -> int:
-    """Measure, print and write a card, or the agreement of two; exit codes as in `main`."""
-    if len(arguments.verdicts) == 2 and arguments.judge is None and arguments.people is None:
-        _refuse_options_of_a_card(arguments)
-        return compare_two_judges(arguments)
-    _refuse_mixed(arguments)
-    if arguments.judge is not None:
-        return ask_judge(arguments)
-    measured = _measure_files(arguments)
-    write_and_show(
-        arguments, {"card": measured}, card_page(measured), f"judge-card-{measured.judge}"
-    )
-    return 0
-
-
-def _refuse_options_of_a_card(arguments: Namespace) -> None:
-    """Raise SpecError for what says nothing of two judges."""
-    for name in ("seen", "repeat", *_OF_ASKED):
-        if getattr(arguments, name):
-            raise SpecError(
-                f"--{name.replace('_', '-')} is of a judge's card: give its verdicts with --people "
-                "FILE, or the judge itself with --judge=SPEC --on FILE"
-            )
-
-
-def _refuse_mixed(arguments: Namespace) -> None:
-    """Raise SpecError where the options are neither those of files nor those of a judge."""
-    if arguments.judge is not None:
-        _refuse_files(arguments)
-        return
-    if len(arguments.verdicts) != 1 or arguments.people is None:
-        raise SpecError(
-            "give a file of the judge's verdicts with --people FILE, the judge itself with "
-            "--judge=SPEC --on FILE, or two files of verdicts"
-        )
-    if arguments.unseen:
-        raise SpecError("--unseen is of two judges: a card has --seen MODEL")
-    for name in _OF_ASKED:
-        if getattr(arguments, name):
-            raise SpecError(
-                f"--{name.replace('_', '-')} is of a judge that is asked: add --judge=SPEC"
-            )
-
-
-def _refuse_files(arguments: Namespace) -> None:
-    """Raise SpecError for options that a judge which is asked has no use for, or lacks."""
-    if arguments.verdicts or arguments.people is not None:
-        given = "--people" if arguments.people else f"the file {str(arguments.verdicts[0])!r}"
-        raise SpecError(
-            f"--judge is asked itself: drop {given}, and give people's verdicts with --on FILE"
-        )
-    if arguments.on is None:
-        raise SpecError(
-            "--judge needs --on FILE, verdicts of people on the battles that it is to judge, or "
-            f"--on {SHAPES_PANEL}"
-        )
-    whole = arguments.on == SHAPES_PANEL or Path(arguments.on).is_dir()
-    if whole and (arguments.answers or arguments.data or arguments.partial):
-        raise SpecError(
-            f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
-        )
-
-
-def _measure_files(arguments: Namespace) -> MeasuredJudge:
-    """The card of verdicts in files. Raises SpecError, DatasetError."""
-    repetitions = [Path(text) for text in arguments.repeat]
-    (verdicts,) = arguments.verdicts
-    paths: list[Path] = [verdicts, arguments.people, *repetitions]
-    places = [path.resolve() for path in paths]
-    for i, path in enumerate(paths):
-        if places.index(places[i]) < i:
-            raise SpecError(
-                f"file {str(path)!r} is given twice: the judge's verdicts, people's (--people) and "
-                "repetitions (--repeat) are files of their own"
-            )
-    names = ModelNames()
-    judge = read_verdicts(verdicts, names)
-    people = read_people(arguments.people, names)
-    repeats = [read_verdicts(path, names) for path in repetitions]
-    return measure_judge(
-        (verdicts.stem, arguments.people.stem),
-        judge,
-        people,
-        seen=[names(name) for name in arguments.seen],
-        repeats=repeats,
-    )
-
-
-# -- two judges -----------------------------------------------------------------------------------
-
-
-def compare_two_judges(arguments: Namespace) -> int:
-    """Print and write how far two judges agree; exit codes as in `main`."""
-    comparison = _compared(arguments)
-    name = f"agreement-{comparison.first}-{comparison.second}"
-    write_and_show(arguments, {"comparison": comparison}, _agreement_page(comparison), name)
-    return 0
-
-
-def _compared(arguments: Namespace) -> JudgeComparison:
-    names = ModelNames()
-    first, second = file_titles(arguments.verdicts).values()
-    return compare_judges(
-        (first, second),
-        read_verdicts(arguments.verdicts[0], names),
-        read_verdicts(arguments.verdicts[1], names),
-        [names(name) for name in arguments.unseen],
-    )
-
-
-def _agreement_page(comparison: JudgeComparison) -> list[Section]:
-    unseen = ", ".join(comparison.unseen) or "none named (--unseen MODEL)"
-    lines = (
-        f"judged by {comparison.first} alone: {comparison.only_first}",
-        f"judged by {comparison.second} alone: {comparison.only_second}",
-        f"Krippendorff's alpha over the four verdicts in order: {number(comparison.alpha)}",
-        f"unseen models: {unseen}",
-        "chance: agreement of a judge that always gives the most frequent verdict of the first",
-    )
-    shares = agreement_table(comparison.agreements)
-    counts = confusion_table(comparison.first, comparison.second, comparison.confusion)
-    title = (
-        f"agreement of {comparison.first} and {comparison.second}: {comparison.shared:,} battles"
-    )
-    return [Section(title, (*lines, shares)), Section("verdicts", (counts,))]
-
-
-def file_titles(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each file. Raises SpecError where two have the same."""
-    titles: dict[Path, str] = {}
-    for path in paths:
-        if path in titles or path.stem in titles.values():
-            raise SpecError(
-                f"two files are called {path.stem!r}: rename one, results are named after them"
-            )
-        titles[path] = path.stem
-    return titles

@@ -5,17 +5,15 @@ from __future__ import annotations
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace as changed
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.cli.arguments import ANSWER_ROLES
-from pytest_cepbench.cli.output import MISTAKE, NOT_DONE, complain, tell
+from pytest_cepbench.cli.output import tell
 from pytest_cepbench.cli.session import measuring, read_data
-from pytest_cepbench.datasets.sources.hub import DataPlace
-from pytest_cepbench.errors import CepError, LabelError, SpecError, SuiteError
+from pytest_cepbench.errors import LabelError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.label_file import (
     Battle,
     Contestant,
@@ -32,16 +30,16 @@ from pytest_cepbench.gate.labels.label_file import (
 )
 from pytest_cepbench.gate.labels.usable import judged_first
 from pytest_cepbench.measures.answer_data import Opponents
-from pytest_cepbench.measures.cases import OVERALL, Case
-from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.measures.cases import OVERALL
+from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.known_items import known_items
-from pytest_cepbench.ratings.records import Item, Part, Source, Study, Vote
+from pytest_cepbench.ratings.records import Part, Source, Study, Vote
 from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.rated_items import RatedItems
-from pytest_cepbench.suites import ModelPool, PreparedSuite, RoleChoices, load_prepared_suite
+from pytest_cepbench.suites import RoleChoices, load_prepared_suite
 from pytest_cepbench.suites.answer_run import AnswerRun
 from pytest_cepbench.suites.battle_labels import contestants
 
@@ -49,161 +47,71 @@ LEAST_CHECKS = 4
 """Hidden items with a known answer of each person, about."""
 
 
-def write_label_study(
-    folder: Path,
-    run: AnswerRun,
-    opponents: Opponents,
-    drawn: Mapping[str, DrawnBattle],
-    annotators: tuple[str, ...],
-    overlap: int,
-) -> None:
-    """Write a study of pairs: the drawn battles whose answers differ, with practice and checks.
-
-    annotators: names of the people. overlap: how many of them judge each battle.
-    The candidate's answer is the first option of its item; pages show it on either side.
-    Raises DatasetError for people or images that cannot be used, and WriteError.
-    """
-    samples = [s for s in run.data.dataset.samples if s.id in drawn]
-    open_samples = [s for s in samples if not drawn[s.id].battle.decided]
-    made = RatedItems("pair", run.suite.name)
-    names = (run.model_record()["spec"], opponents.identity)
-    store = run.data.store
-    for pair in run.data.pairs(open_samples, opponents):
-        assert pair.candidate is not None
-        assert pair.opponent is not None
-        item = make_item(
-            "pair",
-            made.take(pair.question, store),
-            [made.take(side, store) for side in (pair.candidate, pair.opponent)],
-            probability=drawn[pair.sample].probability,
-        )
-        made.items.append(item)
-        made.sources += [
-            Source(
-                item=item.item,
-                option=option.option,
-                model=name,
-                sample=pair.sample,
-                suite=run.suite.name,
-            )
-            for option, name in zip(item.options, names, strict=True)
-        ]
-    count = len(run.data.dataset.samples)
-    study = Study(
-        kind="pair",
-        suite=run.suite.name,
-        annotators=annotators,
-        overlap=overlap,
-        share=1.0,
-        # As many hidden checks as tell a careless rater, also where few battles are asked about.
-        attention=min(0.25, max(0.05, LEAST_CHECKS / max(len(made.items), 1))),
-        probability=len(drawn) / count,
-        population=count,
-    )
-    known, known_images = known_items(study, made.items, made.images)
-    write_study(folder, study, [*made.items, *known], made.images | known_images, made.sources)
-
-
-def run(arguments: Namespace) -> int:
-    """Draw or import; exit codes as in `main`."""
-    return draw(arguments) if arguments.action == "draw" else import_ratings(arguments)
-
-
 # -- drawing ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Question:
-    """What is to be drawn.
-
-    battles: how many units.
-    annotators, overlap: of a ratings folder, where one is wanted.
-    """
-
-    suite: Path
-    choices: RoleChoices
-    data: Mapping[str, DataPlace]
-    samples: int | None
-    battles: int
-    baselines: Path
-    ratings: Path | None
-    annotators: tuple[str, ...]
-    overlap: int
-
-
 def draw(arguments: Namespace) -> int:
-    """Answer the suite's questions, and draw battles to be labelled; no judge is asked."""
-    question = _read(arguments)
-    with measuring(arguments.store, question.suite) as (pool, begin):
-        prepared = _prepare(question)
-        begin()
-        _draw(question, prepared, pool)
-    return 0
+    """Answer the suite's questions, and draw battles to be labelled; no judge is asked.
 
-
-def _read(arguments: Namespace) -> _Question:
-    annotators = arguments.annotators or ()
+    Raises SpecError where there are no accepted answers, and where the battles were drawn before.
+    """
+    annotators, baselines = arguments.annotators or (), arguments.baselines
     if (arguments.ratings is None) != (not annotators):
         raise SpecError(
             "--ratings DIR and --annotators NAME,... belong together: who rates what is written"
         )
     specs = {role: getattr(arguments, role) for role in ANSWER_ROLES}
     roles = {role: spec for role, spec in specs.items() if spec is not None}
-    return _Question(
-        arguments.suite,
-        RoleChoices(model=arguments.model, role=arguments.role, roles=roles),  # type: ignore[arg-type] # they are role names
-        read_data(arguments.data),
-        arguments.samples,
-        arguments.battles,
-        arguments.baselines,
-        arguments.ratings,
-        annotators,
-        arguments.overlap,
-    )
-
-
-def _prepare(question: _Question) -> PreparedSuite:
-    prepared = load_prepared_suite(
-        question.suite, question.choices, question.data, question.samples
-    )
-    if prepared.suite.answer_plan is None:
-        raise SuiteError(
-            f"suite {prepared.suite.name!r} asks for chains: labels are of battles of answers"
+    choices = RoleChoices(arguments.model, arguments.role, roles)  # type: ignore[arg-type] # names
+    data = read_data(arguments.data)
+    with measuring(arguments.store, arguments.suite) as (pool, begin):
+        prepared = load_prepared_suite(arguments.suite, choices, data, arguments.samples)
+        name = prepared.suite.name
+        if prepared.suite.answer_plan is None:
+            raise SuiteError(f"suite {name!r} asks for chains: labels are of battles of answers")
+        begin()
+        run = prepared.run(pool, baselines)
+        assert isinstance(run, AnswerRun)
+        fought = [case for case in prepared.cases if run.battles(case)]
+        if not fought:
+            raise SuiteError(
+                f"suite {name!r} has no win rate against accepted answers to be labelled"
+            )
+        # Of the whole suite, where it has such a case.
+        case = next((case for case in fought if case.key.part == OVERALL), fought[0])
+        opponents = run.opponents_of(case).accepted
+        if opponents is None:
+            raise SpecError(
+                f"suite {name!r} has no accepted answers to battle: accept a baseline with "
+                "--snapshot-update first"
+            )
+        battles = _unseen_battles(run, opponents)
+        population = population_digest(battles)
+        path = label_path(baselines, name, population)
+        if path.exists():
+            raise SpecError(
+                f"these battles were drawn before, into {_shown(path)}: a second draw could choose "
+                "between two"
+            )
+        by_sample = {own.sample: own.battle for own in battles}
+        drawn = {
+            sample: DrawnBattle(
+                sample=sample, **by_sample[sample]._asdict(), probability=probability
+            )
+            for sample, probability in draw_battles(battles, arguments.battles).items()
+        }
+        made = Draw(
+            suite=name,
+            population=population,
+            battles=len(battles),
+            count=arguments.battles,
+            drawn=now(),
+            model=run.model_record()["identity"],
+            opponent=opponents.identity,
         )
-    return prepared
-
-
-def _draw(question: _Question, prepared: PreparedSuite, pool: ModelPool) -> None:
-    run = prepared.run(pool, question.baselines)
-    assert isinstance(run, AnswerRun)
-    opponents = _opponents(run, prepared)
-    battles = _unseen_battles(run, opponents)
-    population = population_digest(battles)
-    path = label_path(question.baselines, run.suite.name, population)
-    if path.exists():
-        raise SpecError(
-            f"these battles were drawn before, into {_shown(path)}: a second draw could choose "
-            "between two"
-        )
-    by_sample = {own.sample: own.battle for own in battles}
-    drawn = {
-        name: DrawnBattle(sample=name, **by_sample[name]._asdict(), probability=probability)
-        for name, probability in draw_battles(battles, question.battles).items()
-    }
-    made = Draw(
-        suite=run.suite.name,
-        population=population,
-        battles=len(battles),
-        count=question.battles,
-        drawn=now(),
-        model=run.model_record()["identity"],
-        opponent=opponents.identity,
-    )
-    if question.ratings is not None:
-        write_label_study(
-            question.ratings, run, opponents, drawn, question.annotators, question.overlap
-        )
-    replace_files(path.parent, {path: LabelFile(path, made, drawn).dump().encode()})
+        if arguments.ratings is not None:
+            _write_study(arguments, run, opponents, drawn)
+        replace_files(path.parent, {path: LabelFile(path, made, drawn).dump().encode()})
     tell(
         f"{counted(len(drawn), 'battle')} of {len(battles)} drawn into {_shown(path)}: commit it "
         "before the judge is asked"
@@ -211,19 +119,9 @@ def _draw(question: _Question, prepared: PreparedSuite, pool: ModelPool) -> None
     known = sum(own.battle.decided for own in drawn.values())
     more = f"; {known} are decided without people: answers are equal or missing" if known else ""
     tell(f"{len(drawn) - known} to be rated by people{more}")
-    if question.ratings is not None:
-        tell(f"their page: cepbench rate ask {question.ratings}")
-
-
-def _opponents(run: AnswerRun, prepared: PreparedSuite) -> Opponents:
-    """The accepted answers that are battled. Raises SpecError where there are none."""
-    opponents = run.opponents_of(_battle_case(run, prepared)).accepted
-    if opponents is None:
-        raise SpecError(
-            f"suite {run.suite.name!r} has no accepted answers to battle: accept a baseline with "
-            "--snapshot-update first"
-        )
-    return opponents
+    if arguments.ratings is not None:
+        tell(f"their page: cepbench rate ask {arguments.ratings}")
+    return 0
 
 
 def _unseen_battles(run: AnswerRun, opponents: Opponents) -> list[Contestant]:
@@ -261,38 +159,79 @@ def _shown(path: Path) -> Path:
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _battle_case(run: AnswerRun, prepared: PreparedSuite) -> Case:
-    """The case whose accepted answers are battled: of the whole suite, where it has one."""
-    cases = [case for case in prepared.cases if run.battles(case)]
-    if not cases:
-        raise SuiteError(
-            f"suite {run.suite.name!r} has no win rate against accepted answers to be labelled"
+def _write_study(
+    arguments: Namespace, run: AnswerRun, opponents: Opponents, drawn: Mapping[str, DrawnBattle]
+) -> None:
+    """Write a study of pairs: the drawn battles whose answers differ, with practice and checks.
+
+    The candidate's answer is the first option of its item; pages show it on either side.
+    Raises DatasetError for people or images that cannot be used, and WriteError.
+    """
+    samples = run.data.dataset.samples
+    open_samples = [s for s in samples if s.id in drawn and not drawn[s.id].battle.decided]
+    made = RatedItems("pair", run.suite.name)
+    names = (run.model_record()["spec"], opponents.identity)
+    store = run.data.store
+    for pair in run.data.pairs(open_samples, opponents):
+        assert pair.candidate is not None
+        assert pair.opponent is not None
+        item = make_item(
+            "pair",
+            made.take(pair.question, store),
+            [made.take(side, store) for side in (pair.candidate, pair.opponent)],
+            probability=drawn[pair.sample].probability,
         )
-    return next((case for case in cases if case.key.part == OVERALL), cases[0])
+        made.items.append(item)
+        made.sources += [
+            Source(
+                item=item.item,
+                option=option.option,
+                model=name,
+                sample=pair.sample,
+                suite=run.suite.name,
+            )
+            for option, name in zip(item.options, names, strict=True)
+        ]
+    study = Study(
+        kind="pair",
+        suite=run.suite.name,
+        annotators=arguments.annotators,
+        overlap=arguments.overlap,
+        share=1.0,
+        # As many hidden checks as tell a careless rater, also where few battles are asked about.
+        attention=min(0.25, max(0.05, LEAST_CHECKS / max(len(made.items), 1))),
+        probability=len(drawn) / len(samples),
+        population=len(samples),
+    )
+    known, known_images = known_items(study, made.items, made.images)
+    items, images = [*made.items, *known], made.images | known_images
+    write_study(arguments.ratings, study, items, images, made.sources)
 
 
 # -- taking over -----------------------------------------------------------------------------------
 
 
 def import_ratings(arguments: Namespace) -> int:
-    """Write what people said of drawn battles into the label files of a suite."""
-    try:
-        return _import(arguments)
-    except SpecError as error:
-        return complain(str(error), MISTAKE)
-    except CepError as error:
-        return complain(str(error), NOT_DONE)
+    """Write what people said of drawn battles into the label files of a suite.
 
-
-def _import(arguments: Namespace) -> int:
-    """Raises SpecError for a folder of something else, LabelError where nothing can be written."""
-    ratings = _read_pairs(arguments.ratings)
+    Raises SpecError for a folder of something else, LabelError where nothing can be written.
+    """
+    ratings = read_ratings(arguments.ratings)
+    if ratings.study.kind != "pair" or not ratings.study.suite:
+        raise SpecError(
+            f"{str(arguments.ratings)!r} holds no ratings of pairs of answers to a suite"
+        )
     votes = read_votes(ratings)
-    answers, left_out = _counted(ratings, votes, everybody=arguments.all_annotators)
+    doubts = {} if arguments.all_annotators else doubtful_annotators(ratings, votes)
+    for name, why in doubts.items():
+        tell(f"left out: {name}, {why}; --all-annotators counts everybody")
+    answers = [vote for vote in votes.answers() if vote.annotator not in doubts]
+    if doubts and not answers:
+        raise LabelError(f"{ratings.path}: no annotator is left whose votes count")
     labels = labels_of(ratings, answers, majority=arguments.score == "majority")
+    gone = labels_of(ratings, [vote for vote in votes.answers() if vote.annotator in doubts])
     folder = label_folder(arguments.baselines, ratings.study.suite)
     files = read_label_files(folder)
-    gone = labels_of(ratings, left_out)
     merged = [(file, _merged(file, labels, gone)) for file in files]
     for line in votes.remarks.lines:
         tell(line)
@@ -314,31 +253,6 @@ def _import(arguments: Namespace) -> int:
     return 0
 
 
-def _counted(
-    ratings: Ratings, votes: Votes, *, everybody: bool
-) -> tuple[Sequence[Vote], Sequence[Vote]]:
-    """The answers of people whose votes count, and those of people who are left out, and named.
-
-    Raises LabelError where nobody's count.
-    """
-    answers = votes.answers()
-    doubts = {} if everybody else doubtful_annotators(ratings, votes)
-    for name, why in doubts.items():
-        tell(f"left out: {name}, {why}; --all-annotators counts everybody")
-    kept = [vote for vote in answers if vote.annotator not in doubts]
-    if doubts and not kept:
-        raise LabelError(f"{ratings.path}: no annotator is left whose votes count")
-    return kept, [vote for vote in answers if vote.annotator in doubts]
-
-
-def _read_pairs(path: Path) -> Ratings:
-    """A ratings folder of pairs. Raises SpecError for one of something else, DatasetError."""
-    ratings = read_ratings(path)
-    if ratings.study.kind != "pair" or not ratings.study.suite:
-        raise SpecError(f"{str(path)!r} holds no ratings of pairs of answers to a suite")
-    return ratings
-
-
 def labels_of(
     ratings: Ratings, votes: Sequence[Vote], *, majority: bool = False
 ) -> dict[Battle, Label]:
@@ -353,16 +267,16 @@ def labels_of(
         by_item.setdefault(vote.item, []).append(0.5 if vote.tie else float(vote.winner == "first"))
     labels = {}
     for name, scores in sorted(by_item.items()):
-        battle = battle_of_item(ratings.items[name])
-        score = _majority(scores) if majority else round(sum(scores) / len(scores), 6)
+        item = ratings.items[name]
+        first, second = item.options
+        pieces = (item.question, first.parts, second.parts)
+        battle = Battle(*map(_pieces_digest, pieces))  # as runs have it
+        score = round(sum(scores) / len(scores), 6)
+        if majority:
+            (score, most), *others = Counter(scores).most_common()
+            score = 0.5 if others and others[0][1] == most else score
         labels[battle] = Label(**battle._asdict(), score=score, votes=len(scores))
     return labels
-
-
-def battle_of_item(item: Item) -> Battle:
-    """The digests of an item's battle, as runs have them."""
-    first, second = item.options
-    return Battle(*map(_pieces_digest, (item.question, first.parts, second.parts)))
 
 
 def _pieces_digest(parts: Sequence[Part]) -> str:
@@ -372,11 +286,6 @@ def _pieces_digest(parts: Sequence[Part]) -> str:
             for part in parts
         ]
     )
-
-
-def _majority(scores: Sequence[float]) -> float:
-    (best, most), *others = Counter(scores).most_common()
-    return 0.5 if others and others[0][1] == most else best
 
 
 def _battle_in(drawn: set[Battle], battle: Battle) -> Battle | None:

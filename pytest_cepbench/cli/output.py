@@ -13,7 +13,7 @@ import shutil
 import sys
 import textwrap
 from argparse import Namespace
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -144,7 +144,10 @@ def to_markdown(sections: Sequence[Section]) -> str:
         lines += [f"{'#' if number == 0 else '##'} {_escaped(section.title)}", ""]
         for block in section.blocks:
             if isinstance(block, Table):
-                lines += [*([""] if lines[-1] else []), *_markdown_table(block), ""]
+                cells = [[_escaped(cell) for cell in row] for row in (block.head, *block.rows)]
+                rule = ["---", *["---:"] * (len(block.head) - 1)]
+                table = [f"| {' | '.join(row)} |" for row in (cells[0], rule, *cells[1:])]
+                lines += [*([""] if lines[-1] else []), *table, ""]
             else:
                 indent = "  " if block.startswith("  ") else ""
                 lines.append(f"{indent}- {_escaped(block)}")
@@ -192,11 +195,20 @@ def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
     colors = {str(verdict): shown.color for verdict, shown in PRESENTATIONS.items()}
     cells = [tuple(short(cell) for cell in row) for row in (table.head, *table.rows)]
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(table.head))]
+    # The columns beside the first one, as many at a time as the width has room for.
+    parts: list[list[int]] = [[]]
+    used = widths[0]
+    for i, needed in enumerate(widths[1:], 1):
+        if parts[-1] and used + _GAP + needed > width:
+            parts.append([])
+            used = widths[0]
+        parts[-1].append(i)
+        used += _GAP + needed
     stream = io.StringIO()
     # No narrower than its columns, which are chosen here: rich would shorten what finds no room.
     room = max(width, widths[0] + _GAP + max(widths))
     console = Console(file=stream, width=room, force_terminal=styled or None, highlight=False)
-    for number, columns in enumerate(_folded(widths, width)):
+    for number, columns in enumerate(parts):
         if number:
             console.print()
         part = rich_table.Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
@@ -207,26 +219,6 @@ def _text_table(table: Table, width: int, *, styled: bool) -> list[str]:
             part.add_row(*(Text(row[i], style=colors.get(row[i], "")) for i in (0, *columns)))
         console.print(part)
     return [line.rstrip() for line in stream.getvalue().splitlines()]
-
-
-def _folded(widths: Sequence[int], width: int) -> Iterator[list[int]]:
-    """The columns beside the first one, as many at a time as the width has room for."""
-    columns: list[int] = []
-    used = widths[0]
-    for i in range(1, len(widths)):
-        needed = _GAP + widths[i]
-        if columns and used + needed > width:
-            yield columns
-            columns, used = [], widths[0]
-        columns.append(i)
-        used += needed
-    yield columns
-
-
-def _markdown_table(table: Table) -> list[str]:
-    rule = ["---", *["---:"] * (len(table.head) - 1)]
-    rows = [[_escaped(cell) for cell in row] for row in (table.head, *table.rows)]
-    return [f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:])]
 
 
 def _escaped(text: str) -> str:

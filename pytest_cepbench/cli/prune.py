@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_cepbench.cli.output import INTERRUPTED, NOT_DONE, Section, complain, show
-from pytest_cepbench.errors import SpecError, WriteError, unknown_name
-from pytest_cepbench.evaluation.project_baselines import BaselineListing, is_folder, list_baselines
+from pytest_cepbench.errors import EndedError, SpecError, unknown_name
+from pytest_cepbench.evaluation.project_baselines import is_folder, list_baselines
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.replacement import replace_files
@@ -19,34 +19,13 @@ def run(arguments: Namespace) -> int:
     """List, and delete where asked to; exit codes as in `main`."""
     root: Path = arguments.baselines
     report = read_report(arguments.results)
-    gone = _removed_suites(arguments.suite, report, root)
-    refusals = list(_refusals(report))
-    if refusals:
-        for refusal in refusals:
-            complain(f"nothing is pruned: {refusal}", NOT_DONE)
-        return NOT_DONE
-    keys: dict[str, set[CaseKey]] = {name: set() for name in gone}
-    for case in report.cases:
-        keys.setdefault(case.suite, set()).add(key_of(case))
-    try:
-        listing = list_baselines(root, keys)
-    except OSError as error:
-        return complain(f"{str(root)!r} cannot be read: {error.strerror}", NOT_DONE)
-    if not arguments.delete or not listing.unused:
-        remedy = () if not listing.unused else ("nothing deleted: say --delete",)
-        show([_page(listing, root)], *remedy)
-        return 0
-    show([_page(listing, root)])
-    return _delete([path for path, _ in listing.unused], root)
-
-
-def _removed_suites(names: Sequence[str], report: RunReport, root: Path) -> tuple[str, ...]:
-    """The suites that are gone altogether. Raises SpecError for names that cannot be meant so."""
     if not root.is_dir():
         raise SpecError(f"no folder of baselines at {str(root)!r}: give it with --baselines DIR")
-    judged = {case.suite for case in report.cases}
-    for name in names:
-        if name in judged:
+    keys: dict[str, set[CaseKey]] = {}
+    for case in report.cases:
+        keys.setdefault(case.suite, set()).add(key_of(case))
+    for name in dict.fromkeys(arguments.suite):  # those that are gone altogether
+        if name in keys:
             raise SpecError(
                 f"--suite {name!r}: the results have cases of it, so it is not gone; its unused "
                 "baselines are found without this option"
@@ -54,7 +33,34 @@ def _removed_suites(names: Sequence[str], report: RunReport, root: Path) -> tupl
         if not (NAME.fullmatch(name) and is_folder(root / name)):
             known = [path.name for path in root.iterdir() if is_folder(path)]
             raise SpecError(f"--suite: {unknown_name('suite', name, known)}")
-    return tuple(dict.fromkeys(names))
+    refusals = list(_refusals(report))
+    for refusal in refusals:
+        complain(f"nothing is pruned: {refusal}", NOT_DONE)
+    if refusals:
+        return NOT_DONE
+    try:
+        listing = list_baselines(root, {name: set() for name in arguments.suite} | keys)
+    except OSError as error:
+        raise EndedError(f"{str(root)!r} cannot be read: {error.strerror}") from error
+    lines = [f"{path}: {key}" for path, key in listing.unused] or ["every baseline has its case"]
+    lines += [f"left: {reason}" for reason in listing.left]
+    lines += [
+        f"left: {root / name}: the results have no case of this suite; where it is gone, say "
+        f"--suite {name}"
+        for name in listing.elsewhere
+    ]
+    page = [Section(f"baselines below {root} that no case has", tuple(lines))]
+    if not arguments.delete or not listing.unused:
+        show(page, *(["nothing deleted: say --delete"] if listing.unused else []))
+        return 0
+    show(page)
+    paths = [path for path, _ in listing.unused]
+    try:
+        replace_files(root, dict.fromkeys(paths))  # all or none
+    except KeyboardInterrupt:
+        raise EndedError("interrupted: nothing is deleted", INTERRUPTED) from None
+    show([], f"{len(paths)} of {len(paths)} deleted: commit that")
+    return 0
 
 
 def _refusals(report: RunReport) -> Iterator[str]:
@@ -73,26 +79,3 @@ def _refusals(report: RunReport) -> Iterator[str]:
                 f"suite {suite} has {whole} cases and the run judged {judged}: run all of it, "
                 "without -k, -m, named tests or markers that choose cases"
             )
-
-
-def _page(listing: BaselineListing, root: Path) -> Section:
-    lines = [f"{path}: {key}" for path, key in listing.unused] or ["every baseline has its case"]
-    lines += [f"left: {reason}" for reason in listing.left]
-    lines += [
-        f"left: {root / name}: the results have no case of this suite; where it is gone, say "
-        f"--suite {name}"
-        for name in listing.elsewhere
-    ]
-    return Section(f"baselines below {root} that no case has", tuple(lines))
-
-
-def _delete(paths: Sequence[Path], root: Path) -> int:
-    """Delete files, all or none."""
-    try:
-        replace_files(root, dict.fromkeys(paths))
-    except WriteError as error:
-        return complain(str(error), NOT_DONE)
-    except KeyboardInterrupt:
-        return complain("interrupted: nothing is deleted", INTERRUPTED)
-    show([], f"{len(paths)} of {len(paths)} deleted: commit that")
-    return 0

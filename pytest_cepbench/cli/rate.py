@@ -10,16 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.cli.arguments import people_names
-from pytest_cepbench.cli.output import HOME, NOT_DONE, complain, show, tell
+from pytest_cepbench.cli.arguments import people_names, suite_file
+from pytest_cepbench.cli.output import HOME, show, tell
 from pytest_cepbench.cli.session import read_data
 from pytest_cepbench.datasets.opening.verdict_files import write_battles
-from pytest_cepbench.errors import MissingDependencyError, SpecError
+from pytest_cepbench.errors import MissingDependencyError, SpecError, WriteError
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.labels.usable import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import STUDY, Ratings, open_session, read_ratings, read_votes
+from pytest_cepbench.ratings.folder import STUDY, open_session, read_ratings, read_votes
 from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items, write_study
 from pytest_cepbench.ratings.known_items import attention_remark, known_items
 from pytest_cepbench.ratings.live_study import LiveStudy
@@ -40,7 +40,17 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
     suite: the name of the suite that it has to be of; None for any.
     Raises DatasetError, WriteError, SpecError and MissingDependencyError.
     """
-    _check(arguments)
+    host: str = arguments.host
+    for name in arguments.name:
+        if not _NAME.fullmatch(name):
+            raise SpecError(
+                f"--name {name!r}: a host's name or address is expected, without port or wildcard"
+            )
+    if host in _EVERY and not arguments.name:
+        raise SpecError(
+            f"--host {host} listens on every address of this machine: say with --name by which one "
+            "browsers call it, since requests for others are refused"
+        )
     try:
         from pytest_cepbench.ratings.app import serve
     except ImportError as error:
@@ -49,12 +59,13 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
         ) from error
     ratings = read_ratings(path, suite)
     write_texts(path, ratings.study.kind)
-    host: str = arguments.host
+    shown = f"[{host}]" if ":" in host else host  # pages have addresses of IPv6 in brackets
     with LiveStudy(ratings) as live, bind(arguments.port, host) as listener:
         short = attention_remark(ratings.study, ratings.items.values())
         for remark in filter(None, [*live.remarks.lines, short]):
             tell(remark)
-        base = _base(arguments, listener.getsockname()[1])
+        called = arguments.name[0] if arguments.name else shown
+        base = f"http://{called}:{listener.getsockname()[1]}"
         if host != HOST:
             tell(
                 f"listening on {host}: whoever has an address below can answer in that name, and "
@@ -64,35 +75,10 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
             tell(f"{annotator}: {base}/a/{live.session.token(annotator)}/")
         tell(f"operator: {base}/o/{live.session.operator}/")
         tell(f"serving {path} (Ctrl-C ends it; start it again to go on)")
-        hosts = [_in_address(host), HOST, "localhost", *arguments.name]
+        hosts = [shown, HOST, "localhost", *arguments.name]
         decide = decision if ratings.study.kind in ("pair", "caption") else None
         with suppress(KeyboardInterrupt):  # the way to end it
             serve(live, listener, hosts, decide, peek=arguments.peek)
-
-
-def _check(arguments: Namespace) -> None:
-    """Raises SpecError for addresses and names that no browser could call."""
-    for name in arguments.name:
-        if not _NAME.fullmatch(name):
-            raise SpecError(
-                f"--name {name!r}: a host's name or address is expected, without port or wildcard"
-            )
-    if arguments.host in _EVERY and not arguments.name:
-        raise SpecError(
-            f"--host {arguments.host} listens on every address of this machine: say with --name by "
-            "which one browsers call it, since requests for others are refused"
-        )
-
-
-def _base(arguments: Namespace, port: int) -> str:
-    """The beginning of the addresses of people."""
-    host = arguments.name[0] if arguments.name else _in_address(arguments.host)
-    return f"http://{host}:{port}"
-
-
-def _in_address(host: str) -> str:
-    """A host as addresses of pages have it: in brackets where it is one of IPv6."""
-    return f"[{host}]" if ":" in host else host
 
 
 def decision(scores: Sequence[float]) -> str:
@@ -109,12 +95,27 @@ _MOST_PEOPLE = 3  # who judge an item of the share, where the option does not sa
 
 def run(arguments: Namespace) -> int:
     """Write a study where it is new, and serve it; exit codes as in `main`."""
-    target: Path = arguments.target
-    if (target / STUDY).is_file():
-        _refuse_settings(arguments)
-        folder, suite = target, None
+    folder: Path = arguments.target
+    suite = None
+    if (folder / STUDY).is_file():
+        options = {"out": "--out", **{name: f"--{name}" for name in _SETTINGS}, **_SOURCES}
+        given = [o for name, o in options.items() if getattr(arguments, name) not in (None, [])]
+        if given:
+            raise SpecError(
+                f"{str(folder)!r} is a study already, which goes on as it was written: drop "
+                f"{', '.join(given)}, or name a suite and another folder with --out"
+            )
     else:
-        folder, suite = _study_folder(arguments), _suite_of(arguments)
+        if arguments.kind is None or arguments.out is None:
+            raise SpecError(
+                f"{str(folder)!r} is no ratings folder: of a suite or a file of items a new one is "
+                "written, which needs --kind KIND and --out ratings/NAME"
+            )
+        folder, suite = arguments.out, ""
+        if arguments.target.suffix != SUFFIX:  # else they are items of one's own
+            from pytest_cepbench.suites import load_suite
+
+            suite = load_suite(suite_file(arguments.target)).name
         if (folder / STUDY).is_file():
             _check_same(arguments, folder, suite)
             tell(
@@ -123,9 +124,8 @@ def run(arguments: Namespace) -> int:
             )
         else:
             _write(arguments, folder, suite)
-    if arguments.only_write:
-        return 0
-    serve_ratings(folder, arguments, suite)
+    if not arguments.only_write:
+        serve_ratings(folder, arguments, suite)
     return 0
 
 
@@ -138,87 +138,38 @@ _SOURCES = {"samples": "--samples", "reports": "--report", "data": "--data", "st
 """Options that say what is asked, and how they are written."""
 
 
-def _refuse_settings(arguments: Namespace) -> None:
-    """A study that is there goes on as it was written."""
-    options = {"out": "--out", **{name: f"--{name}" for name in _SETTINGS}, **_SOURCES}
-    given = [
-        option for name, option in options.items() if getattr(arguments, name) not in (None, [])
-    ]
-    if given:
-        raise SpecError(
-            f"{str(arguments.target)!r} is a study already, which goes on as it was written: drop "
-            f"{', '.join(given)}, or name a suite and another folder with --out"
-        )
-
-
 def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
     """Settings that are given are those of the study that is there. Raises SpecError if not."""
     ratings = read_ratings(folder, suite)
     written = ratings.study
     given = _study(arguments, arguments.kind, suite)
-    changed = [
-        f"--{name} (it has {_shown(getattr(written, name))})"
-        for name in _SETTINGS
-        if getattr(arguments, name) is not None and getattr(written, name) != getattr(given, name)
-    ]
-    changed += _other_draw(arguments, written)
-    changed += _other_runs(arguments, ratings)
+    changed = []
+    for name in _SETTINGS:
+        known = getattr(written, name)
+        if getattr(arguments, name) is not None and known != getattr(given, name):
+            has = ", ".join(known) if isinstance(known, tuple) else known
+            changed.append(f"--{name} (it has {has})")
+    if arguments.samples is not None:
+        every = written.population if isinstance(written.population, int) else 0
+        drawn = round(written.probability * every)
+        if not every or min(arguments.samples, every) != drawn:
+            changed.append(f"--samples (it has {drawn or 'all'})")
+    if arguments.reports:
+        rated = {(source.model, source.fingerprint) for source in ratings.sources}
+        named = []
+        if written.suite and written.kind not in ("describe", "verify"):
+            from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
+
+            source = RatedSource(arguments.reports, baselines=arguments.baselines)
+            named = named_runs(written.kind, arguments.target, source)
+        if not named or not rated.issuperset((run.name, run.fingerprint) for run in named):
+            models = sorted({model for model, _ in rated} - {""})
+            changed.append(f"--report (it has {', '.join(models) or 'no runs'})")
     if changed:
         raise SpecError(
             f"{str(folder)!r} is a study already, which goes on as it was written: drop "
             f"{', '.join(changed)}, or name another folder with --out"
         )
-
-
-def _other_draw(arguments: Namespace, written: Study) -> list[str]:
-    """The option --samples, where a study has another number of items."""
-    wanted: int | None = arguments.samples
-    if wanted is None:
-        return []
-    every = written.population if isinstance(written.population, int) else 0
-    drawn = round(written.probability * every)
-    return [] if every and min(wanted, every) == drawn else [f"--samples (it has {drawn or 'all'})"]
-
-
-def _other_runs(arguments: Namespace, ratings: Ratings) -> list[str]:
-    """The options --report, where a study is not of these runs."""
-    if not arguments.reports:
-        return []
-    rated = {(source.model, source.fingerprint) for source in ratings.sources}
-    named = []
-    if ratings.study.suite and ratings.study.kind not in ("describe", "verify"):
-        from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
-
-        source = RatedSource(arguments.reports, baselines=arguments.baselines)
-        named = named_runs(ratings.study.kind, arguments.target, source)
-    if named and rated.issuperset((run.name, run.fingerprint) for run in named):
-        return []
-    models = sorted({model for model, _ in rated} - {""})
-    return [f"--report (it has {', '.join(models) or 'no runs'})"]
-
-
-def _shown(value: object) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
-
-
-def _study_folder(arguments: Namespace) -> Path:
-    if arguments.kind is None or arguments.out is None:
-        raise SpecError(
-            f"{str(arguments.target)!r} is no ratings folder: of a suite or a file of items a new "
-            "one is written, which needs --kind KIND and --out ratings/NAME"
-        )
-    folder: Path = arguments.out
-    return folder
-
-
-def _suite_of(arguments: Namespace) -> str:
-    """The name of the suite; empty for items of one's own. Raises SpecError and SuiteError."""
-    if arguments.target.suffix == SUFFIX:
-        return ""
-    from pytest_cepbench.cli.arguments import suite_file
-    from pytest_cepbench.suites import load_suite
-
-    return load_suite(suite_file(arguments.target)).name
 
 
 def _write(arguments: Namespace, folder: Path, suite: str) -> None:
@@ -256,21 +207,16 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
         f"{folder}: {counted(len(items), 'item')} for {counted(len(study.annotators), 'annotator')}"
     )
     if suite and task == "describe":
-        _tell_of_drawings(arguments.target)
+        from pytest_cepbench.suites import load_suite
+        from pytest_cepbench.suites.battle_labels import ONE_ITERATION, describes_drawings
+
+        # Said before people begin: the suite cannot be gated with what they write.
+        if describes_drawings(load_suite(suite_file(arguments.target))):
+            tell(
+                "this suite describes drawings as well, which people do not see: for a gate with "
+                f"people as describers, ask about a suite of one iteration, such as {ONE_ITERATION}"
+            )
     tell(f"edit {folder / 'consent.md'} and {folder / 'instructions.md'} before people begin")
-
-
-def _tell_of_drawings(target: Path) -> None:
-    """Say so, before people begin, where the suite cannot be gated with what they write."""
-    from pytest_cepbench.cli.arguments import suite_file
-    from pytest_cepbench.suites import load_suite
-    from pytest_cepbench.suites.battle_labels import ONE_ITERATION, describes_drawings
-
-    if describes_drawings(load_suite(suite_file(target))):
-        tell(
-            "this suite describes drawings as well, which people do not see: for a gate with "
-            f"people as describers, ask about a suite of one iteration, such as {ONE_ITERATION}"
-        )
 
 
 def _study(arguments: Namespace, task: Task, suite: str) -> Study:
@@ -309,6 +255,6 @@ def export(arguments: Namespace) -> int:
             write_battles(written[0], battles)
         keep_out_of_git(HOME, out)
     except OSError as error:
-        return complain(f"{out}: {error.strerror or error}", NOT_DONE)
+        raise WriteError(f"{out}: {error.strerror or error}") from error
     show([], *(f"written: {path}" for path in written))
     return 0

@@ -15,9 +15,9 @@ from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.gate.baseline import as_accepted, baseline_path, read_baseline
+from pytest_cepbench.models import RoleName
 from pytest_cepbench.option_values import is_url, split_name
 from pytest_cepbench.ratings.records import Task
-from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import (
     Draw,
     RatedItems,
@@ -35,6 +35,10 @@ from pytest_cepbench.suites.definition import Suite
 
 ACCEPTED = "accepted"
 """What the accepted answers are called, where one run is compared with them."""
+
+_IN_NAME = "shapes:"
+"""In the place of every model of a suite: what is rated was made by the recorded ones, none of
+whose specs is resolved, and no encoder reads it."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,29 @@ def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:
             raise SuiteError(
                 f"suite {suite.name!r} is of {what}: the kind {other} or grades is meant for it"
             )
-        _check_stores(source.stores)
+        for text in source.stores:
+            if not is_url(text) and not Path(text).is_dir():
+                raise SpecError(f"--store {text!r}: there is no such store; give that of the runs")
         runs = list(_runs(kind, suite, source))
         with read_only_store(source.stores) as store:
             if answers:
-                return _of_answers(kind, suite, runs, source, store)
-            return _of_chains(kind, file, runs, source, store)
+                seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in runs)
+                dataset = load_data(suite, source.data).repeated(seeds)
+                make = answer_pairs if kind == "pair" else answer_grades
+                return make(suite.name, dataset, runs, store, source.draw)
+            record = runs[0].record
+            others: dict[RoleName, str] = {
+                "encoder": _IN_NAME,
+                "detector": _IN_NAME,
+                "vqa": _IN_NAME,
+            }
+            encoders = dict.fromkeys(suite.table.encoders, _IN_NAME)
+            choices = RoleChoices(_IN_NAME, "unified", others, encoders)
+            seeds = seeds_of({CaseKey.parse(record.case): record})
+            prepared = load_prepared_suite(file, choices, source.data, seeds=seeds)
+            chains = require_chains(prepared.run(ModelPool(store)), "a rating of chains")
+            rate = chain_grades if kind == "grades" else caption_pairs
+            return rate(chains, prepared.cases, runs, store, source.draw)
 
 
 def named_runs(kind: Task, path: Path, source: RatedSource) -> list[RatedRun]:
@@ -92,43 +113,6 @@ def named_runs(kind: Task, path: Path, source: RatedSource) -> list[RatedRun]:
     """
     runs = _runs(kind, load_suite(suite_file(path)), source)
     return list(islice(runs, len(source.reports)))
-
-
-def _check_stores(stores: Sequence[str]) -> None:
-    for text in stores:
-        if not is_url(text) and not Path(text).is_dir():
-            raise SpecError(f"--store {text!r}: there is no such store; give that of the runs")
-
-
-def _of_answers(
-    kind: Task, suite: Suite, runs: Sequence[RatedRun], source: RatedSource, store: Store
-) -> RatedItems:
-    seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in runs)
-    dataset = load_data(suite, source.data).repeated(seeds)
-    make = answer_pairs if kind == "pair" else answer_grades
-    return make(suite.name, dataset, runs, store, source.draw)
-
-
-_IN_NAME = "shapes:"
-"""In the place of every model of a suite: what is rated was made by the recorded ones, none of
-whose specs is resolved, and no encoder reads it."""
-
-
-def _of_chains(
-    kind: Task, file: Path, runs: Sequence[RatedRun], source: RatedSource, store: Store
-) -> RatedItems:
-    record = runs[0].record
-    choices = RoleChoices(
-        _IN_NAME,
-        "unified",
-        {"encoder": _IN_NAME, "detector": _IN_NAME, "vqa": _IN_NAME},
-        dict.fromkeys(load_suite(file).table.encoders, _IN_NAME),
-    )
-    seeds = seeds_of({CaseKey.parse(record.case): record})
-    prepared = load_prepared_suite(file, choices, source.data, seeds=seeds)
-    run = require_chains(prepared.run(ModelPool(store)), "a rating of chains")
-    make = chain_grades if kind == "grades" else caption_pairs
-    return make(run, prepared.cases, runs, store, source.draw)
 
 
 def _runs(kind: Task, suite: Suite, source: RatedSource) -> Iterator[RatedRun]:
@@ -148,25 +132,19 @@ def _runs(kind: Task, suite: Suite, source: RatedSource) -> Iterator[RatedRun]:
         )
     if not common:
         raise SpecError(f"the runs of suite {suite.name!r} have no case in common")
-    key = max(battles or common, key=lambda key: (_size(measured[0][key]), key))
+    sizes = {key: sum(map(len, record.scores.values())) for key, record in measured[0].items()}
+    key = max(battles or common, key=lambda key: (sizes[key], key))
     for (name, _), records in zip(named, measured, strict=True):
         yield RatedRun(name or records[key].model.get("spec", "model"), records[key])
     if kind == "pair" and len(named) == 1:
-        yield RatedRun(ACCEPTED, _accepted(source.baselines, CaseKey.parse(key)))
-
-
-def _size(record: Measurement) -> int:
-    return sum(map(len, record.scores.values()))
-
-
-def _accepted(baselines: Path, key: CaseKey) -> Measurement:
-    baseline = read_baseline(baseline_path(baselines, key), key)
-    if baseline is None or not baseline.answers:
-        raise SpecError(
-            f"{str(baselines)!r} has no accepted answers of {key}: give a second run with "
-            "--report, or the folder with --baselines"
-        )
-    return baseline
+        case = CaseKey.parse(key)
+        baseline = read_baseline(baseline_path(source.baselines, case), case)
+        if baseline is None or not baseline.answers:
+            raise SpecError(
+                f"{str(source.baselines)!r} has no accepted answers of {case}: give a second run "
+                "with --report, or the folder with --baselines"
+            )
+        yield RatedRun(ACCEPTED, baseline)
 
 
 def _measured(path: Path, suite: Suite) -> dict[str, Measurement]:

@@ -17,16 +17,13 @@ from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
-from pytest_cepbench.option_values import at_least_one, named_specs, split_name, split_pair
+from pytest_cepbench.option_values import at_least_one, named_specs, split_pair
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies import Named, StudySpec
 from pytest_cepbench.studies.calibration import Trial
 from pytest_cepbench.studies.study_data import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.gate_config import Overrides
-
-_STUDIED_SEEDS = 5
 
 
 @contextmanager
@@ -96,34 +93,14 @@ def spent_line(spent: StudyUsage) -> str:
     return f"{line}; {usage_line(spent.usage)}" if spent.usage.requests else line
 
 
-def read_question(arguments: Namespace) -> StudySpec:
-    """The question. Raises SpecError and SuiteError naming the option that is wrong."""
-    study = arguments.vary
-    for option, own in (("seeds", "seeds"), ("seat", "encoders")):
-        if getattr(arguments, option) is not None and study != own:
-            raise SpecError(f"--{option} is of --vary={own}: drop it")
-    if study != "generators" and len(arguments.generator) > 1:
-        raise SpecError("--generator is given several times: that is of --vary=generators")
-    roles, encoders = fixed_roles(arguments, study.removesuffix("s"))
-    return StudySpec(
-        study=study,
-        suite=arguments.suite,
-        models=_named(arguments.model),
-        variants=_variants(arguments),
-        seat=arguments.seat or "encoder",
-        role=arguments.role,
-        roles=roles,
-        encoders=encoders,
-        data=read_data(arguments.data),
-        samples=arguments.samples,
-        metrics=arguments.metrics,
-        parts=arguments.parts,
-    )
-
-
 def read_trial(arguments: Namespace) -> Trial:
-    """Trial to calibrate. Raises as `read_question`."""
+    """Trial to calibrate. Raises SpecError and SuiteError naming the option that is wrong."""
     roles, encoders = fixed_roles(arguments)
+    with _explained():
+        if arguments.tolerance is not None:
+            check_tolerance(arguments.tolerance, "--tolerance")
+        if arguments.alpha is not None:
+            check_alpha(arguments.alpha, "--alpha")
     return Trial(
         suite=arguments.suite,
         choices=RoleChoices(arguments.model, arguments.role, roles, encoders),
@@ -131,36 +108,19 @@ def read_trial(arguments: Namespace) -> Trial:
         data=read_data(arguments.data),
         samples=arguments.samples,
         overrides=Overrides(
-            tolerance=_checked("--tolerance", arguments.tolerance, check_tolerance),
-            alpha=_checked("--alpha", arguments.alpha, check_alpha),
+            tolerance=arguments.tolerance,
+            alpha=arguments.alpha,
             sources={"tolerance": "--tolerance", "alpha": "--alpha"},
         ),
     )
-
-
-def _named(texts: Sequence[str]) -> tuple[Named, ...]:
-    pairs = [split_name(text) for text in texts]
-    return tuple(Named(spec if name is None else name, spec) for name, spec in pairs)
-
-
-def _variants(arguments: Namespace) -> tuple[Named, ...]:
-    if arguments.vary == "seeds":
-        seeds = arguments.seeds or range(_STUDIED_SEEDS)
-        return tuple(Named(str(seed), str(seed)) for seed in seeds)
-    if arguments.vary in ("generators", "encoders"):
-        return _named(getattr(arguments, arguments.vary.removesuffix("s")))
-    return ()
 
 
 def fixed_roles(
     arguments: Namespace, exchanged: str | None = None
 ) -> tuple[dict[RoleName, str], dict[str, str]]:
     """Specs of the roles that are the same for all, and of the suite's further encoders."""
-    roles = {
-        r: getattr(arguments, r)
-        for r in ROLE_NAMES
-        if r in arguments and r not in (exchanged, "encoder")
-    }
+    kept = [r for r in ROLE_NAMES if r in arguments and r not in (exchanged, "encoder")]
+    roles = {r: getattr(arguments, r) for r in kept}
     if isinstance(roles.get("generator"), list):  # of a study, which may compare several
         roles["generator"] = next(iter(arguments.generator), None)
     encoders: dict[str, str] = {}
@@ -179,14 +139,6 @@ def read_count(option: str, text: str | None) -> int | None:
     """A number of at least 1; None where the option is not given. Raises SpecError."""
     with _explained():
         return None if text is None else at_least_one(text, option)
-
-
-def _checked(option: str, value: float | None, check: Callable[[float, str], None]) -> float | None:
-    """A number that passes a check, which raises ValueError; None where the option is not given."""
-    if value is not None:
-        with _explained():
-            check(value, option)
-    return value
 
 
 @contextmanager

@@ -4,40 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.cli.output import (
     HOME,
     INTERRUPTED,
-    MISTAKE,
     NOT_DONE,
-    complain,
+    Section,
+    Table,
     show,
     show_document,
     tell,
 )
 from pytest_cepbench.cli.session import open_store, read_data
-from pytest_cepbench.cli.store_pages import (
-    gc_lines,
-    gc_page,
-    pull_lines,
-    read_days,
-    read_size,
-    remote_page,
-    show_size,
-    stats_json,
-    stats_page,
-    verify_page,
-)
 from pytest_cepbench.datasets.opening.answers import write_answers
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import CepError, MissingDependencyError, SpecError, StoreError
+from pytest_cepbench.errors import EndedError, SpecError, StoreError
 from pytest_cepbench.evaluation.project_baselines import battle_baselines, project_baselines
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.baseline import SUFFIX
@@ -54,9 +45,13 @@ from pytest_cepbench.store.answers import (
 )
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.maintenance import (
+    Collection,
     GcCriteria,
+    StoreShare,
+    VerifyReport,
     choose,
     collect,
+    count,
     inspect,
     models_in,
     repair,
@@ -66,24 +61,17 @@ from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import ObjectStore
 from pytest_cepbench.store.remote.sync import inspect_objects, pull
-from pytest_cepbench.store.store import Store
-from pytest_cepbench.suites import Suite, load_data, load_suite
+from pytest_cepbench.store.rows import DAY_SECONDS
+from pytest_cepbench.suites import load_data, load_suite
 
+SCHEMA = 1
+"""Of `store stats --json`; raised when a field changes its meaning."""
 
-def run(arguments: Namespace) -> int:
-    """Run the action; returns the exit code, as `main` does."""
-    actions: Mapping[str, Callable[[Namespace], int]] = {
-        "stats": _stats,
-        "verify": _verify,
-        "gc": _gc,
-        "pull": _pull,
-    }
-    try:
-        return actions[arguments.action](arguments)
-    except (SpecError, MissingDependencyError) as error:
-        return complain(str(error), MISTAKE)
-    except StoreError as error:
-        return complain(str(error), NOT_DONE)
+_LISTED = 10
+
+_DAYS = {"d": 1, "w": 7}
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _existing(folder: Path) -> Path:
@@ -97,64 +85,112 @@ def _reader(folder: Path) -> ReadonlyStore:
     return ReadonlyStore(_existing(folder), f"the store {str(folder)!r}")
 
 
-def _stats(arguments: Namespace) -> int:
-    with _reader(arguments.store) as reader:
-        stats = summarize(reader)
+def stats(arguments: Namespace) -> int:
+    """Show what a store holds; exit codes as in `main`."""
+    folder: Path = arguments.store
+    with _reader(folder) as reader:
+        held = summarize(reader)
     if arguments.json:
-        show_document(stats_json(arguments.store, stats))
+        document = {"schema": SCHEMA, "store": str(folder)} | msgspec.to_builtins(held)
+        show_document(json.dumps(document, indent=2, allow_nan=False) + "\n")
+        return 0
+    images = f"images: {held.images:,}, {show_size(held.image_bytes)}"
+    blocks: list[str | Table] = [f"index: {show_size(held.index_bytes)}", images]
+    if held.kinds:
+        blocks += [_shares("kind", held.kinds), _shares("model", held.models)]
     else:
-        show([stats_page(arguments.store, stats)])
+        blocks.append("no results")
+    show([Section(f"store {folder}", tuple(blocks))])
     return 0
 
 
-def _verify(arguments: Namespace) -> int:
+# -- verify ----------------------------------------------------------------------------------------
+
+
+def verify(arguments: Namespace) -> int:
+    """Say what is damaged of a store or a shared one, and drop it where asked to."""
+    folder: Path = arguments.store
     if arguments.url is not None:
-        if arguments.repair:
-            raise SpecError(
-                "--repair is for a local store: runs overwrite what is damaged in a shared one"
-            )
-        with _shared(arguments.url, "cepbench store verify") as objects:
-            remote = inspect_objects(objects)
-        show([remote_page(arguments.url, remote)])
-        return 0 if remote.sound else NOT_DONE
+        return _verify_shared(arguments)
     if arguments.repair:
-        with open_store(_existing(arguments.store)) as store:
-            return _repaired(store)
+        with open_store(_existing(folder)) as store:
+            report = inspect(store.root, store.index.read)
+            lines = []
+            if not report.sound:
+                repair(store, report)
+                lines = ["dropped what is damaged: it is computed again when it is needed"]
+            show([_verify_page(store.root, report)], *store.damage, *lines)
+        return 0
     try:
-        with _reader(arguments.store) as reader:
-            report = inspect(arguments.store, reader.read)
+        with _reader(folder) as reader:
+            report = inspect(folder, reader.read)
     except StoreError as error:
-        return complain(f"{error}; --repair saves what can be read", NOT_DONE)
-    page = verify_page(arguments.store, report)
-    if report.sound:
-        show([page])
-        return 0
-    show([page], "nothing changed: --repair drops what is damaged")
-    return NOT_DONE
+        raise EndedError(f"{error}; --repair saves what can be read") from error
+    advice = () if report.sound else ("nothing changed: --repair drops what is damaged",)
+    show([_verify_page(folder, report)], *advice)
+    return 0 if report.sound else NOT_DONE
 
 
-def _repaired(store: Store) -> int:
-    report = inspect(store.root, store.index.read)
-    page = verify_page(store.root, report)
-    if report.sound:
-        show([page], *store.damage)
-        return 0
-    repair(store, report)
-    show([page], *store.damage, "dropped what is damaged: it is computed again when it is needed")
-    return 0
+def _verify_shared(arguments: Namespace) -> int:
+    if arguments.repair:
+        raise SpecError(
+            "--repair is for a local store: runs overwrite what is damaged in a shared one"
+        )
+    with _shared(arguments.url, "cepbench store verify") as objects:
+        report = inspect_objects(objects)
+    checked = f"checked {counted(report.results, 'result')} and {counted(report.images, 'image')}"
+    lines = [
+        f"{checked}, {show_size(report.bytes)}",
+        *_some("damaged", report.damaged),
+        *_some("result whose image is not there", [key[:12] for key in report.lost]),
+        "sound" if report.sound else "damaged",
+    ]
+    show([Section(f"shared store {arguments.url}", tuple(lines))])
+    return 0 if report.sound else NOT_DONE
 
 
-def _gc(arguments: Namespace) -> int:
-    folder = _existing(arguments.store)
+def _verify_page(folder: Path, report: VerifyReport) -> Section:
+    lines = [f"checked {counted(report.results, 'result')} and {counted(report.images, 'image')}"]
+    for what, names in (
+        ("index", report.index),
+        ("result that does not match its seal", [key[:12] for key in report.rows]),
+        ("remembered file that does not match its seal", report.files),
+        ("damaged image", [f"{digest[:12]}: {why}" for digest, why in report.damaged_images]),
+        ("result whose image is not there", [key[:12] for key in report.lost]),
+    ):
+        lines += _some(what, names)
+    lines.append("sound" if report.sound else "damaged")
+    if report.remote:
+        images = counted(len(report.remote), "image")
+        lines.append(
+            f"{images} in a shared store, fetched when needed: cepbench store pull takes all"
+        )
+    if report.unused:
+        images = counted(len(report.unused), "image")
+        lines.append(f"{images} that no result refers to: cepbench store gc removes old ones")
+    lines += _some("no image of a store, left alone", [str(path) for path in report.foreign])
+    return Section(f"store {folder}", tuple(lines))
+
+
+# -- gc --------------------------------------------------------------------------------------------
+
+_Tables = dict[Path, dict[str, object]]
+"""Baselines and anchors by their files."""
+
+
+def gc(arguments: Namespace) -> int:
+    """List what may go, and delete it where asked to; exit codes as in `main`."""
+    folder: Path = arguments.store
+    unused, size = arguments.unused_for, arguments.max_size
     criteria = GcCriteria(
-        unused_for=_unless_none(read_days, arguments.unused_for, "--unused-for"),
-        max_size=_unless_none(read_size, arguments.max_size, "--max-size"),
+        unused_for=None if unused is None else read_days(unused, "--unused-for"),
+        max_size=None if size is None else read_size(size, "--max-size"),
     )
     if criteria == GcCriteria() and not arguments.baselines:
         raise SpecError(
             "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
         )
-    named, project = _tables_below(arguments.baselines), _project_tables(arguments)
+    named, project = _baselines_of(arguments)
     with _reader(folder) as reader:
         accepted = _accepted_keys([*named.values(), *project.values()], reader)
         if (named or project) and not arguments.without_baselines:
@@ -170,7 +206,7 @@ def _gc(arguments: Namespace) -> int:
         lost = {case: len(keys & going) for case, keys in accepted.items() if keys & going}
         known = bool(named or project) or arguments.without_baselines
         answers = 0 if known else len(answers_under(reader.read, going))
-    page = gc_page(folder, collection, criteria, lost)
+    page = _gc_page(folder, collection, criteria, lost)
     if answers:
         unknown = (
             f"{counted(answers, 'answer')} would go, and no baselines were found that say which "
@@ -181,83 +217,95 @@ def _gc(arguments: Namespace) -> int:
             raise SpecError(unknown)
         show([page], unknown)
         return 0
-    if not (collection.entries or collection.unused):
-        show([page])
+    anything = collection.entries or collection.unused
+    show([page], *(["nothing deleted: say --delete"] if anything and not arguments.delete else []))
+    if not (anything and arguments.delete):
         return 0
-    if not arguments.delete:
-        show([page], "nothing deleted: say --delete")
-        return 0
-    show([page])
     try:
         with open_store(folder) as store:
             summary = collect(store, collection)
     except KeyboardInterrupt:
-        return complain("interrupted: the same command again deletes the rest", INTERRUPTED)
-    show([], *gc_lines(summary))
+        raise EndedError(
+            "interrupted: the same command again deletes the rest", INTERRUPTED
+        ) from None
+    lines = [f"deleted: about {show_size(summary.bytes)}"]
+    if summary.waiting:
+        lines.append(
+            f"left: {counted(summary.waiting, 'image')} younger than an hour, which a running "
+            "process may be about to use: a later gc takes them"
+        )
+    if not summary.compacted:
+        lines.append(
+            "the index keeps its size while another process has the store open; a later gc gives "
+            "it back"
+        )
+    show([], *lines)
     return 0
 
 
-def _unless_none(read: Callable[[str, str], int], text: str | None, source: str) -> int | None:
-    return None if text is None else read(text, source)
+def _gc_page(
+    folder: Path, collection: Collection, criteria: GcCriteria, lost: Mapping[str, int]
+) -> Section:
+    """Page of the results that go, by kind and by the model that made them, and of those that stay.
 
-
-@contextmanager
-def _shared(url: str, source: str) -> Iterator[ObjectStore]:
-    objects = open_objects(url, source, writing=False)
-    assert objects is not None  # only an optional store may be absent
-    with closing(objects):
-        yield objects
-
-
-def _pull(arguments: Namespace) -> int:
-    try:
-        with (
-            _shared(arguments.url, "cepbench store pull") as objects,
-            open_store(arguments.store) as store,
-        ):
-            summary = pull(store, objects)
-    except KeyboardInterrupt:
-        return complain("interrupted: the same command again downloads the rest", INTERRUPTED)
-    show([], *pull_lines(summary, arguments.store))
-    return NOT_DONE if summary.refused else 0
-
-
-_Tables = dict[Path, dict[str, object]]
-"""Baselines and anchors by their files."""
-
-
-def _tables_below(folders: Sequence[Path]) -> _Tables:
-    """All baselines and anchors below these folders.
-
-    Raises SpecError for a folder without baselines and for a baseline that cannot be read: what it
-    needs would seem not to be needed.
+    lost: results of accepted answers that go, by case.
     """
-    tables: _Tables = {}
-    for folder in folders:
+    blocks: list[str | Table] = []
+    if collection.entries:
+        kinds, models = count(collection.entries, {})
+        blocks += [_shares("kind", kinds, "in the index"), _shares("model", models, "in the index")]
+    for case, number in lost.items():
+        blocks.append(f"accepted answers of {case} go, which no run makes again: {number} results")
+    goes = f"goes: {counted(len(collection.entries), 'result')}"
+    if collection.unused:
+        goes += f", {counted(len(collection.unused), 'image')} that no result refers to"
+    anything = collection.entries or collection.unused
+    freed = f"{goes}; about {show_size(collection.bytes)} with images"
+    blocks.append(freed if anything else "nothing goes")
+    blocks.append(
+        f"stays: {counted(collection.kept, 'result')}, about {show_size(collection.kept_bytes)} "
+        "with images"
+    )
+    if criteria.accepted:
+        blocks.append(f"the baselines keep {counted(len(criteria.accepted), 'result')} of answers")
+    if collection.unnamed:
+        blocks.append(
+            f"{counted(collection.unnamed, 'result')} made by an earlier version name no model: "
+            "the baselines cannot keep them, and only age and size let them go"
+        )
+    if criteria.max_size is not None and collection.kept_bytes > criteria.max_size:
+        blocks.append(
+            f"more than --max-size stays: the baselines need it ({show_size(criteria.max_size)} "
+            "were asked)"
+        )
+    return Section(f"what may go of the store {folder}", tuple(blocks))
+
+
+def _baselines_of(arguments: Namespace) -> tuple[_Tables, _Tables]:
+    """All baselines and anchors below the folders that were named, and those of the project.
+
+    The latter are of the project that the store, or this folder, belongs to. Raises SpecError for a
+    folder without baselines and for a baseline that cannot be read: what it needs would seem not to
+    be needed. One of the project raises it unless nothing is to be kept for them.
+    """
+    named: _Tables = {}
+    for folder in arguments.baselines:
         own = _tables_in(folder)
         if not own:
             raise SpecError(
                 f"--baselines {str(folder)!r}: no baselines there; give the folder that holds them"
             )
-        tables |= own
-    return tables
-
-
-def _project_tables(arguments: Namespace) -> _Tables:
-    """All baselines of the project that the store, or this folder, belongs to.
-
-    Raises SpecError where one cannot be read, unless nothing is to be kept for them.
-    """
-    tables: _Tables = {}
+        named |= own
+    project: _Tables = {}
     try:
         for folder in project_baselines(Path.cwd(), arguments.store.resolve()):
-            tables |= _tables_in(folder)
+            project |= _tables_in(folder)
     except (OSError, SpecError) as error:
         if not arguments.without_baselines:
             raise SpecError(
                 f"the project's baselines: {error}; --without-baselines does without them"
             ) from error
-    return tables
+    return named, project
 
 
 def _tables_in(folder: Path) -> _Tables:
@@ -284,8 +332,17 @@ def _needed_models(
 
     parts: where it does: under `model` the accepted one, under `identity` the fixed roles.
     """
-    texts = (text for table in tables.values() for text in _texts_of(table, parts))
-    words = [f" {text} " for text in dict.fromkeys(texts)]
+    words = set()
+    for table in tables.values():
+        for part in map(table.get, parts):
+            for field, value in part.items() if isinstance(part, dict) else ():
+                text = str(value)
+                if field == "step":
+                    try:
+                        text = str(json.loads(text)["fingerprint"])[:SHORT_FINGERPRINT]
+                    except (ValueError, LookupError, TypeError, RecursionError):
+                        continue
+                words.add(f" {text} ")
     return frozenset(model for model in known if any(f" {model} " in text for text in words))
 
 
@@ -305,36 +362,46 @@ def _accepted_keys(
     }
 
 
-def _texts_of(table: dict[str, object], parts: Sequence[str]) -> Iterator[str]:
-    for name in parts:
-        part = table.get(name)
-        for field, text in part.items() if isinstance(part, dict) else ():
-            if field == "step":
-                yield _fingerprint(str(text))
-            else:
-                yield str(text)
+# -- shared stores and accepted answers ------------------------------------------------------------
 
 
-def _fingerprint(step: str) -> str:
+@contextmanager
+def _shared(url: str, source: str) -> Iterator[ObjectStore]:
+    objects = open_objects(url, source, writing=False)
+    assert objects is not None  # only an optional store may be absent
+    with closing(objects):
+        yield objects
+
+
+def pull_results(arguments: Namespace) -> int:
+    """Take over what a shared store has more; exit codes as in `main`."""
     try:
-        return str(json.loads(step)["fingerprint"])[:SHORT_FINGERPRINT]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
-
-
-def move_answers(arguments: Namespace) -> int:
-    """Export or import; exit codes as in `main`."""
-    try:
-        return _export(arguments) if arguments.action == "export" else _import(arguments)
-    except SpecError as error:
-        return complain(str(error), MISTAKE)
-    except CepError as error:
-        return complain(str(error), NOT_DONE)
+        with (
+            _shared(arguments.url, "cepbench store pull") as objects,
+            open_store(arguments.store) as store,
+        ):
+            summary = pull(store, objects)
     except KeyboardInterrupt:
-        return complain("interrupted", INTERRUPTED)
+        raise EndedError(
+            "interrupted: the same command again downloads the rest", INTERRUPTED
+        ) from None
+    show(
+        [],
+        f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')} imported "
+        f"into {arguments.store}; {summary.present:,} were there already",
+        *(
+            f"refused: {counted(number, 'result')}: {why}"
+            for why, number in sorted(summary.refused.items())
+        ),
+    )
+    return NOT_DONE if summary.refused else 0
 
 
-def _export(arguments: Namespace) -> int:
+def export_answers(arguments: Namespace) -> int:
+    """Write accepted answers into a bundle, or as OpenING's scripts read them.
+
+    Raises SuiteError and DatasetError for a suite that cannot be used, and WriteError.
+    """
     suite = load_suite(arguments.suite)
     folder: Path = arguments.baselines / suite.name
     baselines = dict(battle_baselines(folder))
@@ -348,56 +415,95 @@ def _export(arguments: Namespace) -> int:
         answers = get_answers(store, digests)
         missing = digests - answers.keys()
         if missing:
-            return complain(
+            raise EndedError(
                 f"{len(missing)} of {len(digests)} accepted answers are not in the store "
-                f"{str(arguments.store)!r}: use the store of the run that accepted them",
-                NOT_DONE,
+                f"{str(arguments.store)!r}: use the store of the run that accepted them"
             )
-        if arguments.layout == "opening":
-            accepted = {
-                sample: digest
-                for path, baseline in baselines.items()
-                if path.parent == folder  # those of anchors are older
-                for sample, digest in baseline.answers.items()
-            }
-            return _export_folder(arguments, suite, accepted, answers, store)
-        data = bundle_bytes(answers.values(), store)
-    target: Path = arguments.out or folder / BUNDLE
-    replace_files(target.parent, {target: data})
-    size = show_size(len(data))
-    tell(f"{len(answers)} answers in {target}, {size}: commit it with the baselines")
-    return 0
+        if arguments.layout == "bundle":
+            data = bundle_bytes(answers.values(), store)
+            target: Path = arguments.out or folder / BUNDLE
+            replace_files(target.parent, {target: data})
+            size = show_size(len(data))
+            tell(f"{len(answers)} answers in {target}, {size}: commit it with the baselines")
+            return 0
+        accepted = {
+            sample: digest
+            for path, baseline in baselines.items()
+            if path.parent == folder  # those of anchors are older
+            for sample, digest in baseline.answers.items()
+        }
 
+        def steps_of(sample: Sample) -> list[tuple[str, ImageArtifact | None]] | Failure:
+            digest = accepted[sample.id]
+            if not digest:
+                return Failure("missing", "no answer was accepted")
+            steps = answers[digest].steps
+            return [(s.text, None if s.image is None else store.get_image(s.image)) for s in steps]
 
-def _export_folder(
-    arguments: Namespace,
-    suite: Suite,
-    accepted: Mapping[str, str],
-    answers: Mapping[str, Answer],
-    store: Store,
-) -> int:
-    """Write the last accepted answers as OpenING's scripts read them. accepted: sample -> digest.
-
-    Raises DatasetError for a suite of other questions, WriteError.
-    """
-
-    def steps_of(sample: Sample) -> list[tuple[str, ImageArtifact | None]] | Failure:
-        digest = accepted[sample.id]
-        if not digest:
-            return Failure("missing", "no answer was accepted")
-        steps = answers[digest].steps
-        return [(s.text, None if s.image is None else store.get_image(s.image)) for s in steps]
-
-    dataset = load_data(suite, read_data(arguments.data))
-    samples = [sample for sample in dataset.samples if sample.id in accepted]
-    contents = ((sample, steps_of(sample)) for sample in samples)
-    written = write_answers(arguments.out or HOME / "answers", arguments.name, contents)
+        dataset = load_data(suite, read_data(arguments.data))
+        samples = [sample for sample in dataset.samples if sample.id in accepted]
+        contents = ((sample, steps_of(sample)) for sample in samples)
+        written = write_answers(arguments.out or HOME / "answers", arguments.name, contents)
     tell(f"{len(samples)} answers in {written}")
     return 0
 
 
-def _import(arguments: Namespace) -> int:
+def import_answers(arguments: Namespace) -> int:
+    """Take over exported answers; exit codes as in `main`."""
     with open_store(arguments.store) as store:
         for bundle in arguments.bundles:
             tell(f"{import_bundle(bundle, store)} answers of {bundle}")
     return 0
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+def _shares(name: str, shares: Mapping[str, StoreShare], size: str = "size") -> Table:
+    def day(seconds: float) -> str:
+        try:
+            return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+        except (ValueError, OverflowError, OSError):  # a damaged number may be any
+            return "?"
+
+    rows = tuple(
+        (
+            title or "(not named)",
+            f"{share.results:,}",
+            show_size(share.bytes),
+            *map(day, (share.oldest, share.newest, share.used * DAY_SECONDS)),
+        )
+        for title, share in shares.items()
+    )
+    return Table((name, "results", size, "oldest", "newest", "last used"), rows)
+
+
+def _some(what: str, names: Sequence[str]) -> Iterator[str]:
+    """A line for each of the first few."""
+    yield from (f"{what}: {name}" for name in names[:_LISTED])
+    if len(names) > _LISTED:
+        yield f"{what}: {len(names) - _LISTED:,} more"
+
+
+def read_days(text: str, source: str) -> int:
+    """Days of `30d` or `2w`. source: the option, for errors. Raises SpecError."""
+    match = re.fullmatch(r"([0-9]{1,6})([dw])", text.strip())
+    if match is None or int(match[1]) == 0:
+        raise SpecError(f"{source} {text!r}: days or weeks are expected, such as 30d or 2w")
+    return int(match[1]) * _DAYS[match[2]]
+
+
+def read_size(text: str, source: str) -> int:
+    """Bytes of `20G` or `1.5T`, powers of 1000. source: option, for errors. Raises SpecError."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)B?", text.strip().upper())
+    if match is None:
+        raise SpecError(f"{source} {text!r}: a size is expected, such as 500M or 20G")
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def show_size(count: int) -> str:
+    """Bytes with a unit, three digits or so."""
+    unit = next((u for u in ("T", "G", "M", "K") if count >= _UNITS[u]), "")
+    if not unit:
+        return f"{count} B"
+    return f"{count / _UNITS[unit]:.3g} {unit.replace('K', 'k')}B"

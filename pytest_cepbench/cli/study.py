@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import combinations
+from operator import itemgetter
 
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
-from pytest_cepbench.cli.session import measuring, read_question, spent_line
+from pytest_cepbench.cli.session import fixed_roles, measuring, read_data, spent_line
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation
+from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies import (
-    Column,
     Grid,
+    Named,
     Study,
-    StudyCell,
-    VariantAgreement,
+    StudySpec,
     Weighting,
     prepare_study,
     run_study,
 )
+
+_SEEDS = 5
 
 _LONGEST_HEAD = 14
 """Variants with longer names stand in tables as #1, #2, ..., explained above."""
@@ -26,7 +31,7 @@ _LONGEST_HEAD = 14
 
 def run(arguments: Namespace) -> int:
     """Run a study; exit codes as in `main`."""
-    question = read_question(arguments)
+    question = _read_question(arguments)
     with measuring(arguments.store, question.suite) as (pool, begin):
         prepared = prepare_study(question, pool)
         begin()
@@ -35,14 +40,59 @@ def run(arguments: Namespace) -> int:
     return NOT_DONE if study.errors else 0
 
 
+def _read_question(arguments: Namespace) -> StudySpec:
+    """The question. Raises SpecError and SuiteError naming the option that is wrong."""
+    study = arguments.vary
+    for option, own in (("seeds", "seeds"), ("seat", "encoders")):
+        if getattr(arguments, option) is not None and study != own:
+            raise SpecError(f"--{option} is of --vary={own}: drop it")
+    if study != "generators" and len(arguments.generator) > 1:
+        raise SpecError("--generator is given several times: that is of --vary=generators")
+
+    def named(texts: Sequence[str]) -> tuple[Named, ...]:
+        pairs = [split_name(text) for text in texts]
+        return tuple(Named(spec if name is None else name, spec) for name, spec in pairs)
+
+    variants: tuple[Named, ...] = ()
+    if study == "seeds":
+        seeds = map(str, arguments.seeds or range(_SEEDS))
+        variants = tuple(Named(seed, seed) for seed in seeds)
+    elif study in ("generators", "encoders"):
+        variants = named(getattr(arguments, study.removesuffix("s")))
+    roles, encoders = fixed_roles(arguments, study.removesuffix("s"))
+    return StudySpec(
+        study=study,
+        suite=arguments.suite,
+        models=named(arguments.model),
+        variants=variants,
+        seat=arguments.seat or "encoder",
+        role=arguments.role,
+        roles=roles,
+        encoders=encoders,
+        data=read_data(arguments.data),
+        samples=arguments.samples,
+        metrics=arguments.metrics,
+        parts=arguments.parts,
+    )
+
+
 def study_page(study: Study) -> list[Section]:
     """The sections of a study."""
-    heads = _heads(study.variants)
+    names = [variant.name for variant in study.variants]
+    short = max(map(len, names)) <= _LONGEST_HEAD
+    heads = {name: name if short else f"#{i}" for i, name in enumerate(names, 1)}
     sections = [_opening(study, heads)]
     if study.words:
-        sections.append(_words(study, heads))
+        rows = []
+        for row in study.words:
+            statistics = row.statistics
+            share = "-" if statistics.within is None else f"{statistics.within:.0%}"
+            numbers = [number(x, decimals=2) for x in (statistics.mean, statistics.std)]
+            rows.append((row.model, heads[row.variant], str(statistics.n), *numbers, share))
+        head = ("model", "asked for", "texts", "words", "std", "inside")
+        sections.append(Section("words of the first descriptions", (Table(head, tuple(rows)),)))
     if study.weightings:
-        sections += [_weighting(weighting) for weighting in study.weightings]
+        sections += map(_weighting, study.weightings)
     else:
         sections += [_grid(study, grid, heads) for grid in study.grids]
     if study.errors:
@@ -51,14 +101,16 @@ def study_page(study: Study) -> list[Section]:
     return sections
 
 
-def _heads(variants: Sequence[Column]) -> dict[str, str]:
-    names = [variant.name for variant in variants]
-    if max(map(len, names)) <= _LONGEST_HEAD:
-        return {name: name for name in names}
-    return {name: f"#{i}" for i, name in enumerate(names, 1)}
-
-
 def _opening(study: Study, heads: dict[str, str]) -> Section:
+    varied: list[str] = []
+    if study.study in ("generators", "encoders"):
+        varied.append(f"{study.study}:")
+        for variant in study.variants:
+            # Where the head is a number the name is said as well.
+            named = "" if len(variant.name) <= _LONGEST_HEAD else f"{variant.name}: "
+            varied.append(f"  {heads[variant.name]} = {named}{variant.setting}")
+    elif len(study.variants) > 1:
+        varied.append(f"{study.study}: {', '.join(heads.values())}")
     lines = [
         f"suite {study.suite}, version {study.version}, {study.samples} samples",
         f"under test: {study.under_test}",
@@ -66,7 +118,7 @@ def _opening(study: Study, heads: dict[str, str]) -> Section:
             f"  {model.spec}" if model.name == model.spec else f"  {model.name} = {model.spec}"
             for model in study.models
         ),
-        *_varied(study, heads),
+        *varied,
         "models:",
         *(f"  {entry.seat} {entry.spec} ({entry.identity})" for entry in study.players),
         *(f"note: {note}" for note in study.notes),
@@ -76,84 +128,46 @@ def _opening(study: Study, heads: dict[str, str]) -> Section:
     return Section(f"study of {study.study} on {study.suite}", tuple(lines))
 
 
-def _varied(study: Study, heads: dict[str, str]) -> Iterator[str]:
-    if study.study in ("generators", "encoders"):
-        yield f"{study.study}:"
-        yield from (f"  {heads[variant.name]} = {_whole(variant)}" for variant in study.variants)
-    elif len(study.variants) > 1:
-        yield f"{study.study}: {', '.join(heads.values())}"
-
-
-def _whole(column: Column) -> str:
-    """Meaning of a column's head: its name as well, where the head is a number."""
-    return (
-        column.setting if len(column.name) <= _LONGEST_HEAD else f"{column.name}: {column.setting}"
-    )
-
-
-def _words(study: Study, heads: dict[str, str]) -> Section:
-    rows = []
-    for row in study.words:
-        statistics = row.statistics
-        share = "-" if statistics.within is None else f"{statistics.within:.0%}"
-        numbers = [number(x, decimals=2) for x in (statistics.mean, statistics.std)]
-        rows.append((row.model, heads[row.variant], str(statistics.n), *numbers, share))
-    head = ("model", "asked for", "texts", "words", "std", "inside")
-    return Section("words of the first descriptions", (Table(head, tuple(rows)),))
-
-
 def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
     models = [model.name for model in study.models]
-    rows = {m: [grid.cell(m, variant.name) for variant in study.variants] for m in models}
-    blocks: list[str | Table] = [
-        Table(
-            ("model", *heads.values()),
-            tuple(
-                (m, *("error" if c.error else number(c.value) for c in row))
-                for m, row in rows.items()
-            ),
+    cells = {m: [grid.cell(m, variant.name) for variant in study.variants] for m in models}
+    values = tuple(
+        (m, *("error" if c.error else number(c.value) for c in row)) for m, row in cells.items()
+    )
+    blocks: list[str | Table] = [Table(("model", *heads.values()), values)]
+    if len(models) > 1:  # 1 for the best
+        ranks = [grid.ranks(variant.name) for variant in study.variants]
+        ranked = tuple((m, *(str(own.get(m, "-")) for own in ranks)) for m in models)
+        blocks.append(Table(("rank", *heads.values()), ranked))
+    if any(cell.failures for row in cells.values() for cell in row):
+        stopped = tuple(
+            (m, *("-" if c.error else str(sum(c.failures.values())) for c in row))
+            for m, row in cells.items()
         )
-    ]
-    if len(models) > 1:
-        blocks.append(_ranks(study, grid, heads))
-    blocks += _failed(rows, heads)
+        blocks.append(Table(("chains that stopped", *heads.values()), stopped))
     if any(spread.spread is not None for spread in grid.spreads):
         blocks.append(_spreads(study, grid))
     if grid.agreements:
-        blocks.append(_agreements(grid.agreements, heads, pairs=study.study != "seeds"))
-        if any(spread.mean is None for spread in grid.agreements):
+        names, rows = grid.agreements[0].variants, []
+        pairs = study.study != "seeds"  # else their mean alone
+        order = sorted(combinations(range(len(names)), 2), key=itemgetter(1))
+        for first, second in order if pairs else ():
+            both = f"{heads[names[first]]} and {heads[names[second]]}"
+            rows.append(
+                (both, *(_correlation(own.matrix[second][first]) for own in grid.agreements))
+            )
+        rows.append(("mean of pairs", *(number(agreement.mean) for agreement in grid.agreements)))
+        head = ("correlation over models", *(agreement.method for agreement in grid.agreements))
+        blocks.append(Table(head, tuple(rows)))
+        if any(agreement.mean is None for agreement in grid.agreements):
             blocks.append("no coefficient with a column in which all models score the same")
     blocks += [grid.undefined] if grid.undefined else []
     blocks += dict.fromkeys(f"note: {note}" for cell in grid.cells for note in cell.notes)
-    return Section(_title(grid), tuple(blocks))
-
-
-def _ranks(study: Study, grid: Grid, heads: dict[str, str]) -> Table:
-    """The rank of each model under each variant, 1 for the best."""
-    ranks = [grid.ranks(variant.name) for variant in study.variants]
-    rows = (
-        (model.name, *(str(own.get(model.name, "-")) for own in ranks)) for model in study.models
-    )
-    return Table(("rank", *heads.values()), tuple(rows))
-
-
-def _title(grid: Grid) -> str:
     better = "higher" if grid.higher_is_better else "lower"
     sizes = sorted({cell.n for cell in grid.cells if cell.error is None})
     n = "" if not sizes else f", n = {sizes[0]}"
     n += f" to {sizes[-1]}" if len(sizes) > 1 else ""
-    return f"{grid.part} {grid.label} ({better} is better{n})"
-
-
-def _failed(rows: dict[str, list[StudyCell]], heads: dict[str, str]) -> Iterator[str | Table]:
-    """Table of chains that stopped, where any did."""
-    if any(cell.failures for row in rows.values() for cell in row):
-        counted = tuple((m, *(_count(cell) for cell in row)) for m, row in rows.items())
-        yield Table(("chains that stopped", *heads.values()), counted)
-
-
-def _count(cell: StudyCell) -> str:
-    return "-" if cell.error else str(sum(cell.failures.values()))
+    return Section(f"{grid.part} {grid.label} ({better} is better{n})", tuple(blocks))
 
 
 def _spreads(study: Study, grid: Grid) -> Table:
@@ -169,23 +183,6 @@ def _spreads(study: Study, grid: Grid) -> Table:
     level = f"{study.confidence:.0%}"
     bounds = (f"{level} from", "to") if intervals else ()
     return Table(("model", "mean", "std", "min", "max", "range", *bounds), tuple(rows))
-
-
-def _agreements(
-    agreements: Sequence[VariantAgreement], heads: dict[str, str], *, pairs: bool
-) -> Table:
-    """One row per pair of variants with every coefficient, and their means."""
-    names = agreements[0].variants
-    rows = []
-    if pairs:
-        for i in range(len(names)):
-            for j in range(i):
-                cells = [_correlation(agreement.matrix[i][j]) for agreement in agreements]
-                rows.append((f"{heads[names[j]]} and {heads[names[i]]}", *cells))
-    rows.append(("mean of pairs", *(number(agreement.mean) for agreement in agreements)))
-    return Table(
-        ("correlation over models", *(agreement.method for agreement in agreements)), tuple(rows)
-    )
 
 
 def _correlation(correlation: Correlation | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from pytest_cepbench.cli.output import Section, Table, show
 from pytest_cepbench.errors import SpecError, unknown_name
@@ -17,37 +17,28 @@ from pytest_cepbench.suites.role_assignment import needed_roles
 def run(arguments: Namespace) -> int:
     """Print the table of all suites, or one of them in full; exit codes as in `main`."""
     suites = {suite.name: suite for suite in list_suites()}
-    if arguments.name is None:
-        show([_overview(suites)])
-    elif arguments.name in suites:
-        show([_details(suites[arguments.name])])
-    else:
+    if arguments.name in suites:
+        suite = suites[arguments.name]
+        show([Section(f"{suite.name}: {suite.table.description}", tuple(_lines(suite)))])
+        return 0
+    if arguments.name is not None:
         raise SpecError(unknown_name("suite", arguments.name, suites))
-    return 0
-
-
-def _overview(suites: Mapping[str, Suite]) -> Section:
-    head = ("suite", "metrics", "data", "models that you name")
-    rows = tuple(
-        (
-            suite.name,
-            _first(list(suite.metrics)),
-            (needs_path(suite) and data_name(suite)) or "built in",
-            ", ".join(role for role, spec in needed_roles(suite).items() if spec is None) or "none",
+    rows = []
+    for suite in suites.values():
+        first, *others = suite.metrics
+        rows.append(
+            (
+                suite.name,
+                f"{first} and {len(others)} more" if others else first,
+                (needs_path(suite) and data_name(suite)) or "built in",
+                ", ".join(role for role, spec in needed_roles(suite).items() if spec is None)
+                or "none",
+            )
         )
-        for suite in suites.values()
-    )
-    title = f"{len(suites)} suites come with the package"
+    table = Table(("suite", "metrics", "data", "models that you name"), tuple(rows))
     more = "one in full, with its command: cepbench suites NAME"
-    return Section(title, (more, Table(head, rows)))
-
-
-def _first(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
-
-
-def _details(suite: Suite) -> Section:
-    return Section(f"{suite.name}: {suite.table.description}", tuple(_lines(suite)))
+    show([Section(f"{len(suites)} suites come with the package", (more, table))])
+    return 0
 
 
 def _lines(suite: Suite) -> Iterator[str]:

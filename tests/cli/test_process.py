@@ -52,8 +52,6 @@ COMMAND_LINE = {
     "pytest_cepbench.cli.commands",
     "pytest_cepbench.cli.model_commands",
     "pytest_cepbench.cli.output",
-    "pytest_cepbench.cli.people_commands",
-    "pytest_cepbench.cli.result_commands",
     "pytest_cepbench.errors",
     "pytest_cepbench.escapes",
     "pytest_cepbench.files",
