@@ -332,7 +332,8 @@ def _json_type(kind: Any) -> str:
 
 def parameter_classes() -> list[type[Any]]:
     """The classes of the parameters that specs can have."""
-    return [_class(place) for place in _ADAPTERS.values()]
+    places = (*_ADAPTERS.values(), "models.checkpoints.parameters:SourceOptions")
+    return [_class(place) for place in places]
 
 
 def _class(place: str) -> type[Any]:
@@ -343,12 +344,14 @@ def _class(place: str) -> type[Any]:
 
 def _parameters(kind: type[Any]) -> Iterator[tuple[str, str, str]]:
     """Names, default and meaning; names of one text and default are one entry."""
-    notes = _notes(kind)
+    sources = _class("models.checkpoints.parameters:SourceOptions")
     groups: dict[tuple[str, str], list[str]] = {}
-    for field in dataclasses.fields(kind):
-        if field.init:
-            note = notes.get(field.name, _LIBRARY)
-            groups.setdefault((_default(field.default), note), []).append(field.name)
+    for table, names in ((kind, None), (sources, getattr(kind, "SOURCES", ()))):
+        notes = _notes(table)
+        for field in dataclasses.fields(table):
+            if field.init and (names is None or field.name in names):
+                note = notes.get(field.name, _LIBRARY)
+                groups.setdefault((_default(field.default), note), []).append(field.name)
     for (default, note), names in groups.items():
         yield ", ".join(map(_code, names)), default, note
 

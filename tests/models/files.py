@@ -83,5 +83,5 @@ def inspect(target: Path, query: str = "") -> Checkpoint:
     """Inspect and complete, as binding does."""
     spec = parse_spec(f"{target}{query}")
     checkpoint = inspect_checkpoint(spec)
-    complete_checkpoint(spec, checkpoint)
+    complete_checkpoint(checkpoint)
     return checkpoint

@@ -180,7 +180,7 @@ def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str
         )
     served = ModelSpec(server.weights, "", server.weights, {})
     checkpoint = inspect_checkpoint(served)
-    complete_checkpoint(served, checkpoint)
+    complete_checkpoint(checkpoint)
     return digest_json({**identity, "weights": fingerprint(checkpoint, hash_file)})
 
 

@@ -2,7 +2,6 @@
 
 from pytest_cepbench.models.checkpoints.checkpoint import (
     Checkpoint,
-    check_configuration,
     fingerprint,
     stored_precision,
 )
@@ -13,16 +12,12 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     read_json,
 )
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
-from pytest_cepbench.models.checkpoints.source_options import FileOptions, file_options
 
 __all__ = [
     "Checkpoint",
     "CheckpointPart",
-    "FileOptions",
-    "check_configuration",
     "complete_checkpoint",
     "component_names",
-    "file_options",
     "fingerprint",
     "inspect_checkpoint",
     "list_files",

@@ -1,51 +1,39 @@
-"""Checkpoints: what a folder holds, its roles, whether it is whole, and its fingerprint.
+"""Checkpoints: what a folder holds, which of its files are read, and its fingerprint.
 
-Reads JSON and file headers only; no model library is imported. Weights that were saved through a
-wrapper (torch.compile, DDP, FSDP, Lightning, PEFT) have its name in that of every tensor. No
-library finds them so, and it is given copies of the files in which they have the model's own.
+Reads JSON and file headers only; no model library is imported.
 """
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.errors import CheckpointError, few_of
-from pytest_cepbench.files import open_regular
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     MODULES_FILE,
-    WEIGHT_SUFFIXES,
+    PREPARATIONS,
+    WEIGHT_FILES,
     CheckpointPart,
     brings_tokenizer,
     component_names,
     is_weights,
     linked_folder,
     list_files,
-    parse_header,
     preparation_files,
     read_json,
     read_modules,
     readable_files,
-    tensor_shapes,
 )
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
-from pytest_cepbench.models.checkpoints.source_options import FileOptions
-from pytest_cepbench.models.checkpoints.transformers_parts import (
-    SHARD_SUFFIX,
-    holds_whole_model,
-)
+from pytest_cepbench.models.checkpoints.loose_weights import holds_whole_model
+from pytest_cepbench.models.checkpoints.parameters import SourceOptions
+from pytest_cepbench.models.checkpoints.tensor_names import unwrapped_folder
 from pytest_cepbench.models.protocols import RoleName
-
-WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
-"""How names of files of weights end that any loader reads."""
 
 _CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
 """The files that say what a checkpoint is, in order of precedence."""
@@ -68,6 +56,7 @@ class Checkpoint:
         model runs in on an accelerator, and the "code" (versions) that takes part in its answers.
     revision: the commit on the hub; None for a folder.
     repository: the hub id; empty for a folder.
+    options: the spec's, which say what of it is read.
     parts: what loading reads beside the folder.
     remarks: what was found where the spec does not say so, a line each, for the header.
     """
@@ -79,6 +68,7 @@ class Checkpoint:
     config: Mapping[str, Any]
     revision: str | None = None
     because: str = ""
+    options: SourceOptions = SourceOptions()  # noqa: RUF009 - frozen
     parts: tuple[CheckpointPart, ...] = ()
     remarks: tuple[str, ...] = ()
     repository: str = ""
@@ -111,7 +101,7 @@ class Checkpoint:
     @contextmanager
     def preparation_folder(self) -> Iterator[Path]:
         """A folder from which a library reads processor and tokenizer, for as long as it does."""
-        if not self._prepared_elsewhere:
+        if not any(part.name in PREPARATIONS for part in self.parts):
             yield self.path
             return
         with linked_folder(preparation_files(self.path, self.parts)) as folder:
@@ -125,61 +115,55 @@ class Checkpoint:
 
     def preparation_file(self, name: str) -> Path:
         """Where a file of the processor or the tokenizer lies; it need not be there."""
-        files = preparation_files(self.path, self.parts) if self._prepared_elsewhere else {}
+        apart = any(part.name in PREPARATIONS for part in self.parts)
+        files = preparation_files(self.path, self.parts) if apart else {}
         return files.get(name, self.path / name)
 
-    @property
-    def _prepared_elsewhere(self) -> bool:
-        return any(part.name in ("processor", "tokenizer") for part in self.parts)
-
-    @property
-    def replaced(self) -> set[str]:
-        """The components of a pipeline whose folders parts take the place of."""
-        return {part.component for part in self.parts if part.component}
-
-    @property
-    def supplied(self) -> set[str]:
-        """The components of a pipeline whose weights parts bring."""
-        return {name for part in self.parts for name in part.supplies}
-
-    def readable(self, names: Iterable[str], options: FileOptions) -> list[str]:
+    def readable(self, names: Iterable[str]) -> list[str]:
         """Those of the files in its own folder that loading reads.
 
         They are none of a component that a part replaces, and no weights that a part brings.
         """
-        replaced, supplied = self.replaced, self.supplied
+        replaced = {part.component for part in self.parts if part.component}
+        supplied = {name for part in self.parts for name in part.supplies}
         return [
             name
-            for name in readable_files(names, self.kind, self.config, options)
+            for name in readable_files(names, self.kind, self.config, self.options)
             if (component := name.partition("/")[0]) not in replaced
             and not (component in supplied and is_weights(name))
             and not (self.weights_part is not None and is_weights(name))
         ]
 
-    def weight_files(self, options: FileOptions = FileOptions()) -> list[Path]:  # noqa: B008
+    @contextmanager
+    def unwrapped(self) -> Iterator[Checkpoint]:
+        """The checkpoint, in a folder in which tensors have the model's own names; as
+        `unwrapped_folder`.
+        """
+        names = list_files(self.path)
+        readable = readable_files(names, self.kind, self.config, self.options)
+        with unwrapped_folder(self.path, names, readable) as folder:
+            yield replace(self, path=folder)
+
+    def own_files(self) -> list[tuple[str, Path]]:
+        """Name and place of each file of the folder that loading reads.
+
+        A part that replaces a component has the names that its files would have in the folder, so
+        that a pipeline with the part and a copy that holds it are one model.
+        """
+        names = list_files(self.path) if self.path.is_dir() else []
+        files = [(name, self.path / name) for name in self.readable(names)]
+        for part in self.parts:
+            if part.component:
+                files += [(f"{part.component}/{name}", path) for name, path in part.paths()]
+        return sorted(files)
+
+    def weight_files(self) -> list[Path]:
         """Where the weights lie that loading reads, those of its parts among them."""
         if self.kind == "weights_file":
             return [self.path] if self.path.suffix in WEIGHT_FILES else []
         added = [file for part in self.parts if not part.component for file in part.paths()]
-        paths = [path for _, path in _own_files(self, options) + added]
+        paths = [path for _, path in self.own_files() + added]
         return [path for path in paths if path.suffix in WEIGHT_FILES]
-
-
-def check_configuration(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError where the configuration is another one than when it was inspected.
-
-    It says which files are read, so that a fingerprint by another one could miss some.
-    """
-    if checkpoint.kind == "weights_file":
-        return
-    kind, config = identify(checkpoint.path)
-    # As text, in which NaN, which some configurations hold, equals NaN.
-    now, before = (json.dumps(dict(c), sort_keys=True) for c in (config, checkpoint.config))
-    if (kind, now) != (checkpoint.kind, before):
-        raise CheckpointError(
-            f"{checkpoint.path}: its configuration is another one than a moment before: let no "
-            "trainer write there"
-        )
 
 
 def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
@@ -209,12 +193,25 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
     index = next((name for name in _CONFIGURATIONS if (folder / name).is_file()), None)
     listed = (folder / MODULES_FILE).is_file()
     if index is None and not listed:
-        raise CheckpointError(_no_checkpoint(folder))
+        names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+        others = [name for name in INDEXES if name != "config.json"]
+        inner = [
+            name
+            for name in names
+            if holds_whole_model(folder / name)
+            or any((folder / name / other).is_file() for other in others)
+        ]
+        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
+        raise CheckpointError(
+            f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
+            f"{shown or 'nothing'}.{hint}"
+        )
     if index is not None:
         config = read_json(folder / index)
         kind = _kind(folder, index, config)
         # Dual encoders that also carry modules.json read images only the other way.
-        if not listed or detect_roles(kind, config).roles:
+        if not listed or detect_roles(kind, config)[1]:
             return kind, config
     return "sentence_transformers", {"modules": read_modules(folder / MODULES_FILE)}
 
@@ -235,30 +232,10 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
     return "transformers"
 
 
-def _no_checkpoint(folder: Path) -> str:
-    names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-    indexes = [name for name in INDEXES if name != "config.json"]
-    inner = [
-        name
-        for name in names
-        if holds_whole_model(folder / name) or any((folder / name / i).is_file() for i in indexes)
-    ]
-    shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
-    return (
-        f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
-        f"{shown or 'nothing'}.{hint}"
-    )
-
-
 _VERSION = 1
 
 
-def fingerprint(
-    checkpoint: Checkpoint,
-    hash_file: Callable[[Path], str],
-    options: FileOptions = FileOptions(),  # noqa: B008 - frozen
-) -> str:
+def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str:
     """Digest (64 hexadecimal digits) of everything that loading the checkpoint can read.
 
     Hashed are the bytes of weights, configurations (model, generation, scheduler), tokenizers,
@@ -269,19 +246,35 @@ def fingerprint(
 
     Left out are READMEs and licences, trainer and optimizer states, pictures, and weights that
     loading passes over (pickled twins of safetensors, a pipeline's single-file weights, other
-    variants): they change no answer. Library versions are provenance, kept beside results.
+    variants): they change no answer. Pickled weights count where the spec allows them, Python files
+    where it has them run. Library versions are provenance, kept beside results.
 
     hash_file: SHA-256 of a file's bytes, hexadecimal.
-    options: those the model will be loaded with: pickled weights count where they are allowed,
-        Python files where they are run.
-    Raises CheckpointError for a checkpoint whose code would come from another repository.
+    Raises CheckpointError for a checkpoint whose code would come from another repository, and where
+    the configuration is another one than when it was inspected.
     """
     if checkpoint.kind == "weights_file":
         weights, code = hash_file(checkpoint.path), checkpoint.config["code"]
         return digest_json({"version": _VERSION, "weights": weights, "code": code})
-    if options.trust_remote_code:
-        _refuse_foreign_code(checkpoint)
-    files = [[name, hash_file(path)] for name, path in _own_files(checkpoint, options)]
+    kind, config = identify(checkpoint.path)
+    # It says which files are read. As text, in which NaN, which some have, equals NaN.
+    now, before = (json.dumps(dict(c), sort_keys=True) for c in (config, checkpoint.config))
+    if (kind, now) != (checkpoint.kind, before):
+        raise CheckpointError(
+            f"{checkpoint.path}: its configuration is another one than a moment before: let no "
+            "trainer write there"
+        )
+    if checkpoint.options.trust_remote_code:
+        for reference in (checkpoint.config.get("auto_map") or {}).values():
+            for name in reference if isinstance(reference, list) else [reference]:
+                repository, separator, target = str(name).partition("--")
+                if separator:
+                    raise CheckpointError(
+                        f"{checkpoint.path}: its code lies in another repository ({repository}), "
+                        "so no fingerprint can vouch for it. Copy the Python files beside the "
+                        f'weights and shorten the entry in auto_map to "{target}"'
+                    )
+    files = [[name, hash_file(path)] for name, path in checkpoint.own_files()]
     content: dict[str, Any] = {"version": _VERSION, "kind": checkpoint.kind, "files": files}
     added = [part for part in checkpoint.parts if not part.component]
     if added:
@@ -294,124 +287,3 @@ def fingerprint(
             for part in added
         ]
     return digest_json(content)
-
-
-def _own_files(checkpoint: Checkpoint, options: FileOptions) -> list[tuple[str, Path]]:
-    """Name and place of each file of the folder that loading reads.
-
-    A part that replaces a component has the names that its files would have in the folder, so that
-    a pipeline with the part and a copy that holds it are one model.
-    """
-    names = list_files(checkpoint.path) if checkpoint.path.is_dir() else []
-    files = [(name, checkpoint.path / name) for name in checkpoint.readable(names, options)]
-    for part in checkpoint.parts:
-        if part.component:
-            files += [(f"{part.component}/{name}", path) for name, path in part.paths()]
-    return sorted(files)
-
-
-def _refuse_foreign_code(checkpoint: Checkpoint) -> None:
-    references = checkpoint.config.get("auto_map") or {}
-    for reference in references.values():
-        for name in reference if isinstance(reference, list) else [reference]:
-            repository, separator, target = str(name).partition("--")
-            if separator:
-                raise CheckpointError(
-                    f"{checkpoint.path}: its code lies in another repository ({repository}), so no "
-                    f"fingerprint can vouch for it. Copy the Python files beside the weights and "
-                    f'shorten the entry in auto_map to "{target}"'
-                )
-
-
-_BETWEEN = re.compile(
-    r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\."
-)
-"""What wrappers put before a model and between its modules; no module has such a name."""
-
-_BEFORE = ("module.", "base_model.model.")
-"""What DDP and PEFT put before a model, the outer first; a module inside may have such a name."""
-
-
-def without_wrappers(name: str) -> str:
-    """The name of a tensor without those of wrappers that stand between modules."""
-    return _BETWEEN.sub("", name)
-
-
-def own_names(names: Collection[str], place: Path) -> dict[str, str]:
-    """The names that a model itself gives its tensors, by those that they were saved under.
-
-    place: where they lie, for people. Raises CheckpointError where some of them begin with a
-    wrapper's name and others do not, and where two would be one.
-    """
-    own = {name: without_wrappers(name) for name in names}
-    for before in _BEFORE:
-        bare = [name for name, short in own.items() if not short.startswith(before)]
-        if 0 < len(bare) < len(own):
-            raise CheckpointError(
-                f"{place}: {len(own) - len(bare)} tensors begin with the name of a wrapper, "
-                f"{before}, and {few_of(bare)} not: save the model inside of the wrapper, whole"
-            )
-        if not bare:
-            own = {name: short.removeprefix(before) for name, short in own.items()}
-    twice = [short for short, count in Counter(own[name] for name in names).items() if count > 1]
-    if twice:
-        raise CheckpointError(f"{place}: two tensors would be {few_of(twice)}")
-    return own
-
-
-@contextmanager
-def unwrapped(checkpoint: Checkpoint, options: FileOptions) -> Iterator[Checkpoint]:
-    """The checkpoint, in a folder in which tensors have the model's own names.
-
-    That is its own folder unless they have the names of wrappers in theirs; otherwise one of links
-    and renamed copies, until the end of the block. Raises CheckpointError as `own_names`.
-    """
-    folder = checkpoint.path
-    names = list_files(folder)
-    readable = readable_files(names, checkpoint.kind, checkpoint.config, options)
-    weights = [Path(name) for name in readable if ".safetensors" in name]
-    renamed: dict[Path, dict[str, str]] = {}
-    for part in {path.parent for path in weights}:
-        files = [path for path in weights if path.parent == part]
-        shards = [folder / path for path in files if path.suffix == ".safetensors"]
-        # Older files that nothing reads any more have tensors of the same names.
-        own = own_names({name for shard in shards for name in tensor_shapes(shard)}, folder / part)
-        if any(name != short for name, short in own.items()):
-            renamed |= dict.fromkeys(files, own)
-    if not renamed:
-        yield checkpoint
-        return
-    with linked_folder({name: folder / name for name in names}) as whole:
-        for path, own in renamed.items():
-            (whole / path).unlink()
-            _copy(folder / path, whole / path, own)
-        yield replace(checkpoint, path=whole)
-
-
-@contextmanager
-def unwrapped_file(path: Path) -> Iterator[Path]:
-    """The same for a file of safetensors by itself."""
-    own = own_names(tensor_shapes(path), path) if path.suffix == ".safetensors" else {}
-    if all(name == short for name, short in own.items()):
-        yield path
-        return
-    with linked_folder({}) as folder:
-        _copy(path, folder / path.name, own)
-        yield folder / path.name
-
-
-def _copy(source: Path, target: Path, own: dict[str, str]) -> None:
-    """Copy safetensors, or an index of them, with the model's own names in the place of others."""
-    if source.suffix == ".json":
-        index = read_json(source)
-        places = index["weight_map"]
-        index["weight_map"] = {own.get(name, name): place for name, place in places.items()}
-        target.write_text(json.dumps(index), encoding="utf-8")
-        return
-    with open_regular(source) as stream, target.open("xb") as copy:
-        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
-        named = {own.get(name, name): tensor for name, tensor in header.items()}
-        text = json.dumps(named, separators=(",", ":")).encode()
-        text += b" " * (-len(text) % 8)  # libraries map the values, which have to be aligned
-        copy.write(len(text).to_bytes(8, "little") + text)
-        shutil.copyfileobj(stream, copy, 1 << 24)

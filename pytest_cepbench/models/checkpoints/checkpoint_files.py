@@ -17,13 +17,14 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from pytest_cepbench.errors import CheckpointError, few_of
 from pytest_cepbench.files import open_regular, parse_json, read_text
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
-from pytest_cepbench.models.checkpoints.source_options import FileOptions
+from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,11 @@ MODULES_FILE = "modules.json"
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 """How names of files of weights end."""
 
-Shapes = Mapping[str, tuple[int, ...]]
-"""The shape of each tensor of a file, by name."""
+SHARD_SUFFIX = ".distcp"
+"""How names of the shards of torch.distributed.checkpoint end."""
+
+WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
+"""How names of files of weights end that any loader reads."""
 
 _MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
@@ -103,7 +107,7 @@ def readable_files(
     names: Iterable[str],
     kind: CheckpointKind,
     config: Mapping[str, Any],
-    options: FileOptions = FileOptions(),  # noqa: B008 - frozen
+    options: SourceOptions = SourceOptions(),  # noqa: B008 - frozen
 ) -> list[str]:
     """The files of a checkpoint (posix paths) that loading can read, sorted.
 
@@ -117,16 +121,22 @@ def readable_files(
     folders = [".", *holders]
     if kind == "sentence_transformers":
         folders += [_folder(module) for module in config["modules"]]
-    wanted = []
+    wanted = [name for name in names if options.trust_remote_code and name.endswith(".py")]
     for folder in dict.fromkeys(folders):
-        inside = [name for name in names if str(PurePosixPath(name).parent) == folder]
+        inside = [PurePosixPath(name) for name in names]
+        inside = [path for path in inside if str(path.parent) == folder]
         if folder in holders:
-            wanted += _weights(inside, kind, options)
-        wanted += [name for name in inside if _is_config(name)]
+            wanted += _weights(list(map(str, inside)), kind, options)
+        wanted += [
+            str(path)
+            for path in inside
+            if path.suffix in _CONFIG_SUFFIXES
+            and not _NOT_READ.fullmatch(path.name)
+            # An index goes with its weights.
+            and not (".safetensors.index" in path.name or path.name.endswith(".bin.index.json"))
+        ]
         prefix = "" if folder == "." else f"{folder}/"
         wanted += [n for n in names if n.startswith(f"{prefix}additional_chat_templates/")]
-    if options.trust_remote_code:
-        wanted += [name for name in names if name.endswith(".py")]
     return sorted(set(wanted))
 
 
@@ -159,14 +169,7 @@ def is_weights(name: str) -> bool:
     return index or path.suffix in WEIGHT_SUFFIXES
 
 
-def _is_config(name: str) -> bool:
-    path = PurePosixPath(name)
-    if ".safetensors.index" in path.name or path.name.endswith(".bin.index.json"):
-        return False  # an index goes with its weights
-    return path.suffix in _CONFIG_SUFFIXES and not _NOT_READ.fullmatch(path.name)
-
-
-def _weights(names: list[str], kind: CheckpointKind, options: FileOptions) -> list[str]:
+def _weights(names: list[str], kind: CheckpointKind, options: SourceOptions) -> list[str]:
     safe = [name for name in names if ".safetensors" in PurePosixPath(name).name]
     safe = [name for name in safe if not PurePosixPath(name).name.startswith("consolidated")]
     weights = safe
@@ -190,6 +193,25 @@ def _variant_of(name: str) -> str | None:
         return index[1]
     stem = _SHARD.sub("", base)
     return stem.partition(".")[2] or None
+
+
+def _no_weights(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir() if path.is_file())
+    pickled = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
+    pickled = [name for name in pickled if _PICKLED.fullmatch(name)]
+    if pickled:
+        return (
+            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can "
+            "run code. Save them as safetensors, or add allow_pickle=true to the model's spec if "
+            "you trust where they come from"
+        )
+    variants = sorted({v for n in names if ".safetensors" in n and (v := _variant_of(n))})
+    if variants:
+        return (
+            f"{folder}: the weights are there in the variant {' and '.join(variants)} only: add "
+            f"variant={variants[0]} to the model's spec"
+        )
+    return f"{folder}: no weights. Expected safetensors, found {', '.join(names) or 'no files'}"
 
 
 def check_weights(
@@ -216,26 +238,14 @@ def check_weights(
         if name.endswith(".safetensors"):
             check_safetensors(folder / name)
         elif ".index" in name and name.endswith(".json"):
-            _check_index(folder / name)
-
-
-def _no_weights(folder: Path) -> str:
-    names = sorted(path.name for path in folder.iterdir() if path.is_file())
-    pickled = [name for name in names if name.endswith((".bin", ".pt", ".pth", ".ckpt"))]
-    pickled = [name for name in pickled if _PICKLED.fullmatch(name)]
-    if pickled:
-        return (
-            f"{folder}: the weights are pickled only ({', '.join(pickled)}), and unpickling can "
-            "run code. Save them as safetensors, or add allow_pickle=true to the model's spec if "
-            "you trust where they come from"
-        )
-    variants = sorted({v for n in names if ".safetensors" in n and (v := _variant_of(n))})
-    if variants:
-        return (
-            f"{folder}: the weights are there in the variant {' and '.join(variants)} only: add "
-            f"variant={variants[0]} to the model's spec"
-        )
-    return f"{folder}: no weights. Expected safetensors, found {', '.join(names) or 'no files'}"
+            parent = PurePosixPath(name).parent
+            shards = sorted(set(read_json(folder / name).get("weight_map", {}).values()))
+            missing = [shard for shard in shards if not (folder / parent / shard).is_file()]
+            if missing:
+                raise CheckpointError(
+                    f"{folder / parent}: {len(missing)} of the {len(shards)} weight files that "
+                    f"{PurePosixPath(name).name} names are missing: {', '.join(missing[:5])}"
+                )
 
 
 def check_safetensors(path: Path) -> dict[str, dict[str, Any]]:
@@ -271,7 +281,7 @@ def check_safetensors(path: Path) -> dict[str, dict[str, Any]]:
     return tensors
 
 
-def tensor_shapes(path: Path) -> Shapes:
+def tensor_shapes(path: Path) -> Mapping[str, tuple[int, ...]]:
     """Name and shape of every tensor of a safetensors file; raises as `check_safetensors`."""
     return {name: tuple(tensor["shape"]) for name, tensor in check_safetensors(path).items()}
 
@@ -299,17 +309,6 @@ def parse_header(stream: BinaryIO, length: int) -> Any:
     return parse_json(stream.read(length).decode())
 
 
-def _check_index(path: Path) -> None:
-    index = read_json(path)
-    shards = sorted(set(index.get("weight_map", {}).values()))
-    missing = [shard for shard in shards if not (path.parent / shard).is_file()]
-    if missing:
-        raise CheckpointError(
-            f"{path.parent}: {len(missing)} of the {len(shards)} weight files that {path.name} "
-            f"names are missing: {', '.join(missing[:5])}"
-        )
-
-
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object from a file. Raises CheckpointError naming the file when it holds none."""
     value = _parse(path)
@@ -325,13 +324,16 @@ def read_modules(path: Path) -> list[dict[str, str]]:
     file that lists none, and for a path that leads out of the folder.
     """
     listed = _parse(path)
-    fit = isinstance(listed, list) and all(
-        isinstance(module, dict)
-        and isinstance(module.get("path"), str)
-        and isinstance(module.get("type"), str)
-        for module in listed
-    )
-    if not fit or not listed:
+    if (
+        not isinstance(listed, list)
+        or not listed
+        or not all(
+            isinstance(module, dict)
+            and isinstance(module.get("path"), str)
+            and isinstance(module.get("type"), str)
+            for module in listed
+        )
+    ):
         raise CheckpointError(
             f"{path}: expected a JSON list of modules, each with a path and a type"
         )
@@ -352,6 +354,9 @@ def _parse(path: Path) -> Any:
             f"{path}: not readable as JSON ({error}). Was it written completely?"
         ) from error
 
+
+PREPARATIONS = ("processor", "tokenizer")
+"""Names of the parts that hold a processor or a tokenizer."""
 
 _TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
 
@@ -398,18 +403,12 @@ def preparation_part(
     """The files of a folder's processor (images) and tokenizer (texts) as a part of either name."""
     name = "processor" if images else "tokenizer"
     patterns = (*(PROCESSOR_FILES if images else ()), *(TOKENIZER_FILES if texts else ()))
-    return CheckpointPart(name, folder, _Matching(patterns), revision=revision)
+    return CheckpointPart(name, folder, partial(_matching, patterns), revision=revision)
 
 
-@dataclass(frozen=True)
-class _Matching:
-    """The files of a folder whose names fit patterns."""
-
-    patterns: tuple[str, ...]
-
-    def __call__(self, folder: Path) -> Sequence[str]:
-        paths = {path for pattern in self.patterns for path in folder.glob(pattern)}
-        return sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
+def _matching(patterns: Sequence[str], folder: Path) -> Sequence[str]:
+    paths = {path for pattern in patterns for path in folder.glob(pattern)}
+    return sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
@@ -426,10 +425,10 @@ def preparation_files(folder: Path, parts: Sequence[CheckpointPart]) -> Mapping[
     folder: of the checkpoint. A part that brings a tokenizer takes the place of all of the files of
     the one before it, and so does an image processor; a chat template only takes that of another.
     """
-    own = _Matching((*PROCESSOR_FILES, *TOKENIZER_FILES, "config.json", "*.py"))
-    files = {name: folder / name for name in own(folder)}
+    own = (*PROCESSOR_FILES, *TOKENIZER_FILES, "config.json", "*.py")
+    files = {name: folder / name for name in _matching(own, folder)}
     for part in parts:
-        if part.name not in ("processor", "tokenizer"):
+        if part.name not in PREPARATIONS:
             continue
         brought = dict(part.paths())
         for has, patterns in (

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pytest_cepbench.models.binding import DetectedModel
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
 
 CheckpointKind = Literal[
@@ -116,65 +115,102 @@ _DENSE_HEADS = ("ForObjectDetection", "Segmentation", "ForDepthEstimation", "For
 _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
 
 
-def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> DetectedModel:
+Detected = tuple[str, tuple[RoleName, ...], str]
+"""What it is, the roles it can play, and why, completing the sentence "it ..."."""
+
+
+def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> Detected:
     """The kind of a checkpoint and the roles it can play, from its parsed configuration."""
     if kind == "diffusers":
         return _detect_pipeline(config)
     if kind == "open_clip":
-        return DetectedModel("open_clip model", ("encoder",), "embeds images and texts")
+        return "open_clip model", ("encoder",), "embeds images and texts"
     if kind == "timm":
-        return DetectedModel(f"timm {config['architecture']}", ("encoder",), "embeds images")
+        return f"timm {config['architecture']}", ("encoder",), "embeds images"
     if kind == "sentence_transformers":
-        return _detect_sentence_transformer(config)
+        names = [module["type"].rpartition(".")[2] for module in config["modules"]]
+        fault = modules_fault(config)
+        roles: tuple[RoleName, ...] = () if fault else ("encoder",)
+        return f"sentence-transformers {'+'.join(names)}", roles, fault or "embeds texts"
     return _detect_transformers(config)
 
 
-def _detect_pipeline(config: Mapping[str, Any]) -> DetectedModel:
+def _detect_pipeline(config: Mapping[str, Any]) -> Detected:
     named = config.get("_class_name")
     # Custom pipelines store [module, class].
     name = str(named[-1] if isinstance(named, list) and named else named)
     for word, because in _OTHER_PIPELINES.items():
         if word in name:
-            return DetectedModel(name, (), because)
+            return name, (), because
     if not any(
         part.startswith("text_encoder") or part in ("tokenizer", "prior_tokenizer")
         for part, value in config.items()
         if isinstance(value, list) and value[:1] != [None]
     ):
-        return DetectedModel(name, (), "has no text encoder, so it cannot draw a text")
+        return name, (), "has no text encoder, so it cannot draw a text"
     if any(word in name for word in _EDITING):
-        return DetectedModel(name, ("editor",), "changes an image as a text says")
+        return name, ("editor",), "changes an image as a text says"
     if name in _REDRAWING:
-        return DetectedModel(name, ("generator", "editor"), "draws texts, also over an image")
-    return DetectedModel(name, ("generator",), "draws texts")
+        return name, ("generator", "editor"), "draws texts, also over an image"
+    return name, ("generator",), "draws texts"
 
 
-def _detect_transformers(config: Mapping[str, Any]) -> DetectedModel:
+def _detect_transformers(config: Mapping[str, Any]) -> Detected:
     model_type = str(config.get("model_type") or "")
-    architectures = config.get("architectures") or [""]
-    architecture = str(architectures[0])
+    architecture = str((config.get("architectures") or [""])[0])
     what = architecture or f"model type {model_type!r}"
     # A configuration that names no architecture is that of what its type is made for.
     named = any(head in architecture for head in _DENSE_HEADS)
     if named or (not architecture and model_type in _DETECTORS | _GROUNDED):
-        return _detect_dense(what, architecture, model_type)
+        if model_type in _GROUNDED:
+            return what, (), "finds boxes for phrases of one text, which no adapter asks for"
+        own = {"mask2former": "finds objects of its classes, with masks"}
+        own |= dict.fromkeys(("owlv2", "owlvit"), "finds boxes for texts")
+        if model_type in own or "ForObjectDetection" in architecture or not architecture:
+            because = own.get(model_type, "finds boxes of objects of its classes")
+            return what, ("detector",), because
+        return what, (), "finds masks or depths, not one vector for an image"
     if model_type in _IMAGE_TO_TEXT_TYPES or any(key in config for key in _VISION_KEYS):
         return _detect_multimodal(what, architecture, model_type, config)
-    if model_type in _VISION_TYPES or _looks_like_vision(config):
-        return DetectedModel(what, ("encoder",), "embeds images")
+    pixels = "num_channels" in config and ("image_size" in config or "patch_size" in config)
+    pixels = pixels and not {"vocab_size", "num_frames", "text_config"} & set(config)
+    if model_type in _VISION_TYPES or pixels:
+        return what, ("encoder",), "embeds images"
+    because = "is of a kind that no rule recognises"
     if architecture.endswith(_WRITES_TEXT):
-        return DetectedModel(what, (), "reads no images (its configuration has no vision part)")
-    if "vocab_size" in config:
+        because = "reads no images (its configuration has no vision part)"
+    elif "vocab_size" in config:
         because = (
             "reads no images (its configuration has no vision part), and as an encoder of texts it "
             "would need the modules.json of sentence-transformers, which says how tokens are pooled"
         )
-        return DetectedModel(what, (), because)
-    return DetectedModel(what, (), "is of a kind that no rule recognises")
+    return what, (), because
+
+
+def _detect_multimodal(
+    what: str, architecture: str, model_type: str, config: Mapping[str, Any]
+) -> Detected:
+    if model_type in _TOKENS_ONLY:
+        because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
+        return what, (), because
+    by_type = model_type in _IMAGE_TO_TEXT_TYPES or not _TEXT_KEYS.isdisjoint(config)
+    if architecture.endswith(_WRITES_TEXT) or (not architecture and by_type):
+        if model_type in _UNIFIED_TYPES and "vq_config" in config:
+            roles: tuple[RoleName, ...] = (*UNIFIED_ROLES, "writer", "interleaver")
+            return what, roles, "reads images, writes text and draws"
+        roles = ("describer",) if model_type in _CAPTIONERS else ("describer", "writer")
+        return what, roles, "reads images and writes text"
+    both = "vision_config" in config and "text_config" in config
+    embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
+    if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
+        return what, ("encoder",), "embeds images"
+    return what, (), "reads images, but no rule recognises what it gives"
 
 
 def modules_fault(config: Mapping[str, Any]) -> str | None:
-    """Why a model of these modules is not read, completing "it ..."; None where it is."""
+    """Why a sentence-transformers model of these modules is not read, completing "it ..."; None
+    where it is.
+    """
     types = [module["type"] for module in config["modules"]]
     for name in types:
         package, _, last = name.rpartition(".")
@@ -185,53 +221,3 @@ def modules_fault(config: Mapping[str, Any]) -> str | None:
     if not any(name.endswith(".Pooling") for name in types):
         return "has no module Pooling, so its vectors are those of tokens and not of texts"
     return None
-
-
-def _detect_sentence_transformer(config: Mapping[str, Any]) -> DetectedModel:
-    names = [module["type"].rpartition(".")[2] for module in config["modules"]]
-    what = f"sentence-transformers {'+'.join(names)}"
-    if fault := modules_fault(config):
-        return DetectedModel(what, (), fault)
-    return DetectedModel(what, ("encoder",), "embeds texts")
-
-
-def _detect_dense(what: str, architecture: str, model_type: str) -> DetectedModel:
-    if model_type in _GROUNDED:
-        return DetectedModel(
-            what, (), "finds boxes for phrases of one text, which no adapter asks for"
-        )
-    if model_type in ("owlv2", "owlvit"):
-        return DetectedModel(what, ("detector",), "finds boxes for texts")
-    if model_type == "mask2former":
-        return DetectedModel(what, ("detector",), "finds objects of its classes, with masks")
-    if "ForObjectDetection" in architecture or not architecture:
-        return DetectedModel(what, ("detector",), "finds boxes of objects of its classes")
-    return DetectedModel(what, (), "finds masks or depths, not one vector for an image")
-
-
-def _detect_multimodal(
-    what: str, architecture: str, model_type: str, config: Mapping[str, Any]
-) -> DetectedModel:
-    if model_type in _TOKENS_ONLY:
-        because = f"makes image tokens that a second model decodes; {_TOKENS_ONLY[model_type]}"
-        return DetectedModel(what, (), because)
-    by_type = model_type in _IMAGE_TO_TEXT_TYPES or not _TEXT_KEYS.isdisjoint(config)
-    if architecture.endswith(_WRITES_TEXT) or (not architecture and by_type):
-        if model_type in _UNIFIED_TYPES and "vq_config" in config:
-            roles: tuple[RoleName, ...] = (*UNIFIED_ROLES, "writer", "interleaver")
-            return DetectedModel(what, roles, "reads images, writes text and draws")
-        return DetectedModel(what, _text_roles(model_type), "reads images and writes text")
-    both = "vision_config" in config and "text_config" in config
-    embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
-    if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):
-        return DetectedModel(what, ("encoder",), "embeds images")
-    return DetectedModel(what, (), "reads images, but no rule recognises what it gives")
-
-
-def _text_roles(model_type: str) -> tuple[RoleName, ...]:
-    return ("describer",) if model_type in _CAPTIONERS else ("describer", "writer")
-
-
-def _looks_like_vision(config: Mapping[str, Any]) -> bool:
-    pixels = "num_channels" in config and ("image_size" in config or "patch_size" in config)
-    return pixels and not {"vocab_size", "num_frames", "text_config"} & set(config)

@@ -10,17 +10,14 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import names_beside, read_text
-from pytest_cepbench.models.checkpoints.checkpoint import (
-    INDEXES,
-    Checkpoint,
-    identify,
-)
+from pytest_cepbench.models.checkpoints.checkpoint import INDEXES, Checkpoint, identify
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     PROCESSOR_FILES,
     TOKENIZER_FILES,
@@ -34,30 +31,24 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     read_json,
 )
 from pytest_cepbench.models.checkpoints.format_detection import detect_roles
-from pytest_cepbench.models.checkpoints.pipeline_parts import (
-    PipelineSource,
-    check_parts,
-    pipeline_parts,
-    pipeline_source,
+from pytest_cepbench.models.checkpoints.loose_weights import (
+    check_loose_weights,
+    find_loose_weights,
+    holds_whole_model,
 )
-from pytest_cepbench.models.checkpoints.source_options import (
-    FileOptions,
-    SourceOptions,
-    file_options,
-    options_of,
-)
-from pytest_cepbench.models.checkpoints.transformers_parts import (
+from pytest_cepbench.models.checkpoints.parameters import SourceOptions, source_options
+from pytest_cepbench.models.checkpoints.peft_adapters import (
     ADAPTER_CONFIG,
     ADAPTER_FILES,
     adapter_part,
-    base_candidates,
     check_adapter,
-    check_loose_weights,
-    configuration_folders,
-    find_loose_weights,
     holds_adapter,
-    holds_whole_model,
     read_adapter,
+)
+from pytest_cepbench.models.checkpoints.pipeline_parts import (
+    check_parts,
+    pipeline_parts,
+    pipeline_source,
 )
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require
@@ -65,22 +56,10 @@ from pytest_cepbench.models.torch_runtime import require
 _HUB_ID = re.compile(r"[\w][\w.-]*(/[\w][\w.-]*)?")
 
 
-@dataclass(frozen=True)
-class Location:
-    """A folder on this machine, and where it came from.
-
-    folder: the folder itself; for a hub id the snapshot's folder in the cache.
-    repository: the hub id; empty for a folder.
-    revision: the commit on the hub; None for a folder.
-    """
-
-    folder: Path
-    repository: str = ""
-    revision: str | None = None
-
-
-def locate(target: str, revision: str | None, patterns: Sequence[str], text: str) -> Location:
-    """The folder of a path or hub id.
+def locate(
+    target: str, revision: str | None, patterns: Sequence[str], text: str
+) -> tuple[Path, str | None]:
+    """The folder of a path or hub id (its snapshot in the cache), and the commit on the hub.
 
     revision: commit, tag or branch of a hub id. patterns: of the files that are fetched of one.
     text: what the user typed, for people. Raises CheckpointError where there is no such folder or
@@ -92,7 +71,7 @@ def locate(target: str, revision: str | None, patterns: Sequence[str], text: str
             raise SpecError(
                 f"model spec {text!r}: revision is for hub ids, and {folder} is a folder"
             )
-        return Location(folder.resolve())
+        return folder.resolve(), None
     if folder.exists():
         raise CheckpointError(
             f"{folder} is a file: give the folder that save_pretrained wrote, or unicom:PATH for "
@@ -104,7 +83,7 @@ def locate(target: str, revision: str | None, patterns: Sequence[str], text: str
             f"{folder}: no such folder (and not of the form of a hub id, org/name).{hint}"
         )
     cached = snapshot(target, revision, patterns)
-    return Location(cached, target, cached.name)
+    return cached, cached.name
 
 
 def snapshot(repository: str, revision: str | None, patterns: Sequence[str]) -> Path:
@@ -168,8 +147,23 @@ def _below(folder: Path) -> Path | None:
     latest = folder / "latest"
     if latest.is_dir():
         return latest.resolve()
-    if latest.is_file():
-        return _named(latest)
+    if latest.is_file():  # with the name of a folder beside it, as DeepSpeed writes it
+        try:
+            name = read_text(latest, _MOST_NAME).strip()
+        except (OSError, ValueError) as error:
+            raise CheckpointError(
+                f"{latest}: not readable as the name of a folder ({error})"
+            ) from error
+        if not name or name in (".", "..") or "/" in name or "\0" in name:
+            raise CheckpointError(
+                f"{latest}: expected the name of a folder beside it, found {name[:80]!r}"
+            )
+        if not (folder / name).is_dir():
+            raise CheckpointError(
+                f"{latest} names {name!r}, and there is no such folder beside it. Give the "
+                "checkpoint"
+            )
+        return folder / name
     own = any((folder / name).is_file() for name in ("config.json", "model_index.json"))
     if (folder / "model").is_dir() and not own:
         return folder / "model"
@@ -183,40 +177,15 @@ def _below(folder: Path) -> Path | None:
     newest = steps[max(steps)]
     if len(steps) > 1:
         listed = ", ".join(steps[number].name for number in sorted(steps)[-8:])
+        state, best = newest / "trainer_state.json", None
+        with suppress(CheckpointError):
+            best = read_json(state).get("best_model_checkpoint") if state.is_file() else None
+        hint = f", and the trainer calls {Path(str(best)).name} the best" if best else ""
         raise CheckpointError(
             f"{folder} holds {len(steps)} checkpoints ({listed}): give one of them. The newest is "
-            f"{newest}{_best(newest)}"
+            f"{newest}{hint}"
         )
     return newest
-
-
-def _named(latest: Path) -> Path:
-    """The folder beside a text file `latest` that it names, as DeepSpeed writes it."""
-    try:
-        name = read_text(latest, _MOST_NAME).strip()
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{latest}: not readable as the name of a folder ({error})"
-        ) from error
-    if not name or name in (".", "..") or "/" in name or "\0" in name:
-        raise CheckpointError(
-            f"{latest}: expected the name of a folder beside it, found {name[:80]!r}"
-        )
-    if not (latest.parent / name).is_dir():
-        raise CheckpointError(
-            f"{latest} names {name!r}, and there is no such folder beside it. Give the checkpoint"
-        )
-    return latest.parent / name
-
-
-def _best(checkpoint: Path) -> str:
-    """A hint at the run's best checkpoint, where its newest one says which that is."""
-    state = checkpoint / "trainer_state.json"
-    try:
-        best = read_json(state).get("best_model_checkpoint") if state.is_file() else None
-    except CheckpointError:
-        return ""
-    return f", and the trainer calls {Path(str(best)).name} the best" if best else ""
 
 
 _CONFIGURATIONS = (*INDEXES, ADAPTER_CONFIG)
@@ -231,22 +200,26 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     no such folder or repository, or it holds no checkpoint, SpecError for parameters that it has no
     use for.
     """
-    options, source = options_of(spec, SourceOptions), pipeline_source(spec)
-    revision = spec.params.get("revision") or None
-    location = locate(source.target, revision, _CONFIGURATIONS, spec.text)
-    folder, remarks = find_checkpoint(location.folder, _is_readable)
-    location = replace(location, folder=folder)
-    adapters: list[tuple[Location, float]] = []
-    if source.target != spec.target:
-        checkpoint = _pipeline(spec, location, source)
-    elif holds_adapter(folder):
-        checkpoint, adapters = _base_of(spec, location, options), [(location, 1.0)]
-    elif (weights := find_loose_weights(folder)) is not None:
+    options = source_options(spec)
+    target, outside, taken = pipeline_source(spec, options)
+    folder, commit = locate(target, options.revision, _CONFIGURATIONS, spec.text)
+    folder, remarks = find_checkpoint(folder, _is_readable)
+    adapters: list[tuple[str, Path, str | None, float]] = []
+    if target == spec.target and holds_adapter(folder):
+        checkpoint = _base_of(spec, folder, options)
+        adapters.append((target, folder, commit, 1.0))
+    elif target == spec.target and (weights := find_loose_weights(folder)) is not None:
         checkpoint = _with_configuration(spec, folder, weights, options)
     else:
-        checkpoint = _whole(location)
+        checkpoint = _whole(folder, options, commit, target)
         if checkpoint.kind == "diffusers":
-            checkpoint = _pipeline(spec, location, source)
+            parts = pipeline_parts(spec, checkpoint, target, outside, snapshot)
+            checkpoint = replace(checkpoint, parts=parts, remarks=taken)
+        elif target != spec.target:
+            raise CheckpointError(
+                f"{spec.target}: belongs to a pipeline of diffusers, and {folder} is a "
+                f"{checkpoint.what}: give a folder with model_index.json"
+            )
         elif options.base is not None:
             raise SpecError(
                 f"model spec {spec.text!r}: base is for adapters and for weights without a "
@@ -254,9 +227,8 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
             )
     checkpoint = replace(checkpoint, remarks=(*remarks, *checkpoint.remarks))
     for name, factor in options.weighted:
-        location = locate(name, None, (ADAPTER_CONFIG,), spec.text)
-        folder, _ = find_checkpoint(location.folder, holds_adapter)
-        adapters.append((replace(location, folder=folder), factor))
+        place, commit = locate(name, None, (ADAPTER_CONFIG,), spec.text)
+        adapters.append((name, find_checkpoint(place, holds_adapter)[0], commit, factor))
     if adapters:
         checkpoint = _adapted(spec, checkpoint, adapters, options)
     elif options.merge is not None:
@@ -277,34 +249,20 @@ def _is_readable(folder: Path) -> bool:
     return configured and (holds_whole_model(folder) or not any(folder.glob("checkpoint-*")))
 
 
-def _whole(location: Location) -> Checkpoint:
-    """A location as a checkpoint that has everything in it."""
-    folder = location.folder
+def _whole(
+    folder: Path, options: SourceOptions, commit: str | None = None, repository: str = ""
+) -> Checkpoint:
+    """A folder as a checkpoint that has everything in it."""
     kind, config = identify(folder)
-    match = detect_roles(kind, config)
+    what, roles, because = detect_roles(kind, config)
     return Checkpoint(
-        folder, kind, match.what, match.roles, config, location.revision, match.because,
-        repository=location.repository,
+        folder, kind, what, roles, config, commit, because, options,
+        repository="" if commit is None else repository,
     )  # fmt: skip
 
 
-def _pipeline(spec: ModelSpec, location: Location, source: PipelineSource) -> Checkpoint:
-    """A pipeline with what takes the place of its parts, and what is added to them."""
-    checkpoint = _whole(location)
-    if checkpoint.kind != "diffusers":
-        raise CheckpointError(
-            f"{spec.target}: belongs to a pipeline of diffusers, and {location.folder} is a "
-            f"{checkpoint.what}: give a folder with model_index.json"
-        )
-    parts = pipeline_parts(
-        spec, source, location.folder, checkpoint.config, file_options(spec), snapshot
-    )
-    return replace(checkpoint, parts=parts, remarks=source.remarks)
-
-
-def _base_of(spec: ModelSpec, location: Location, options: SourceOptions) -> Checkpoint:
+def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoint:
     """The checkpoint that an adapter's folder, or the spec, names as its base."""
-    folder = location.folder
     if options.adapters is not None:
         raise SpecError(
             f"model spec {spec.text!r}: {folder} is an adapter itself. Give the base "
@@ -317,25 +275,29 @@ def _base_of(spec: ModelSpec, location: Location, options: SourceOptions) -> Che
         )
     config = read_adapter(folder)
     revision = config.get("revision") and str(config["revision"])
+    trained_on = config.get("base_model_name_or_path")
     remarks: tuple[str, ...] = ()
     if options.base is not None:
-        trained_on = str(config.get("base_model_name_or_path") or "")
-        if options.base != trained_on or Path(options.base).expanduser().is_dir():
+        name = options.base
+        if name != str(trained_on or "") or Path(name).expanduser().is_dir():
             revision = None
-        if trained_on and Path(trained_on).name != Path(options.base).name:
-            remarks = (
-                f"the adapter was trained on {trained_on!r}, and is applied to {options.base}",
-            )
-        base = locate(options.base, revision, _CONFIGURATIONS, spec.text)
+        if trained_on and Path(str(trained_on)).name != Path(name).name:
+            remarks = (f"the adapter was trained on {str(trained_on)!r}, and is applied to {name}",)
+        base, commit = locate(name, revision, _CONFIGURATIONS, spec.text)
     else:
-        candidates, name = base_candidates(folder, config)
-        here = next((path for path in candidates if path.is_dir()), None)
-        try:
-            base = (
-                locate(name, revision, _CONFIGURATIONS, spec.text)
-                if here is None
-                else Location(here.resolve())
+        if not isinstance(trained_on, str) or not trained_on or "\0" in trained_on:
+            raise CheckpointError(
+                f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
+                "base=FOLDER to the model's spec"
             )
+        name = trained_on
+        # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
+        near = (path for path in (Path(name).expanduser(), folder / name) if path.is_dir())
+        try:
+            if (here := next(near, None)) is not None:
+                base, commit = here.resolve(), None
+            else:
+                base, commit = locate(name, revision, _CONFIGURATIONS, spec.text)
         except CheckpointError as error:
             at = f" at revision {revision!r}" if revision else ""
             raise CheckpointError(
@@ -343,23 +305,23 @@ def _base_of(spec: ModelSpec, location: Location, options: SourceOptions) -> Che
                 "this machine nor in the hub's cache. Say where it is: base=FOLDER in the model's "
                 "spec"
             ) from error
-    if holds_adapter(base.folder):
+    if holds_adapter(base):
         raise CheckpointError(
-            f"{folder}: its base {base.folder} is an adapter too. Merge that one into its own "
+            f"{folder}: its base {base} is an adapter too. Merge that one into its own "
             f"base and give the result as base=FOLDER (model spec {spec.text!r})"
         )
-    return replace(_whole(base), remarks=remarks)
+    return replace(_whole(base, options, commit, name), remarks=remarks)
 
 
 def _adapted(
     spec: ModelSpec,
     base: Checkpoint,
-    adapters: Sequence[tuple[Location, float]],
+    adapters: Sequence[tuple[str, Path, str | None, float]],
     options: SourceOptions,
 ) -> Checkpoint:
     """A base with adapters as its parts.
 
-    adapters: where each lies, and its factor.
+    adapters: name, folder, commit and factor of each.
     """
     if base.kind != "transformers":
         raise CheckpointError(
@@ -374,11 +336,9 @@ def _adapted(
         )
     merge = not quantized if options.merge is None else options.merge
     parts, remarks = list(base.parts), list(base.remarks)
-    for location, factor in adapters:
-        folder, revision = location.folder, location.revision
+    for name, folder, revision, factor in adapters:
         if revision is not None:  # of a hub id all files are fetched: they are small
-            patterns = (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES)
-            snapshot(location.repository, revision, patterns)
+            snapshot(name, revision, (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES))
         parts.append(adapter_part(folder, factor=factor, merge=merge, revision=revision))
         kind = read_adapter(folder)["peft_type"]
         times = "" if factor == 1 else f" times {factor:g}"
@@ -392,25 +352,28 @@ def _with_configuration(
     spec: ModelSpec, folder: Path, weights: CheckpointPart, options: SourceOptions
 ) -> Checkpoint:
     """Weights without a model around them, with a configuration from where there is one."""
-    places = configuration_folders(folder, weights)
+    # The likeliest first: with the weights, or above.
+    places = [weights.path, folder, folder.parent, folder.parent.parent]
+    places = [place for place in places if (place / "config.json").is_file()]
+    commit: str | None = None
     if options.base is not None and folder not in places:
-        location = locate(options.base, None, _CONFIGURATIONS, spec.text)
+        place, commit = locate(options.base, None, _CONFIGURATIONS, spec.text)
     elif places:
-        location = Location(places[0])
+        place = places[0]
     else:
         raise CheckpointError(
             f"{weights.path}: weights without a configuration, which is neither there nor in the "
             "folders above. Name the model that was trained: base=FOLDER in the model's spec"
         )
-    model = _whole(location)
+    model = _whole(place, options, commit, options.base or "")
     if model.kind != "transformers":
         raise CheckpointError(
             f"{weights.path}: weights without a configuration are read for models of transformers, "
-            f"and {location.folder} is a {model.what} ({model.kind})"
+            f"and {place} is a {model.what} ({model.kind})"
         )
     remark = f"weights read from {weights.path}"
-    if location.folder != folder:
-        remark += f", configuration from {location.folder}"
+    if place != folder:
+        remark += f", configuration from {place}"
     return replace(model, parts=(weights,), remarks=(remark,))
 
 
@@ -428,20 +391,20 @@ def _with_preparation(
             )
         images = name == "processor"
         patterns = (*(PROCESSOR_FILES if images else ()), *TOKENIZER_FILES)
-        location = locate(target, None, patterns, spec.text)
-        folder, revision = location.folder, location.revision
+        folder, revision = locate(target, None, patterns, spec.text)
         if not (has_processor(folder) if images else has_tokenizer(folder)):
             raise CheckpointError(
                 f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
             )
         part = preparation_part(folder, images=images, texts=True, revision=revision)
         checkpoint = replace(checkpoint, parts=(*checkpoint.parts, part))
-    if options.processor is None and checkpoint.kind == "transformers":
-        found = _find_preparation(checkpoint, tokenizer=options.tokenizer is None)
-        if found is not None:
-            remarks = (*checkpoint.remarks, f"{found.name} read from {found.path}")
-            checkpoint = replace(checkpoint, parts=(*checkpoint.parts, found), remarks=remarks)
-    return checkpoint
+    if options.processor is not None or checkpoint.kind != "transformers":
+        return checkpoint
+    found = _find_preparation(checkpoint, tokenizer=options.tokenizer is None)
+    if found is None:
+        return checkpoint
+    remarks = (*checkpoint.remarks, f"{found.name} read from {found.path}")
+    return replace(checkpoint, parts=(*checkpoint.parts, found), remarks=remarks)
 
 
 def _find_preparation(checkpoint: Checkpoint, *, tokenizer: bool) -> CheckpointPart | None:
@@ -469,15 +432,21 @@ def _find_preparation(checkpoint: Checkpoint, *, tokenizer: bool) -> CheckpointP
     return None
 
 
-def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
+def complete_checkpoint(checkpoint: Checkpoint) -> None:
     """Fetch a hub checkpoint's files and check the weights of any, those of its parts too.
 
     Raises CheckpointError for weights that are missing, pickled only (unless the spec says
     allow_pickle=true), cut off or incomplete, and for an adapter inside the folder.
     """
-    options = file_options(spec)
     if checkpoint.revision is not None:
-        _fetch_readable(checkpoint, checkpoint.revision, options)
+        from huggingface_hub import HfApi
+
+        # Without a network nothing is fetched: what is missing shows when the files are checked.
+        # The hub's own errors are OSErrors too.
+        with suppress(OSError):
+            names = HfApi().list_repo_files(checkpoint.repository, revision=checkpoint.revision)
+            patterns = [glob.escape(name) for name in checkpoint.readable(names)]
+            snapshot(checkpoint.repository, checkpoint.revision, patterns)
     modules = checkpoint.config["modules"] if checkpoint.kind == "sentence_transformers" else []
     for folder in (checkpoint.path, *(checkpoint.path / module["path"] for module in modules)):
         if holds_adapter(folder):
@@ -487,28 +456,14 @@ def complete_checkpoint(spec: ModelSpec, checkpoint: Checkpoint) -> None:
                 "save the whole model"
             )
     for part in checkpoint.adapters:
-        check_adapter(part.path, allow_pickle=options.allow_pickle)
+        check_adapter(part.path, allow_pickle=checkpoint.options.allow_pickle)
     if checkpoint.weights_part is not None:
         check_loose_weights(checkpoint.weights_part)
         return
-    readable = checkpoint.readable(list_files(checkpoint.path), options)
-    elsewhere = checkpoint.replaced | checkpoint.supplied
+    readable = checkpoint.readable(list_files(checkpoint.path))
+    elsewhere = {part.component for part in checkpoint.parts if part.component}
+    elsewhere |= {name for part in checkpoint.parts for name in part.supplies}
     own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
     check_weights(checkpoint.path, readable, own, checkpoint.kind)
     if checkpoint.kind == "diffusers":
-        check_parts(checkpoint.parts, checkpoint.path, options)
-
-
-def _fetch_readable(checkpoint: Checkpoint, commit: str, options: FileOptions) -> None:
-    """Bring what loading reads of a hub id's commit into the cache.
-
-    Without a network nothing is fetched: what is missing shows when the files are checked.
-    """
-    from huggingface_hub import HfApi
-
-    try:
-        names = HfApi().list_repo_files(checkpoint.repository, revision=commit)
-    except OSError:  # no network, or the hub's own errors, which are OSErrors
-        return
-    names = checkpoint.readable(names, options)
-    snapshot(checkpoint.repository, commit, [glob.escape(name) for name in names])
+        check_parts(checkpoint)

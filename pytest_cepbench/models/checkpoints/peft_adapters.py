@@ -1,45 +1,132 @@
-"""PEFT adapters, put onto their base as PEFT does it, and parts that were not trained yet.
+"""PEFT adapters: found, checked, and put onto their base as PEFT does it.
 
 PEFT logs which tensors of a file it had no place for, and fills those that the file lacks with its
 own start values. Both would give the answers of another model, so here every tensor of the file has
 to have its place, and every place its tensor.
-
-A gate of a checkpoint whose trained parts change nothing measures what was accepted before the
-training: adapters as a training begins, components as they were. That is found in the files, since
-stored results are not computed again and load no model.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
-from pytest_cepbench.models.binding import IdleParts
-from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart, list_files
-from pytest_cepbench.models.checkpoints.checkpoint import without_wrappers
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    readable_files,
+    CheckpointPart,
+    check_safetensors,
+    read_json,
     refuse_ungathered,
-    tensor_shapes,
 )
-from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
-from pytest_cepbench.models.checkpoints.source_options import FileOptions
+from pytest_cepbench.models.checkpoints.tensor_names import without_wrappers
 from pytest_cepbench.models.checkpoints.tokenizer_checks import embedded_tokens
-from pytest_cepbench.models.checkpoints.transformers_parts import (
-    ADAPTER_CONFIG,
-    adapter_weights,
-    read_adapter,
-)
 from pytest_cepbench.models.torch_runtime import adapter_names
 
 if TYPE_CHECKING:
     import torch
+
+ADAPTER_CONFIG = "adapter_config.json"
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+PICKLED_ADAPTER = "adapter_model.bin"
+
+ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS, PICKLED_ADAPTER)
+"""The files that PEFT's save_pretrained writes."""
+
+_PROMPTS = (
+    "PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "CPT", "CARTRIDGE",
+    "ADAPTION_PROMPT",
+)  # fmt: skip
+_NOT_APPLIED = {
+    **dict.fromkeys(_PROMPTS, "it puts prompts before a text, and changes no weights"),
+    "POLY": "it chooses its modules by tasks, which are not told here",
+    "XLORA": "it chooses its experts for each text, and cannot be merged",
+}
+"""Types of PEFT whose models are asked in another way, and why."""
+
+
+def holds_adapter(folder: Path) -> bool:
+    """Whether a folder is that of a PEFT adapter."""
+    return (folder / ADAPTER_CONFIG).is_file()
+
+
+def read_adapter(folder: Path) -> dict[str, Any]:
+    """The configuration of an adapter, its peft_type in capitals as PEFT has it.
+
+    Raises CheckpointError for one that is no adapter's, that of a type which changes no weights,
+    and one that would have code of its own imported.
+    """
+    if not holds_adapter(folder):
+        whole = " It holds a whole model" if (folder / "config.json").is_file() else ""
+        raise CheckpointError(f"{folder}: no {ADAPTER_CONFIG}, so it is no PEFT adapter.{whole}")
+    config = read_json(folder / ADAPTER_CONFIG)
+    kind = config.get("peft_type")
+    if not isinstance(kind, str) or not kind.isidentifier():
+        raise CheckpointError(
+            f"{folder / ADAPTER_CONFIG}: no peft_type, so nothing says what kind of adapter it is"
+        )
+    kind = config["peft_type"] = kind.upper()
+    if kind in _NOT_APPLIED:
+        raise CheckpointError(
+            f"{folder}: a PEFT adapter of type {kind}, which is not applied: {_NOT_APPLIED[kind]}"
+        )
+    if config.get("megatron_config"):
+        raise CheckpointError(
+            f"{folder / ADAPTER_CONFIG}: megatron_config has a module imported by its name, which "
+            "a configuration may not. Merge the adapter where it was trained"
+        )
+    return config
+
+
+def check_adapter(folder: Path, *, allow_pickle: bool) -> None:
+    """Raise CheckpointError where an adapter's weights are missing, pickled only or cut off."""
+    if (folder / ADAPTER_WEIGHTS).is_file():
+        check_safetensors(folder / ADAPTER_WEIGHTS)
+    elif not (folder / PICKLED_ADAPTER).is_file():
+        names = ", ".join(sorted(path.name for path in folder.iterdir() if path.is_file())[:12])
+        raise CheckpointError(
+            f"{folder}: a PEFT adapter without weights: expected {ADAPTER_WEIGHTS}, found {names}. "
+            "Was it written completely?"
+        )
+    elif not allow_pickle:
+        raise CheckpointError(
+            f"{folder}: the adapter's weights are pickled only ({PICKLED_ADAPTER}), and unpickling "
+            "can run code. Save them as safetensors, or add allow_pickle=true to the model's spec "
+            "if you trust where they come from"
+        )
+    for name in ("non_lora_trainables.bin", "non_lora_state_dict.bin"):
+        if (folder / name).is_file():
+            raise CheckpointError(
+                f"{folder}: {name} beside the adapter holds weights that its training code alone "
+                "puts in place, and without them it is another model. Merge with that code, save "
+                "the whole model and give its folder"
+            )
+
+
+def adapter_weights(folder: Path) -> Path:
+    """The file that an adapter's weights are read from."""
+    safe = folder / ADAPTER_WEIGHTS
+    return safe if safe.is_file() else folder / PICKLED_ADAPTER
+
+
+def adapter_part(
+    folder: Path, *, factor: float, merge: bool, revision: str | None = None
+) -> CheckpointPart:
+    """An adapter as a part of its base; see `SourceOptions` for factor and merge."""
+    settings: dict[str, Any] = {} if factor == 1 else {"factor": factor}
+    if not merge:
+        settings["merge"] = False
+    return CheckpointPart("adapter", folder, _files, revision=revision, settings=settings)
+
+
+def _files(folder: Path) -> Sequence[str]:
+    # What is missing shows when it is checked: a list that cannot be made would hide the reason.
+    names = (ADAPTER_CONFIG, adapter_weights(folder).name)
+    return sorted(name for name in names if (folder / name).is_file())
 
 
 _BASE = "base_model.model."
@@ -47,7 +134,7 @@ _BASE = "base_model.model."
 
 
 def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
-    """A loaded base with the checkpoint's adapters: merged, or at work beside its weights.
+    """A loaded base with the adapters that a checkpoint has: merged, or at work beside its weights.
 
     The arithmetic is PEFT's: `merge_and_unload` in the precision that the base was loaded in, with
     the adapter's own tensors in at least float32. Several adapters add up, each times its factor:
@@ -55,9 +142,9 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
 
     Raises CheckpointError naming the tensors that do not fit, are missing or have no place.
     """
+    from peft.tuners.lora import LoraLayer
+
     parts = checkpoint.adapters
-    if not parts:
-        return model
     # Names that no layer has, and of which none begins another.
     names = [f"adapter{index:03}" for index in range(len(parts))]
     tensors = [read_tensors(adapter_weights(part.path)) for part in parts]
@@ -71,7 +158,11 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
         for name, part, state in zip(names, parts, tensors, strict=True):
             adapted = _add(part.path, model, adapted, name)
             _fill(part.path, adapted, name, state)
-            _scale(part, adapted, name)
+            if (factor := part.settings.get("factor", 1.0)) != 1:
+                _check_addable([part])
+                for layer in adapted.modules():
+                    if isinstance(layer, LoraLayer) and name in layer.scaling:
+                        layer.scaling[name] *= factor
         assert adapted is not None
         if parts[0].settings.get("merge", True):
             return adapted.merge_and_unload(adapter_names=names)
@@ -192,19 +283,6 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
         raise CheckpointError(_misfit(folder, adapted, name, what))
 
 
-def _scale(part: CheckpointPart, adapted: Any, name: str) -> None:
-    """Multiply what an adapter of LoRA adds by its factor."""
-    factor = part.settings.get("factor", 1.0)
-    if factor == 1:
-        return
-    from peft.tuners.lora import LoraLayer
-
-    _check_addable([part])
-    for layer in adapted.modules():
-        if isinstance(layer, LoraLayer) and name in layer.scaling:
-            layer.scaling[name] *= factor
-
-
 def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Tensor]) -> None:
     """Give the base the rows of an adapter that was trained with new tokens.
 
@@ -257,177 +335,3 @@ def _trained_on(stored: Mapping[str, Any]) -> str:
     mapping = stored.get("auto_mapping")
     trained = str(mapping.get("base_model_class")) if isinstance(mapping, dict) else ""
     return f"(trained on {trained}) " if trained.isidentifier() and trained != "None" else ""
-
-
-_FACTOR = re.compile(
-    r"(.*[._])(lora_(embedding_)?[AB]|lora_down|lora_up|down|up|(hada|lokr)_\w+|vera_lambda_[bd])"
-    r"(\.weight)?"
-)
-"""Names of the matrices whose product a layer adds: where one is zero, it adds nothing."""
-
-_NEUTRAL: tuple[tuple[re.Pattern[str], float | None], ...] = (
-    (re.compile(r".*\.(ia3_l|b?oft_s)"), 1.0),
-    (re.compile(r".*\.(lora_B\.bias|b?oft_[rR](\.weight)?)"), 0.0),
-    (re.compile(r".*\.alpha|.*\bvera_[AB]"), None),
-)
-"""Names of other tensors of adapters, and the value with which they change nothing; None: any."""
-
-_NORM = re.compile(r".*\.(lora_magnitude_vector(\.weight)?|dora_scale)")
-"""DoRA's lengths of a layer's rows: those of its base as a training begins."""
-
-
-def idle_parts(checkpoint: Checkpoint, options: FileOptions) -> IdleParts:
-    """Which adapters, LoRA weights and components of a checkpoint change nothing.
-
-    Compared are values: one that was saved in another precision is the same. A part is taken to
-    change something where its base is pickled or not on this machine, and where its kind is none of
-    LoRA, DoRA, IA3, LoHa, LoKr, VeRA, OFT and trained modules or tokens.
-    options: with which the checkpoint's files are read.
-    """
-    trained = [p for p in checkpoint.parts if p.name in ("adapter", LORA) or _replaces(p)]
-    idle = [part for part in trained if _is_idle(checkpoint, part, options)]
-    whole = bool(idle) and len(idle) == len(trained)
-    return IdleParts(
-        tuple(
-            f"{part.path} is equal to the {part.name} that it replaces"
-            if _replaces(part)
-            else f"{part.path} changes nothing: it is as a training begins"
-            for part in idle
-            # A training's folder holds components that it left as they were.
-            if whole or not _replaces(part)
-        ),
-        whole,
-    )
-
-
-def _replaces(part: CheckpointPart) -> bool:
-    return bool(part.component) or part.name in part.supplies
-
-
-def _is_idle(checkpoint: Checkpoint, part: CheckpointPart, options: FileOptions) -> bool:
-    names = readable_files(list_files(checkpoint.path), checkpoint.kind, checkpoint.config, options)
-    loose = checkpoint.weights_part
-    own_paths = [checkpoint.path / name for name in names]
-    base = _Weights(own_paths if loose is None else [path for _, path in loose.paths()])
-    if not _replaces(part):
-        is_lora = part.name == LORA
-        tokens = {} if is_lora else read_adapter(part.path).get("trainable_token_indices") or {}
-        state = read_tensors(part.path if is_lora else adapter_weights(part.path))
-        return bool(state) and _adds_nothing(state, base, tokens)
-    own = _Weights([path for _, path in part.paths()])
-    within = base.within(checkpoint.path / part.name)
-    return bool(own.names) and all(within.holds(name, own.read(name)) for name in own.names)
-
-
-def _adds_nothing(
-    state: Mapping[str, torch.Tensor], base: _Weights, tokens: Mapping[str, Any] | Sequence[int]
-) -> bool:
-    """Whether an adapter's tensors leave its base as it is.
-
-    tokens: indices of those that were trained, of one table or by the names of several.
-    """
-    layers: dict[str, list[str]] = defaultdict(list)
-    others: list[str] = []
-    for name in state:
-        match = _FACTOR.fullmatch(name)
-        if match:
-            layers[match[1]].append(name)
-        else:
-            others.append(name)
-    if any(all(state[name].any() for name in factors) for factors in layers.values()):
-        return False
-    return all(_is_neutral(name, state[name], base, tokens) for name in others)
-
-
-def _is_neutral(
-    name: str,
-    tensor: torch.Tensor,
-    base: _Weights,
-    tokens: Mapping[str, Any] | Sequence[int],
-) -> bool:
-    for pattern, value in _NEUTRAL:
-        if pattern.fullmatch(name):
-            return value is None or bool((tensor == value).all())
-    if _NORM.fullmatch(name):
-        return base.has_rows_of(tensor)
-    if "trainable_tokens" in name:
-        listed = tokens.items() if isinstance(tokens, Mapping) else [("", tokens)]
-        indices = next((own for table, own in listed if table in name), [])
-        return base.holds(name, tensor, lambda table: table[indices])
-    return base.holds(name, tensor)
-
-
-class _Weights:
-    """The tensors of safetensors files; one is read when it is asked for.
-
-    files: others among them are left out.
-    """
-
-    def __init__(self, files: Sequence[Path]) -> None:
-        self._files = [path for path in files if path.suffix == ".safetensors"]
-        self.names: dict[str, tuple[Path, tuple[int, ...]]] = {
-            name: (path, shape)
-            for path in self._files
-            for name, shape in tensor_shapes(path).items()
-        }
-
-    def within(self, folder: Path) -> _Weights:
-        """Those of the files in a folder alone."""
-        return _Weights([path for path in self._files if path.parent == folder])
-
-    def read(self, name: str) -> torch.Tensor:
-        """A tensor, on the CPU. Raises CheckpointError where it cannot be read."""
-        from safetensors import safe_open
-
-        path = self.names[name][0]
-        try:
-            with safe_open(path, framework="pt", device="cpu") as file:
-                tensor: torch.Tensor = file.get_tensor(name)
-        except Exception as error:
-            # A file that is being written, and a type of numbers that torch does not have.
-            raise CheckpointError(f"{path}: {name} cannot be read: {error_line(error)}") from error
-        return tensor
-
-    def holds(
-        self,
-        name: str,
-        tensor: torch.Tensor,
-        part: Callable[[torch.Tensor], torch.Tensor] | None = None,
-    ) -> bool:
-        """Whether the values are those of the tensor of this name, where there is none of any.
-
-        Libraries rename tensors, and the names in an adapter are not those in its base's files.
-        part: of each, in the place of all of it.
-        """
-        known = [name] if name in self.names else self.names
-        for other in known:
-            shape = self.names[other][1]
-            if part is None and shape == tuple(tensor.shape) and _same(tensor, self.read(other)):
-                return True
-            is_table = len(shape) == 2 and shape[1:] == tuple(tensor.shape[1:])
-            if part is not None and is_table and _same(tensor, part(self.read(other))):
-                return True
-        return False
-
-    def has_rows_of(self, lengths: torch.Tensor) -> bool:
-        """Whether the rows of some matrix have these lengths, but for rounding."""
-        import torch
-
-        lengths = lengths.flatten()
-        for name, (_, shape) in self.names.items():
-            if len(shape) > 1 and shape[0] == len(lengths):
-                weight = self.read(name)
-                if not weight.is_floating_point():
-                    continue
-                rows = weight.float().flatten(1).norm(dim=1)
-                rounding = max(torch.finfo(each.dtype).eps for each in (weight, lengths))
-                if torch.allclose(rows, lengths.float(), rtol=4 * rounding, atol=0):
-                    return True
-        return False
-
-
-def _same(trained: torch.Tensor, base: torch.Tensor) -> bool:
-    """Whether a trained tensor has the values of its base's, in its own precision."""
-    import torch
-
-    return trained.shape == base.shape and bool(torch.equal(trained, base.to(trained.dtype)))

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, SpecError, unknown_name
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     CheckpointPart,
-    Shapes,
     check_safetensors,
     check_weights,
     component_names,
@@ -26,12 +25,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     readable_files,
     tensor_shapes,
 )
-from pytest_cepbench.models.checkpoints.source_options import (
-    COMPONENTS,
-    FileOptions,
-    PipelineOptions,
-    options_of,
-)
+from pytest_cepbench.models.checkpoints.parameters import COMPONENTS, SourceOptions
 from pytest_cepbench.models.spec import ModelSpec
 
 LORA_FILE = "pytorch_lora_weights.safetensors"
@@ -104,27 +98,21 @@ def check_lora(path: Path) -> None:
             raise CheckpointError(
                 f"{path}: {name} is no part of a LoRA, so it would be left out or misread"
             )
-    for name, shape in shapes.items():
-        _check_pair(path, name, shape, shapes)
-
-
-def _check_pair(path: Path, name: str, shape: tuple[int, ...], shapes: Shapes) -> None:
-    """Raise CheckpointError where a matrix is alone, or of another rank than its partner."""
-    match = _MATRIX.fullmatch(name)
-    if match is None:
-        return
     partners = _SIDES | {up: down for down, up in _SIDES.items()}
-    partner = f"{match['layer']}{partners[match['side']]}{match['rest']}"
-    if partner not in shapes:
-        raise CheckpointError(
-            f"{path}: {name} is there and {partner} is not: half a LoRA layer. Was it written "
-            "completely?"
-        )
-    if match["side"] in _SIDES and (len(shape) < 2 or shapes[partner][1:2] != shape[:1]):
-        raise CheckpointError(
-            f"{path}: {name} has shape {shape} and {partner} {shapes[partner]}: two ranks in one "
-            "layer. It is damaged or mixed from two trainings"
-        )
+    for name, shape in shapes.items():
+        if (match := _MATRIX.fullmatch(name)) is None:
+            continue
+        partner = f"{match['layer']}{partners[match['side']]}{match['rest']}"
+        if partner not in shapes:
+            raise CheckpointError(
+                f"{path}: {name} is there and {partner} is not: half a LoRA layer. Was it written "
+                "completely?"
+            )
+        if match["side"] in _SIDES and (len(shape) < 2 or shapes[partner][1:2] != shape[:1]):
+            raise CheckpointError(
+                f"{path}: {name} has shape {shape} and {partner} {shapes[partner]}: two ranks in "
+                "one layer. It is damaged or mixed from two trainings"
+            )
 
 
 PIPELINE_SUFFIXES = (".safetensors", ".ckpt")
@@ -233,102 +221,105 @@ _EMA_FOLDERS = ("{}_ema", "ema_{}")
 """Beside a component's folder, where trainings keep the average of its weights."""
 
 
-@dataclass(frozen=True)
-class PipelineSource:
-    """A spec's pipeline, and what takes the place of its parts.
+LORA, SINGLE_FILE = "lora", "single_file"
+"""Names of the parts that are no component."""
 
-    target: the pipeline's own folder or hub id.
-    components: where those lie that are replaced, by name.
-    loras: where LoRA weights lie, in the order in which they are applied.
-    component: the folder of a component whose name only the pipeline's index tells.
-    single_file: a file with the weights of the whole pipeline.
-    remarks: what was taken from a training's folder, a line each.
-    """
-
-    target: str
-    components: Mapping[str, str] = field(default_factory=dict)
-    loras: tuple[str, ...] = ()
-    component: Path | None = None
-    single_file: Path | None = None
-    remarks: tuple[str, ...] = ()
+Places = list[tuple[str, str]]
+"""Name of each part, and where it lies: components first; "" for one whose name only the
+pipeline's index tells."""
 
 
-def pipeline_source(spec: ModelSpec) -> PipelineSource:
+def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Places, tuple[str, ...]]:
     """Take a spec's target for what it is: a pipeline, or parts of the one that `base` names.
 
     A spec names a pipeline of diffusers and what takes the place of its parts
     (`BASE?unet=FOLDER`), or what a training wrote and the pipeline that it belongs to
-    (`FOLDER?base=BASE`), which means the same. A target that is neither is left as it is. Raises
-    CheckpointError, with what to type, for parts that come without their pipeline, and SpecError
-    for parameters that do not go together.
+    (`FOLDER?base=BASE`), which means the same. A target that is neither is left as it is.
+
+    Returns the pipeline's folder or hub id, its parts that lie elsewhere, and what was taken from a
+    training's folder, a line each. Raises CheckpointError, with what to type, for parts that come
+    without their pipeline, and SpecError for parameters that do not go together.
     """
-    options = options_of(spec, PipelineOptions, "a pipeline")
     if options.base is not None and options.config is not None:
         raise SpecError(
             f"model spec {spec.text!r}: base is for LoRA weights and components, config for a file "
             "of a whole pipeline: give one of them"
         )
-    if not all(options.loras):
+    loras: Places = [(LORA, place) for place in (options.lora or "").split(",")]
+    if options.lora is None:
+        loras = []
+    elif not all(place for _, place in loras):
         raise SpecError(
             f"model spec {spec.text!r}: lora={options.lora!r} has an empty place in its list"
         )
-    source = PipelineSource(spec.target, options.components, options.loras)
+    components: Places = list(options.components.items())
+    as_it_is = (spec.target, components + loras, ())
     target = Path(spec.target).expanduser()
     if target.is_file():
-        return _file_source(source, options, target)
+        if target.suffix == ".safetensors" and is_lora(tensor_shapes(target)):
+            if options.base is None:
+                raise CheckpointError(_lora_alone(target))
+            return options.base, [*components, (LORA, str(target)), *loras], ()
+        if options.config is None:
+            advice = describe_file(target)
+            if advice is not None:
+                raise CheckpointError(advice)
+            return as_it_is
+        if target.suffix not in PIPELINE_SUFFIXES:
+            raise CheckpointError(
+                f"{target}: a file of a whole pipeline ends in {' or '.join(PIPELINE_SUFFIXES)}"
+            )
+        return options.config, [*components, (SINGLE_FILE, str(target)), *loras], ()
     if options.config is not None:
         raise SpecError(
             f"model spec {spec.text!r}: config goes with a file of weights, not with {target}"
         )
     if not target.is_dir():
-        return source
+        return as_it_is
     if (target / "model_index.json").is_file():
         if options.base is not None:
             raise SpecError(
                 f"model spec {spec.text!r}: {target} is a whole pipeline, which needs no base"
             )
-        return source
-    return _folder_source(source, options, target)
+        return as_it_is
+    return _training_source(target, options, loras) or as_it_is
 
 
-def _file_source(source: PipelineSource, options: PipelineOptions, path: Path) -> PipelineSource:
-    """The pipeline that a file of weights is, or belongs to."""
-    if path.suffix == ".safetensors" and is_lora(tensor_shapes(path)):
-        if options.base is None:
-            raise CheckpointError(_lora_alone(path))
-        return replace(source, target=options.base, loras=(str(path), *source.loras))
-    if options.config is None:
-        advice = describe_file(path)
-        if advice is not None:
-            raise CheckpointError(advice)
-        return source
-    if path.suffix not in PIPELINE_SUFFIXES:
-        raise CheckpointError(
-            f"{path}: a file of a whole pipeline ends in {' or '.join(PIPELINE_SUFFIXES)}"
-        )
-    return replace(source, target=options.config, single_file=path)
-
-
-def _folder_source(
-    source: PipelineSource, options: PipelineOptions, folder: Path
-) -> PipelineSource:
-    """The pipeline to which what lies in a folder belongs; the source itself where nothing does."""
+def _training_source(
+    folder: Path, options: SourceOptions, loras: Places
+) -> tuple[str, Places, tuple[str, ...]] | None:
+    """The pipeline to which what lies in a folder belongs; None where nothing does."""
     if (folder / "config.json").is_file():
         what = read_json(folder / "config.json").get("_class_name")
         if what is None:
-            return source  # a model of transformers, or of others
+            return None  # a model of transformers, or of others
         if options.base is None:
             raise CheckpointError(
                 f"{folder}: a single component of a pipeline ({what}): write "
                 f'--model="PIPELINE?{_component_of_class(folder, str(what))}={folder}"'
             )
-        return replace(source, target=options.base, component=folder.resolve())
+        named = [*options.components.items(), ("", str(folder.resolve()))]
+        return options.base, named + loras, ()
     if (folder / "adapter_config.json").is_file():
-        return source
+        return None
     lora = find_lora_file(folder)
-    trained, remarks = _find_components(folder)
+    trained: dict[str, str] = {}
+    remarks = []
+    for name in COMPONENTS:
+        averages = [folder / pattern.format(name) for pattern in _EMA_FOLDERS]
+        averages = [path for path in averages if (path / "config.json").is_file()]
+        if (folder / name / "config.json").is_file():
+            trained[name] = str(folder / name)
+            remarks += [
+                f"{folder}: {path.name}, the average of the weights, is left out: gate it with "
+                f"{name}={path}"
+                for path in averages
+            ]
+        elif averages:
+            trained[name] = str(averages[0])
+            remarks.append(f"{folder}: {name} is {averages[0].name}, the average of its weights")
     if lora is None and not trained:
-        return source
+        return None
     if options.base is None:
         raise CheckpointError(
             _lora_alone(folder)
@@ -338,13 +329,9 @@ def _folder_source(
         )
     taken = sorted(trained) + (["LoRA weights"] if lora is not None else [])
     remark = f"{folder}: taken are {', '.join(taken)}; the rest is of {options.base}"
-    return replace(
-        source,
-        target=options.base,
-        components={**trained, **source.components},
-        loras=((str(lora),) if lora is not None else ()) + source.loras,
-        remarks=(remark, *remarks),
-    )
+    own = [(LORA, str(lora))] if lora is not None else []
+    named = [*{**trained, **options.components}.items(), *own, *loras]
+    return options.base, named, (remark, *remarks)
 
 
 def _lora_alone(place: Path) -> str:
@@ -352,27 +339,6 @@ def _lora_alone(place: Path) -> str:
         f"{place}: LoRA weights, which belong to a pipeline: name it with "
         f'"{place}?base=PIPELINE", or write "PIPELINE?lora={place}"'
     )
-
-
-def _find_components(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """The components in a training's folder by name, and what was chosen between two of them."""
-    trained: dict[str, str] = {}
-    remarks = []
-    for name in COMPONENTS:
-        own = folder / name
-        averages = [folder / pattern.format(name) for pattern in _EMA_FOLDERS]
-        averages = [path for path in averages if (path / "config.json").is_file()]
-        if (own / "config.json").is_file():
-            trained[name] = str(own)
-            remarks += [
-                f"{folder}: {path.name}, the average of the weights, is left out: gate it with "
-                f"{name}={path}"
-                for path in averages
-            ]
-        elif averages:
-            trained[name] = str(averages[0])
-            remarks.append(f"{folder}: {name} is {averages[0].name}, the average of its weights")
-    return trained, remarks
 
 
 def _component_of_class(folder: Path, class_name: str) -> str:
@@ -383,9 +349,6 @@ def _component_of_class(folder: Path, class_name: str) -> str:
     words = {"UNet": "unet", "Transformer": "transformer", "Autoencoder": "vae", "Prior": "prior"}
     return next((name for word, name in words.items() if word in class_name), "COMPONENT")
 
-
-LORA, SINGLE_FILE = "lora", "single_file"
-"""Names of the parts that are no component."""
 
 _HUB_PLACE = re.compile(
     r"(?P<repository>[\w][\w.-]*/[\w][\w.-]*)(?P<file>(/[\w][\w.-]*)*)(@(?P<revision>[\w./-]+))?"
@@ -402,68 +365,63 @@ Fetch = Callable[[str, str | None, list[str]], Path]
 
 
 def pipeline_parts(
-    spec: ModelSpec,
-    source: PipelineSource,
-    folder: Path,
-    index: Mapping[str, Any],
-    options: FileOptions,
-    fetch: Fetch,
+    spec: ModelSpec, pipeline: Checkpoint, target: str, places: Places, fetch: Fetch
 ) -> tuple[CheckpointPart, ...]:
     """What takes the place of a pipeline's parts, and what is added to them.
 
-    folder: the pipeline's own. index: its model_index.json. options: those with which components
-    are read. fetch: for LoRA weights on the hub.
+    target, places: of `pipeline_source`. fetch: for LoRA weights on the hub.
     Raises CheckpointError for a place that holds nothing or something else, SpecError for a
     component that the pipeline does not have.
     """
-    base = spec.params.get("base")
-    if base and base != source.target:
+    base, index = pipeline.options.base, pipeline.config
+    if base and base != target:
         raise SpecError(
             f"model spec {spec.text!r}: base goes with LoRA weights or components on this "
-            f"machine. For LoRA weights on the hub write PIPELINE?lora={source.target}"
+            f"machine. For LoRA weights on the hub write PIPELINE?lora={target}"
         )
-    places = dict(source.components)
-    if source.component is not None:
-        places[_component_of(source.component, index)] = str(source.component)
     known = component_names(index)
+    components: dict[str, str] = {}
+    added = []
+    for name, place in places:
+        if name == LORA:
+            added.append(_lora_part(place, fetch))
+        elif name == SINGLE_FILE:
+            path = Path(place)
+            added.append(_file_part(name, path.resolve(), supplied_components(path, index)))
+        else:
+            components[name or _component_of(Path(place), index)] = place
     parts = []
-    for name, place in places.items():
+    for name, place in components.items():
         if name not in known:
             fault = unknown_name(f"component of {index.get('_class_name')}", name, known)
             raise SpecError(f"model spec {spec.text!r}: {fault}")
-        part = _component_part(name, place, options)
+        part = _component_part(name, place, pipeline.options)
         if part.component:
-            _check_fit(part, str(index[name][1]), folder / name / "config.json")
+            _check_fit(part, str(index[name][1]), pipeline.path / name / "config.json")
         parts.append(part)
-    if source.single_file is not None:
-        supplied = supplied_components(source.single_file, index)
-        parts.append(_file_part(SINGLE_FILE, source.single_file.resolve(), supplied))
-    parts += [_lora_part(place, fetch) for place in source.loras]
-    return tuple(parts)
+    return *parts, *added
 
 
-def check_parts(parts: tuple[CheckpointPart, ...], folder: Path, options: FileOptions) -> None:
-    """Raise CheckpointError where a part of a pipeline is not whole, or its kind is not allowed.
-
-    folder: the pipeline's own, which has the configuration of components that come as files.
-    """
-    for part in parts:
+def check_parts(pipeline: Checkpoint) -> None:
+    """Raise CheckpointError where a part of a pipeline is not whole, or its kind is not allowed."""
+    for part in pipeline.parts:
         if part.component:
             check_weights(part.path, part.files(part.path), {}, "transformers")
         elif part.name == LORA:
             check_lora(part.path)
-        elif part.path.suffix == ".ckpt":
-            if not options.allow_pickle:
-                raise CheckpointError(
-                    f"{part.path}: the weights are pickled, and unpickling can run code. Give them "
-                    "as safetensors, or add allow_pickle=true to the model's spec if you trust "
-                    "where they come from"
-                )
-        else:
+        elif part.path.suffix != ".ckpt":
             check_safetensors(part.path)
-        if part.name in part.supplies and not (folder / part.name / "config.json").is_file():
+        elif not pipeline.options.allow_pickle:
             raise CheckpointError(
-                f"{folder / part.name}: no config.json, without which the weights of {part.path} "
+                f"{part.path}: the weights are pickled, and unpickling can run code. Give them "
+                "as safetensors, or add allow_pickle=true to the model's spec if you trust where "
+                "they come from"
+            )
+        # The pipeline's own folder has the configuration of components that come as files.
+        own = pipeline.path / part.name
+        if part.name in part.supplies and not (own / "config.json").is_file():
+            raise CheckpointError(
+                f"{own}: no config.json, without which the weights of {part.path} "
                 "cannot be read: give a pipeline of the same family"
             )
 
@@ -483,7 +441,7 @@ def _component_of(folder: Path, index: Mapping[str, Any]) -> str:
     )
 
 
-def _component_part(name: str, place: str, options: FileOptions) -> CheckpointPart:
+def _component_part(name: str, place: str, options: SourceOptions) -> CheckpointPart:
     path = Path(place).expanduser()
     if path.is_file():
         if path.suffix != COMPONENT_SUFFIX:

@@ -11,13 +11,11 @@ stored. What it needs for that is known before torch is imported.
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,7 +26,12 @@ from pytest_cepbench.errors import (
     MissingDependencyError,
     ModelError,
 )
-from pytest_cepbench.models.checkpoints import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.parameters import (
+    OFFLOADS,
+    TransformersParams,
+    parse_max_memory,
+)
 from pytest_cepbench.models.devices import free_memory
 from pytest_cepbench.models.torch_runtime import own_memory
 
@@ -36,151 +39,61 @@ if TYPE_CHECKING:
     import torch
 
 
-STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
-"""Values of `device_map`: how transformers divides a model among devices."""
-
-OFFLOADS = ("cpu", "disk")
-"""Values of `offload`: what may hold the parts that no device has room for."""
-
-_UNITS = {
-    "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
-    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-}  # fmt: skip
-
-_LIMIT = re.compile(
-    rf"(?P<place>cpu|[0-9]+):(?P<size>[0-9]+(\.[0-9]+)?)(?P<unit>{'|'.join(_UNITS)})"
-)
-
 _HOST_SHARE = 0.9  # of free host memory: loading takes some beside the weights
 
 
-def parse_max_memory(text: str) -> dict[int | str, int]:
-    """Bytes by place, of a text such as `0:20GiB,1:20GiB,cpu:60GiB`.
-
-    Places are the numbers of devices, as torch counts those that the process sees, and cpu. Raises
-    ValueError for anything else.
-    """
-    limits: dict[int | str, int] = {}
-    for part in text.split(","):
-        match = _LIMIT.fullmatch(part.strip())
-        place = None if match is None else match["place"]
-        key: int | str | None = int(place) if place is not None and place != "cpu" else place
-        if match is None or key is None or key in limits:
-            raise ValueError(
-                f"max_memory must name each device once with its limit, as in "
-                f"0:20GiB,1:20GiB,cpu:60GiB, got {part.strip()!r}"
-            )
-        limits[key] = int(float(match["size"]) * _UNITS[match["unit"]])
-    return limits
-
-
-@dataclass(frozen=True)
-class DeviceMap:
-    """The parameters of a spec that say how a model is divided; None leaves it to transformers.
-
-    device_map: auto, balanced, balanced_low_0 or sequential: how the model is divided among the
-        devices that the process sees; None puts it on one.
-    max_memory: of each device and the host for this model's weights, "0:20GiB,1:20GiB,cpu:60GiB";
-        places that it does not name hold nothing.
-    offload: cpu or disk: what may hold the parts that no device has room for; disk allows host
-        memory too.
-    offload_folder: where the parts on disk are kept while the model is loaded; None is the system's
-        folder of temporary files.
-    """
-
-    device_map: str | None = None
-    max_memory: str | None = None
-    offload: str | None = None
-    offload_folder: str | None = None
-
-    def check_map(self, device: str) -> None:
-        """Raise ValueError for settings that contradict one another.
-
-        device: the spec's own, before "auto" is resolved.
-        """
-        if self.device_map is None:
-            for name in ("max_memory", "offload", "offload_folder"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name} divides a model among devices: add device_map=auto")
-            return
-        if self.device_map not in STRATEGIES:
-            raise ValueError(f"device_map must be {', '.join(STRATEGIES)}, got {self.device_map!r}")
-        if self.offload not in (None, *OFFLOADS):
-            raise ValueError(f"offload must be {' or '.join(OFFLOADS)}, got {self.offload!r}")
-        if self.offload_folder is not None and self.offload != "disk":
-            raise ValueError("offload_folder keeps the parts that lie on disk: add offload=disk")
-        if ":" in device:
-            raise ValueError(
-                f"device_map divides a model among all devices that the process sees: leave out "
-                f"device={device}"
-            )
-        limits = {} if self.max_memory is None else parse_max_memory(self.max_memory)
-        numbers = [place for place in limits if place != "cpu"]
-        if device == "cpu" and numbers:
-            raise ValueError(f"max_memory names device {numbers[0]}, and device=cpu uses none")
-
-    def memory_limits(self, device: str) -> dict[int | str, int] | None:
-        """Most bytes of weights by place; None leaves it to transformers: what is free.
-
-        device: where the model works, `cuda` or `cpu`.
-        """
-        if self.max_memory is not None:
-            return parse_max_memory(self.max_memory)
-        memory = free_memory()
-        if device != "cpu" or memory is None:
-            return None
-        return {"cpu": int(_HOST_SHARE * memory)}  # accelerators there may be are not asked for
-
-
 @contextmanager
-def map_options(params: DeviceMap, device: str) -> Iterator[dict[str, Any]]:
-    """The options of from_pretrained with which transformers divides a model; none without a map.
+def divided(
+    params: TransformersParams, device: str, checkpoint: Checkpoint
+) -> Iterator[tuple[dict[str, Any], Callable[[Any], None]]]:
+    """The options of from_pretrained with which transformers divides a model, none without a map,
+    and what checks the loaded one.
 
-    device: where it works. The folder for the parts on disk is made here, and removed if what the
-    block does raises; `check_division` leaves it to the model. Raises ModelError for limits of
-    devices that are not there.
+    That raises DeviceMemoryError where parts lie in host memory or on disk that may not lie there:
+    such a model works, many times slower than anyone expects who did not ask for it.
+
+    device: where it works. The folder for the parts on disk is made here, removed if what the block
+    does raises, and left to a model that was checked. Raises ModelError for limits of devices that
+    are not there.
     """
     if params.device_map is None:
-        yield {}
+        yield {}, lambda _: None
         return
-    limits = params.memory_limits(device)
-    if device == "cpu" and any(place != "cpu" for place in limits or {}):
-        raise ModelError(
-            f"max_memory {params.max_memory!r} names a device, and the model runs on the cpu"
-        )
+    limits: dict[int | str, int] | None = None  # None leaves it to transformers: what is free
+    if params.max_memory is not None:
+        limits = parse_max_memory(params.max_memory)
+        if device == "cpu" and limits.keys() - {"cpu"}:
+            raise ModelError(
+                f"max_memory {params.max_memory!r} names a device, and the model runs on the cpu"
+            )
+    elif device == "cpu" and (memory := free_memory()) is not None:
+        limits = {"cpu": int(_HOST_SHARE * memory)}  # accelerators there may be are not asked for
     folder = tempfile.mkdtemp(prefix="cepbench-offload-", dir=params.offload_folder)
+
+    def check_division(model: Any) -> None:
+        allowed = set() if params.offload is None else {"cpu", params.offload}
+        if device == "cpu" or "cpu" in (limits or {}):
+            allowed.add("cpu")
+        outside = ({str(place) for place in places(model)} & set(OFFLOADS)) - allowed
+        if not outside:
+            weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
+            return
+        place = "disk" if "disk" in outside else "cpu"
+        where = {"cpu": "in host memory", "disk": "on disk"}[place]
+        raise DeviceMemoryError(
+            f"{checkpoint.path}: {checkpoint.what} has no room on the devices that this process "
+            f"sees: parts of it would lie {where}. Give it more devices (--cep-devices-per-worker) "
+            f"or a smaller dtype, or allow it with offload={place}, which is many times slower"
+        )
+
     try:
-        yield {
-            "device_map": params.device_map,
-            "max_memory": limits,
-            "offload_folder": folder,
-        }
+        yield (
+            {"device_map": params.device_map, "max_memory": limits, "offload_folder": folder},
+            check_division,
+        )
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-
-
-def check_division(model: Any, params: DeviceMap, device: str, folder: str, what: str) -> None:
-    """Raise DeviceMemoryError where parts lie in host memory or on disk that may not lie there.
-
-    Such a model works, many times slower than anyone expects who did not ask for it.
-
-    folder: for the parts on disk; it goes with the model. what: the model, for people.
-    """
-    allowed = set() if params.offload is None else {"cpu", params.offload}
-    if device == "cpu" or "cpu" in (params.memory_limits(device) or {}):
-        allowed.add("cpu")
-    outside = ({str(place) for place in places(model)} & set(OFFLOADS)) - allowed
-    if not outside:
-        weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
-        return
-    place = "disk" if "disk" in outside else "cpu"
-    where = {"cpu": "in host memory", "disk": "on disk"}[place]
-    raise DeviceMemoryError(
-        f"{what} has no room on the devices that this process sees: parts of it would lie {where}. "
-        f"Give it more devices (--cep-devices-per-worker) or a smaller dtype, or allow it with "
-        f"offload={place}, which is many times slower"
-    )
 
 
 def places(model: Any) -> list[Any]:
@@ -236,7 +149,7 @@ def own_offloaded_weights(model: Any) -> None:
         for name, tensor in held.items():
             held[name] = own_memory(tensor)
         if index := getattr(source, "index", None):
-            _copy_files(index, Path(source.save_folder))
+            _copy_to_folder(index, Path(source.save_folder))
 
 
 def _weights_of(module: Any) -> Iterator[Mapping[str, torch.Tensor]]:
@@ -248,7 +161,7 @@ def _weights_of(module: Any) -> Iterator[Mapping[str, torch.Tensor]]:
             yield weights
 
 
-def _copy_files(index: Mapping[str, dict[str, str]], folder: Path) -> None:
+def _copy_to_folder(index: Mapping[str, dict[str, str]], folder: Path) -> None:
     """Have an index of offloaded tensors name copies in a folder. Tied tensors share an entry."""
     from safetensors import safe_open
     from safetensors.torch import save_file
@@ -339,20 +252,19 @@ def require_packages(place: Path, what: str, method: str) -> None:
 
     place: of the weights. what: they are, for people: "the unet is". Raises MissingDependencyError.
     """
-    missing = [name for name in _PACKAGES.get(method, ()) if not _is_installed(name)]
+    missing = []
+    for name in _PACKAGES.get(method, ()):
+        try:
+            found = util.find_spec(name) is not None
+        except ModuleNotFoundError:  # the package around it is not
+            found = False
+        missing += [] if found else [name]
     if missing:
         names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
         raise MissingDependencyError(
             f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
             f"installed: pip install {names}"
         )
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return util.find_spec(name) is not None
-    except ModuleNotFoundError:  # the package around it is not
-        return False
 
 
 def refuse_cpu(place: Path, what: str, method: str) -> NoReturn:

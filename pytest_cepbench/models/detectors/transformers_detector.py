@@ -25,7 +25,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, TransformersParams, adapter
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loading import (
     explained,
     from_pretrained,
@@ -33,7 +33,7 @@ from pytest_cepbench.models.checkpoints.loading import (
     refuse_missing,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
+from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.checkpoints.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.protocols import FloatArray
@@ -125,7 +125,6 @@ def load_parts(
             )
         model, info = from_pretrained(getattr(transformers, auto_class), plan)
         refuse_missing(plan.checkpoint, info["missing_keys"])
-        model = apply_adapters(plan.checkpoint, model)
     take_weights(plan.checkpoint, {"": model})
     return model, processor
 

@@ -25,9 +25,8 @@ from typing import Any
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.checkpoints import file_options, read_json
+from pytest_cepbench.models.checkpoints import read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.checkpoint import unwrapped
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
 from pytest_cepbench.models.checkpoints.loading import loading, no_random_weights, take_weights
 from pytest_cepbench.models.checkpoints.tokenizer_checks import check_vocabulary
@@ -60,7 +59,7 @@ def _check_choice(plan: LoadPlan[EncoderParams]) -> None:
 def _load_open_clip(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
     import open_clip
 
-    with loading(plan), unwrapped(plan.checkpoint, file_options(plan.spec)) as whole:
+    with loading(plan), plan.checkpoint.unwrapped() as whole:
         name = f"local-dir:{whole.path}"
         # Loads strictly: a tensor that is missing is an error.
         model, transform = open_clip.create_model_from_pretrained(name)
@@ -131,7 +130,7 @@ def _find_weights(plan: LoadPlan[TimmEncoderParams]) -> Path:
     Left to itself timm prefers some pickles to some safetensors. Raises CheckpointError when there
     is none, or more than one and no model.safetensors among them.
     """
-    folder, allow_pickle = plan.checkpoint.path, plan.params.allow_pickle
+    folder, allow_pickle = plan.checkpoint.path, plan.checkpoint.options.allow_pickle
     candidates = sorted(folder.glob("*.safetensors"))
     if not candidates and allow_pickle:
         candidates = sorted(p for p in folder.iterdir() if p.suffix in (".bin", ".pt", ".pth"))
@@ -149,7 +148,7 @@ def _load_timm(plan: LoadPlan[TimmEncoderParams]) -> LoadedEncoder:
     import timm
     from timm.data import create_transform, resolve_model_data_config
 
-    with loading(plan), unwrapped(plan.checkpoint, file_options(plan.spec)) as whole:
+    with loading(plan), plan.checkpoint.unwrapped() as whole:
         # The checkpoint's classifier is kept, though unused: timm checks strictly that every tensor
         # is there only as long as the number of classes is the stored one.
         model = timm.create_model(
@@ -196,12 +195,12 @@ def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:
     import sentence_transformers
 
     options: dict[str, Any] = dtype_option("transformers", to_torch_dtype(plan.dtype))
-    if not plan.params.allow_pickle:
+    if not plan.checkpoint.options.allow_pickle:
         options["use_safetensors"] = True
     with (
         loading(plan),
         no_random_weights(plan.checkpoint),
-        unwrapped(plan.checkpoint, file_options(plan.spec)) as whole,
+        plan.checkpoint.unwrapped() as whole,
     ):
         model = sentence_transformers.SentenceTransformer(
             str(whole.path),

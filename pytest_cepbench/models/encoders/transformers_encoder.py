@@ -10,13 +10,13 @@ import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, TransformersParams, adapter
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loading import (
     explained,
     from_pretrained,
@@ -24,7 +24,7 @@ from pytest_cepbench.models.checkpoints.loading import (
     refuse_missing,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
+from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.checkpoints.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder
@@ -42,14 +42,14 @@ _CLS_PARAMETERS = ("cls_token", "class_embedding")
 class TransformersEncoderParams(TransformersParams):
     """Parameters of a transformers encoder's spec, with those of `TransformersParams`.
 
-    trust_remote_code: run the checkpoint's Python files.
     pooling: "auto" (joint features of a dual encoder, else pooler, else CLS), "cls" (first token of
         the last hidden state, GenCeption's choice for ViT), "pooler" (the model's own pooled
         output), "mean" (over all tokens or places of the last hidden state).
     """
 
+    SOURCES: ClassVar[tuple[str, ...]] = (*TransformersParams.SOURCES, "trust_remote_code")
+
     batch_size: int = 32
-    trust_remote_code: bool = False
     pooling: str = "auto"
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
     import transformers
 
     checkpoint, params = plan.checkpoint, plan.params
-    code = {"trust_remote_code": params.trust_remote_code}
+    code = {"trust_remote_code": checkpoint.options.trust_remote_code}
     # The auto class would drop the projection into the joint space that these were saved with.
     name = str((checkpoint.config.get("architectures") or [""])[0])
     projects = name.endswith("VisionModelWithProjection") and hasattr(transformers, name)
@@ -78,7 +78,6 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
                 folder, **backend_option(params.backend), **code
             )
         model, info = from_pretrained(model_class, plan, **code)
-        model = apply_adapters(checkpoint, model)
         if getattr(model.config, "mask_ratio", 0):
             # Masked autoencoders hide a random share of the patches, in evaluation too.
             model.config.mask_ratio = 0.0
@@ -104,7 +103,6 @@ class _TextTower:
         self._checkpoint = plan.checkpoint
         self._files = plan.files
         self._model = model
-        self._params = plan.params
 
     def embed(self, texts: Sequence[str]) -> torch.Tensor:
         """(n, dimension) features, in the space of the images."""
@@ -141,7 +139,7 @@ class _TextTower:
             self._checkpoint.preparation_folder() as files,
         ):
             tokenizer = AutoTokenizer.from_pretrained(
-                files, trust_remote_code=self._params.trust_remote_code
+                files, trust_remote_code=self._checkpoint.options.trust_remote_code
             )
         folder = self._checkpoint.tokenizer_folder
         check_vocabulary(folder, type(tokenizer).__name__)

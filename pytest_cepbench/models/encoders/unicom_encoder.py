@@ -25,9 +25,10 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, Placement, adapter
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.checkpoints.loading import loading
+from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder, bind_file
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import ModelSpec, check_at_least

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from PIL import Image
@@ -13,7 +13,8 @@ from PIL import Image
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.binding import Bind, CheckpointParams, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan
+from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placement
 from pytest_cepbench.models.checkpoints.tokenizer_checks import TruncationNotice
 from pytest_cepbench.models.protocols import FloatArray, RoleName
 from pytest_cepbench.models.spec import ModelSpec
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EncoderParams(CheckpointParams):
-    """Parameters of an encoder's spec: those of `CheckpointParams`, in larger batches."""
+class EncoderParams(Placement):
+    """Parameters of an encoder's spec: those of `Placement`, in larger batches."""
+
+    SOURCES: ClassVar[tuple[str, ...]] = OF_CHECKPOINTS
 
     batch_size: int = 32
 

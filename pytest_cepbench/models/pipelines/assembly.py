@@ -17,7 +17,6 @@ from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
-from pytest_cepbench.models.checkpoints.checkpoint import unwrapped_file
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     CheckpointPart,
     linked_folder,
@@ -25,6 +24,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.loading import refuse_missing
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
+from pytest_cepbench.models.checkpoints.tensor_names import unwrapped_file
 from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
 
 

@@ -30,22 +30,24 @@ from pytest_cepbench.errors import (
     error_line,
     unknown_name,
 )
-from pytest_cepbench.models.checkpoints import Checkpoint, component_names, file_options, read_json
-from pytest_cepbench.models.checkpoints.binding import CheckpointParams, LoadPlan
-from pytest_cepbench.models.checkpoints.checkpoint import unwrapped
+from pytest_cepbench.models.checkpoints import Checkpoint, component_names, read_json
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.loading import (
     answer_by_names,
     loading,
     no_random_weights,
     take_weights,
 )
+from pytest_cepbench.models.checkpoints.parameters import (
+    OF_PIPELINES,
+    Placement,
+    parse_max_memory,
+)
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.checkpoints.placement import (
-    parse_max_memory,
     refuse_cpu,
     require_packages,
 )
-from pytest_cepbench.models.checkpoints.source_options import PipelineOptions
 from pytest_cepbench.models.checkpoints.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.pipelines.assembly import (
     apply_loras,
@@ -76,8 +78,9 @@ _DENOISERS = ("unet", "transformer", "transformer_2", "prior")
 
 
 @dataclass(frozen=True)
-class PipelineParams(PipelineOptions, CheckpointParams):
-    """Parameters of every pipeline's spec, with those of `CheckpointParams` and `PipelineOptions`.
+class PipelineParams(Placement):
+    """Parameters of every pipeline's spec, with those of `Placement` and the source options
+    `OF_PIPELINES`.
 
     device_map: balanced puts whole parts on the devices that the process sees, the largest first;
         None puts all on one.
@@ -90,8 +93,6 @@ class PipelineParams(PipelineOptions, CheckpointParams):
     lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
         1.
     fuse: add LoRA weights to the pipeline's own, instead of computing them beside these.
-    variant: weights variant, such as fp16.
-    trust_remote_code: run the checkpoint's Python files.
     allow_unused: leave out tensors that a part does not know, instead of refusing them.
     safety_checker: false takes the pipeline's safety checker out.
     scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
@@ -100,6 +101,8 @@ class PipelineParams(PipelineOptions, CheckpointParams):
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
     Raises ValueError for a value outside its range, and for those that contradict one another.
     """
+
+    SOURCES: ClassVar[tuple[str, ...]] = OF_PIPELINES
 
     CALL: ClassVar[tuple[str, ...]] = (
         "num_inference_steps",
@@ -121,8 +124,6 @@ class PipelineParams(PipelineOptions, CheckpointParams):
     vae_tiling: bool = False
     lora_scale: str | None = None
     fuse: bool = True
-    variant: str | None = None
-    trust_remote_code: bool = False
     allow_unused: bool = False
     safety_checker: bool = True
     scheduler: str | None = None
@@ -418,7 +419,7 @@ def load_pipeline(
         with (
             no_random_weights(checkpoint, allow_unused=params.allow_unused),
             assembled(checkpoint) as joined,
-            unwrapped(joined, file_options(spec)) as whole,
+            joined.unwrapped() as whole,
         ):
             files = load_component_files(checkpoint, dtype)
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
@@ -455,15 +456,15 @@ def _loading_options(plan: LoadPlan[P], dtype: Any) -> dict[str, Any]:
     params = plan.params
     options: dict[str, Any] = {
         **dtype_option("diffusers", dtype),
-        "use_safetensors": None if params.allow_pickle else True,
-        "trust_remote_code": params.trust_remote_code,
+        "use_safetensors": None if plan.checkpoint.options.allow_pickle else True,
+        "trust_remote_code": plan.checkpoint.options.trust_remote_code,
     }
     if params.device_map is not None:
         options["device_map"] = params.device_map
     if params.max_memory is not None:
         options["max_memory"] = parse_max_memory(params.max_memory)
-    if params.variant is not None:
-        options["variant"] = params.variant
+    if plan.checkpoint.options.variant is not None:
+        options["variant"] = plan.checkpoint.options.variant
     if not params.safety_checker:
         options["safety_checker"] = None
         if "requires_safety_checker" in plan.checkpoint.config:

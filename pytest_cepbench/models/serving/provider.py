@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,15 +27,13 @@ from pytest_cepbench.models.binding import (
     Resources,
 )
 from pytest_cepbench.models.checkpoints import (
-    check_configuration,
     complete_checkpoint,
-    file_options,
     fingerprint,
     inspect_checkpoint,
     list_files,
     read_json,
 )
-from pytest_cepbench.models.checkpoints.source_options import FileOptions
+from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, Engine, ServerPlan, find_program
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
@@ -105,7 +102,7 @@ def _checkpoint_spec(spec: ModelSpec) -> ModelSpec:
             f"model spec {spec.text!r}: no checkpoint is named; write serve:FOLDER?engine=NAME, "
             f"with one of {', '.join(ENGINES)}"
         )
-    known = {"revision", *(field.name for field in fields(FileOptions))} - {"variant"}
+    known = (*OF_CHECKPOINTS, "trust_remote_code")
     params = {name: value for name, value in spec.params.items() if name in known}
     return ModelSpec(spec.text, "", spec.target, params)
 
@@ -155,12 +152,10 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"{checkpoint.path}: transformers serve takes what follows @ for a revision: rename it"
         )
     program = find_program(engine, serve.python)
-    complete_checkpoint(own_spec, checkpoint)
-    options = file_options(own_spec)
+    complete_checkpoint(checkpoint)
 
     def identify(hash_file: HashFile) -> str:
-        check_configuration(checkpoint)
-        whole = fingerprint(checkpoint, hash_file, options)
+        whole = fingerprint(checkpoint, hash_file)
         others: dict[str, Any] = {}
         # Mistral's own format, which engines may prefer and this package never loads.
         own_format = [
@@ -171,7 +166,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         if own_format:
             others["consolidated"] = _hashed(checkpoint.path, own_format, hash_file)
         if params.adapters:
-            allow = options.allow_pickle
+            allow = checkpoint.options.allow_pickle
             others["adapters"] = {
                 name: _hashed(folder, _adapter_files(folder, allow_pickle=allow), hash_file)
                 for name, folder in params.adapters.items()

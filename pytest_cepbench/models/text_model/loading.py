@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.checkpoints.binding import ImageTextParams, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.loading import (
     from_pretrained,
     loading,
@@ -20,7 +20,6 @@ from pytest_cepbench.models.checkpoints.loading import (
     refuse_unused,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
 from pytest_cepbench.models.checkpoints.placement import input_device
 from pytest_cepbench.models.checkpoints.tokenizer_checks import (
     check_image_token,
@@ -30,12 +29,13 @@ from pytest_cepbench.models.checkpoints.tokenizer_checks import (
     image_token,
     media_tokens,
 )
+from pytest_cepbench.models.text_model.parameters import TextModelParams
 from pytest_cepbench.models.torch_runtime import backend_option
 
 if TYPE_CHECKING:
     import torch
 
-P = TypeVar("P", bound=ImageTextParams)
+P = TypeVar("P", bound=TextModelParams)
 
 Conversation = list[dict[str, Any]]
 """Turns as chat templates of transformers take them."""
@@ -179,10 +179,10 @@ def _load_model(plan: LoadPlan[P]) -> Any:
     from transformers import AutoModelForImageTextToText
 
     params = plan.params
-    options = {} if params.variant is None else {"variant": params.variant}
-    model, info = from_pretrained(
-        AutoModelForImageTextToText, plan, trust_remote_code=params.trust_remote_code, **options
-    )
+    options: dict[str, Any] = {"trust_remote_code": plan.checkpoint.options.trust_remote_code}
+    if (variant := plan.checkpoint.options.variant) is not None:
+        options["variant"] = variant
+    model, info = from_pretrained(AutoModelForImageTextToText, plan, **options)
     missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
     if model.config.model_type == "vision-encoder-decoder":
         # It reads the encoder's last hidden state; a pooler is made and never used.
@@ -190,14 +190,14 @@ def _load_model(plan: LoadPlan[P]) -> Any:
     refuse_missing(plan.checkpoint, missing)
     if not params.allow_unused:
         refuse_unused(plan.checkpoint, info["unexpected_keys"])
-    return apply_adapters(plan.checkpoint, model)
+    return model
 
 
 def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, Any, Any]:
     """Processor (or None), image processor, tokenizer. path: the folder that holds their files."""
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
-    options = {"trust_remote_code": plan.params.trust_remote_code}
+    options = {"trust_remote_code": plan.checkpoint.options.trust_remote_code}
     backend = backend_option(plan.params.backend)
     if model.config.model_type == "vision-encoder-decoder":
         # These were saved as a tokenizer and an image processor, which no processor class joins.

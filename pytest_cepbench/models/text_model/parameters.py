@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
-from pytest_cepbench.models.checkpoints.binding import ImageTextParams, LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
+from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.spec import check_at_least, check_reasoning
 from pytest_cepbench.models.text_model.judge_prompts import (
     DEFAULT_PROMPT,
@@ -58,14 +59,33 @@ def _refuse_sampling(params: object, names: Iterable[str], remedy: str) -> None:
 
 
 @dataclass(frozen=True)
-class GenerationParams(ImageTextParams):
-    """Parameters of a text by transformers' own `generate`, with those of `ImageTextParams`.
+class TextModelParams(TransformersParams):
+    """Parameters of every transformers checkpoint that reads images and texts, with those of
+    `TransformersParams`.
+
+    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
+    system_prompt: of a writer or describer goes before the prompt, for a checkpoint with a chat
+        template; of a judge in the place of its prompt's own, of a VQA model before each question.
+    """
+
+    SOURCES: ClassVar[tuple[str, ...]] = (
+        *TransformersParams.SOURCES,
+        "variant",
+        "trust_remote_code",
+    )
+
+    allow_unused: bool = False
+    system_prompt: str | None = None
+
+
+@dataclass(frozen=True)
+class GenerationParams(TextModelParams):
+    """Parameters of a text by transformers' own `generate`, with those of `TextModelParams`.
 
     do_sample: draw tokens from the seed instead of taking the likeliest (greedy, the default).
     temperature, top_p, top_k: of sampling, as in transformers; None leaves the checkpoint's own
         setting. temperature=0 is greedy; top_k=0 means no limit.
     reasoning: strip (reasoning is no part of the answer) or keep.
-    system_prompt: goes before the prompt, for a checkpoint with a chat template.
     prompt_template: for a checkpoint without a chat template: the text that goes with the image,
         `{prompt}` standing for what the model is asked.
     max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
@@ -79,7 +99,6 @@ class GenerationParams(ImageTextParams):
     top_p: float | None = None
     top_k: int | None = None
     reasoning: str = "strip"
-    system_prompt: str | None = None
     prompt_template: str | None = None
     max_new_tokens: int | None = None
     min_new_tokens: int | None = None
@@ -194,16 +213,14 @@ def stored_settings(checkpoint: Checkpoint) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class ConversationParams(ImageTextParams):
-    """Parameters of the spec of a local judge or VQA model, with those of `ImageTextParams`.
+class ConversationParams(TextModelParams):
+    """Parameters of the spec of a local judge or VQA model, with those of `TextModelParams`.
 
-    system_prompt: of a judge in the place of its prompt's own, of a VQA model before each question.
     max_pixels: larger images are made smaller, to at most so many pixels; None leaves them to the
         checkpoint's own processor.
     Raises ValueError for values out of range.
     """
 
-    system_prompt: str | None = None
     max_pixels: int | None = None
 
     def __post_init__(self) -> None:

@@ -10,7 +10,8 @@ import pytest
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, weights_bytes
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
-from pytest_cepbench.models.checkpoints.binding import CheckpointParams, adapter
+from pytest_cepbench.models.checkpoints.binding import adapter
+from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.encoders.transformers_encoder import TransformersEncoderParams
 from pytest_cepbench.models.encoders.vectors import EncoderParams
 from pytest_cepbench.models.protocols import Model, RoleName
@@ -23,7 +24,7 @@ def bound(
     folder: Path,
     query: str,
     context: BindContext,
-    kind: type[CheckpointParams] = TransformersEncoderParams,
+    kind: type[Placement] = TransformersEncoderParams,
 ) -> BoundRole:
     """A folder bound as encoder, or as describer where its parameters are such."""
 

@@ -13,7 +13,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     read_json,
     readable_files,
 )
-from pytest_cepbench.models.checkpoints.source_options import FileOptions
+from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from tests.models.binding import bind_text
 from tests.models.files import (
     LLAVA,
@@ -152,7 +152,7 @@ def test_only_what_loading_reads_is_chosen_of_a_pipeline() -> None:
         "scheduler/scheduler_config.json",
     }
     plain = readable_files(names, "diffusers", STABLE_DIFFUSION)
-    half = readable_files(names, "diffusers", STABLE_DIFFUSION, FileOptions(variant="fp16"))
+    half = readable_files(names, "diffusers", STABLE_DIFFUSION, SourceOptions(variant="fp16"))
     assert set(plain) == common | {"unet/diffusion_pytorch_model.safetensors"}
     assert set(half) == common | {"unet/diffusion_pytorch_model.fp16.safetensors"}
 

@@ -15,7 +15,7 @@ from PIL import Image
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError, SpecError
-from pytest_cepbench.models.checkpoints.placement import parse_max_memory
+from pytest_cepbench.models.checkpoints.parameters import parse_max_memory
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import fingerprint, inspect_checkpoint, stored_precision
-from pytest_cepbench.models.checkpoints.source_options import FileOptions
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.files import LLAVA, inspect, safetensors_bytes, write_checkpoint, write_pipeline
 
@@ -19,11 +18,9 @@ def hash_file(path: Path) -> str:
     return sha256(path.read_bytes()).hexdigest()
 
 
-def of(folder: Path, *, allow_pickle: bool = False, trust_remote_code: bool = False) -> str:
+def of(folder: Path, query: str = "") -> str:
     """Fingerprint of the checkpoint in a folder."""
-    checkpoint = inspect_checkpoint(parse_spec(str(folder)))
-    options = FileOptions(allow_pickle=allow_pickle, trust_remote_code=trust_remote_code)
-    return fingerprint(checkpoint, hash_file, options)
+    return fingerprint(inspect_checkpoint(parse_spec(f"{folder}{query}")), hash_file)
 
 
 @pytest.fixture
@@ -119,16 +116,16 @@ def test_swapped_contents_count(llava: Path) -> None:
 def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
     """Where pickled weights are all there is and they are allowed, they are the model."""
     folder = write_checkpoint(tmp_path / "m", LLAVA, "pytorch_model.bin")
-    before = of(folder, allow_pickle=True)
+    before = of(folder, "?allow_pickle=true")
     (folder / "pytorch_model.bin").write_bytes(b"other")
-    assert of(folder, allow_pickle=True) != before
+    assert of(folder, "?allow_pickle=true") != before
 
 
 def test_code_counts_where_it_runs(llava: Path) -> None:
     """With remote code on, a line of Python is part of the model."""
-    before = of(llava, trust_remote_code=True)
+    before = of(llava, "?trust_remote_code=true")
     (llava / "modeling_custom.py").write_text("x = 1", encoding="utf-8")
-    assert of(llava, trust_remote_code=True) != before
+    assert of(llava, "?trust_remote_code=true") != before
 
 
 def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
@@ -138,7 +135,7 @@ def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         CheckpointError, match=r"org/code.*shorten the entry .* \"modeling\.Model\""
     ):
-        of(folder, trust_remote_code=True)
+        of(folder, "?trust_remote_code=true")
 
 
 def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:

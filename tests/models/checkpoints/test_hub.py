@@ -44,7 +44,7 @@ class TestHub:
         self.fill(cache)
         spec = parse_spec(f"org/model{query}")
         checkpoint = inspect_checkpoint(spec)
-        complete_checkpoint(spec, checkpoint)
+        complete_checkpoint(checkpoint)
         assert checkpoint.revision == self.COMMIT
         assert checkpoint.path == cache / "models--org--model" / "snapshots" / self.COMMIT
         assert checkpoint.roles == ("describer", "writer")
@@ -62,7 +62,7 @@ class TestHub:
         for query in ("", "?base=org/model"):
             spec = parse_spec(f"{adapter}{query}")
             checkpoint = inspect_checkpoint(spec)
-            complete_checkpoint(spec, checkpoint)
+            complete_checkpoint(checkpoint)
             assert checkpoint.path == base
             assert (checkpoint.repository, checkpoint.revision) == ("org/model", self.COMMIT)
         repository = cache / "models--org--adapter"
@@ -104,7 +104,7 @@ class TestHub:
         lora = write_tensors(tmp_path / "lora.safetensors", FORMS["kohya"])
         spec = parse_spec(f"{lora}?base=org/pipeline&revision=v2")
         checkpoint = inspect_checkpoint(spec)
-        complete_checkpoint(spec, checkpoint)
+        complete_checkpoint(checkpoint)
         assert (checkpoint.path, checkpoint.revision) == (snapshot, self.COMMIT)
         assert [part.path for part in checkpoint.parts] == [lora]
         with pytest.raises(SpecError, match=r"write PIPELINE\?lora=org/pipeline"):
@@ -115,7 +115,7 @@ class TestHub:
         self.fill(cache, None)
         spec = parse_spec("org/model")
         with pytest.raises(CheckpointError, match="no weights"):
-            complete_checkpoint(spec, inspect_checkpoint(spec))
+            complete_checkpoint(inspect_checkpoint(spec))
 
     @pytest.mark.parametrize(
         "target", ["org/other", "org/model?revision=v9", "checkpoints/step-80"]
@@ -155,7 +155,7 @@ class TestHub:
             return revision
 
         monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-        complete_checkpoint(spec, checkpoint)
+        complete_checkpoint(checkpoint)
         assert fetched == ([["config.json", "model.safetensors"]] if reachable else [])
 
     def test_a_path_is_not_asked_of_the_hub(self) -> None:

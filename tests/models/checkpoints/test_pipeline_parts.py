@@ -14,7 +14,6 @@ from pytest_cepbench.errors import CepError, CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
     complete_checkpoint,
-    file_options,
     fingerprint,
     inspect_checkpoint,
 )
@@ -37,16 +36,14 @@ WEIGHTS = "diffusion_pytorch_model.safetensors"
 
 def checkpoint_of(text: str) -> Checkpoint:
     """What a spec names, inspected and checked as binding does."""
-    spec = parse_spec(text)
-    checkpoint = inspect_checkpoint(spec)
-    complete_checkpoint(spec, checkpoint)
+    checkpoint = inspect_checkpoint(parse_spec(text))
+    complete_checkpoint(checkpoint)
     return checkpoint
 
 
 def fingerprint_of(text: str) -> str:
     """The fingerprint of what a spec names."""
-    checkpoint, options = checkpoint_of(text), file_options(parse_spec(text))
-    return fingerprint(checkpoint, lambda path: sha256(path.read_bytes()).hexdigest(), options)
+    return fingerprint(checkpoint_of(text), lambda path: sha256(path.read_bytes()).hexdigest())
 
 
 def write_unet(folder: Path, value: bytes = b"\0\0\0@", **settings: Any) -> Path:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import stored_precision
 from pytest_cepbench.models.checkpoints.checkpoint_files import read_modules, readable_files
-from pytest_cepbench.models.checkpoints.source_options import FileOptions
+from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from tests.models.files import LLAVA, inspect, write_checkpoint
 
 MPNET = {"architectures": ["MPNetModel"], "model_type": "mpnet", "vocab_size": 9}
@@ -173,6 +173,8 @@ def test_of_a_published_repository_only_the_modules_files_count() -> None:
     config = {"modules": MODULES}
     assert set(readable_files(names, "sentence_transformers", config)) == set(names) - left
     names.remove("model.safetensors")
-    pickled = readable_files(names, "sentence_transformers", config, FileOptions(allow_pickle=True))
+    pickled = readable_files(
+        names, "sentence_transformers", config, SourceOptions(allow_pickle=True)
+    )
     assert "pytorch_model.bin" in pickled
     assert "pytorch_model.bin" not in readable_files(names, "sentence_transformers", config)

@@ -1,0 +1,286 @@
+"""Weights without a model around them: found, checked, and read under the model's own names.
+
+FSDP writes its state as shards of torch.distributed.checkpoint (DCP), accelerate's `save_state` as
+safetensors without a configuration. Both are read together with a configuration from elsewhere.
+What only its own library reads is refused with the command that consolidates it. Shards are put
+together by torch's own reader. Their `.metadata` is a pickle, so only the few classes that torch
+writes there are let in.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_cepbench.errors import CheckpointError, few_of
+from pytest_cepbench.files import open_regular
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    SHARD_SUFFIX,
+    WEIGHT_SUFFIXES,
+    CheckpointPart,
+)
+from pytest_cepbench.models.checkpoints.tensor_names import own_names
+from pytest_cepbench.models.torch_runtime import undistributed
+
+if TYPE_CHECKING:
+    import torch
+
+_DCP_METADATA = ".metadata"  # says which tensors lie where in the shards beside it; a pickle
+
+_FSDP = re.compile(r"pytorch_model_fsdp_\d+")
+_SAFE = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
+_PICKLED = re.compile(r"(pytorch_|open_clip_)?model.*\.(bin|pt|pth)")
+_SAFE_INDEX = "model.safetensors.index.json"
+_OF_RANK = re.compile(r"pytorch_model_fsdp(_\d+)?_rank\d+\.bin")
+_OF_VERL = re.compile(r"(model|optim)_world_size_\d+_rank_\d+\.pt")
+_WHOLE_STATE = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
+_DEEPSPEED = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt")
+_OTHER_KINDS = ("model_index.json", "open_clip_config.json", "modules.json")
+
+
+def find_loose_weights(folder: Path) -> CheckpointPart | None:
+    """The weights in a folder that holds no whole model, as the part "weights"; None without any.
+
+    Raises CheckpointError for those that have to be consolidated first, with the command.
+    """
+    if any((folder / name).is_file() for name in _OTHER_KINDS) or holds_whole_model(folder):
+        return None
+    names = sorted(path.name for path in folder.iterdir())
+    for place in (folder, *(folder / name for name in names if _FSDP.fullmatch(name))):
+        if (place / _DCP_METADATA).is_file():
+            return CheckpointPart("weights", place, _state_files)
+    if any(_SAFE.fullmatch(name) for name in names):
+        return CheckpointPart("weights", folder, _state_files)
+    for name in names:
+        _refuse_rank_files(folder, name)
+    # verl keeps the configuration in a folder beside its shards, and both in one for each role.
+    above = [folder.parent] if (folder / "config.json").is_file() else []
+    for place in (*above, *(folder / name for name in names)):
+        for path in place.glob("model_world_size_*.pt"):
+            _refuse_rank_files(place, path.name)
+    return None
+
+
+def holds_whole_model(folder: Path) -> bool:
+    """Whether a folder holds a model of transformers, configuration and weights."""
+    return (folder / "config.json").is_file() and any(
+        path.suffix == ".safetensors" or _PICKLED.fullmatch(path.name)
+        for path in folder.iterdir()
+        if not any(kind.fullmatch(path.name) for kind in (_OF_RANK, _OF_VERL, _WHOLE_STATE))
+    )
+
+
+def _state_files(folder: Path) -> Sequence[str]:
+    """The files of a state: shards with their metadata, or safetensors with their index."""
+    names = [path.name for path in folder.iterdir() if path.is_file()]
+    if _DCP_METADATA in names:
+        shards = (SHARD_SUFFIX, ".safetensors")
+        return sorted(n for n in names if n == _DCP_METADATA or n.endswith(shards))
+    return sorted(name for name in names if _SAFE.fullmatch(name) or name == _SAFE_INDEX)
+
+
+def _refuse_rank_files(folder: Path, name: str) -> None:
+    """Raise CheckpointError where a name is that of a state that only its trainer's tools read."""
+    path = folder / name
+    inside = not path.is_dir() and _DEEPSPEED.fullmatch(name) is not None
+    tagged = path.is_dir() and name.startswith(("global_step", "pytorch_model"))
+    if inside or (tagged and any(_DEEPSPEED.fullmatch(inner.name) for inner in path.iterdir())):
+        root, tag = (folder.parent, folder.name) if inside else (folder, name)
+        script, out = root / "zero_to_fp32.py", root / "consolidated"
+        program = [str(script)] if script.is_file() else ["-m", "deepspeed.utils.zero_to_fp32"]
+        command = shlex.join(["python", *program, str(root), str(out), "--safe_serialization"])
+        raise CheckpointError(
+            f"{folder}: DeepSpeed's state ({tag}/), pickled by rank. Consolidate it: {command} "
+            f"--tag {shlex.quote(tag)}, copy config.json and the processor into {out} and give that"
+        )
+    if _OF_RANK.fullmatch(name):
+        raise CheckpointError(
+            f"{folder}: FSDP's local state ({name}), which only the same number of processes can "
+            "read: load it in the training and save again with StateDictType.SHARDED_STATE_DICT"
+        )
+    if _OF_VERL.fullmatch(name):
+        merged = shlex.quote(str(folder / "merged"))
+        raise CheckpointError(
+            f"{folder}: verl's state of FSDP, a file for each process ({name}). Merge them: python "
+            f"-m verl.model_merger merge --backend fsdp --local_dir {shlex.quote(str(folder))} "
+            f"--target_dir {merged}, and give {merged}"
+        )
+    if _WHOLE_STATE.fullmatch(name):
+        raise CheckpointError(
+            f"{folder}: FSDP's whole state pickled without a model ({name}): load it in the "
+            "training and write the model with accelerator.save_model, or save with "
+            "StateDictType.SHARDED_STATE_DICT, whose shards are read as they are"
+        )
+
+
+def check_loose_weights(part: CheckpointPart) -> None:
+    """Raise CheckpointError where shards that belong to a state are missing or empty.
+
+    Which ones the state has is told by its metadata, which is read when it is loaded.
+    """
+    weights = [path for _, path in part.paths() if path.suffix in (*WEIGHT_SUFFIXES, SHARD_SUFFIX)]
+    if not weights:
+        raise CheckpointError(
+            f"{part.path}: {_DCP_METADATA} without the shards (.distcp) that it describes"
+        )
+    empty = [path.name for path in weights if not path.stat().st_size]
+    if empty:
+        raise CheckpointError(
+            f"{part.path}: empty shards ({', '.join(empty[:5])}): was it written completely?"
+        )
+
+
+_MODEL = ("model", "module", "state_dict", "app")
+"""The entries of a saved state under which trainers keep the model."""
+
+_NOT_MODEL = ("optimizer", "optim", "lr_scheduler", "scheduler", "train_state", "dataloader")
+
+
+def read_state(part: CheckpointPart) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint's part "weights", on the CPU, by the names of the model's own.
+
+    Optimizer states are left out. Raises CheckpointError for shards that are missing, cut off or
+    hold anything else than tensors.
+    """
+    folder = part.path
+    state: dict[str, torch.Tensor] = {}
+    if not (folder / _DCP_METADATA).is_file():
+        from safetensors.torch import load_file
+
+        for name, path in part.paths():
+            if name.endswith(".safetensors"):
+                state |= load_file(path)
+        own = own_names(state, folder)
+        return {own[name]: tensor for name, tensor in state.items()}
+    import torch
+    from torch.distributed.checkpoint import FileSystemReader, load
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    metadata = _read_metadata(folder)
+    # The way of each through the saved state: ("model", "lm_head.weight").
+    paths: dict[str, tuple[Any, ...]] = {
+        **{key: (key,) for key in metadata.state_dict_metadata},
+        **(metadata.planner_data or {}),
+    }
+    wanted = {
+        key: stored
+        for key, stored in metadata.state_dict_metadata.items()
+        if isinstance(stored, TensorStorageMetadata)
+        if (
+            str(paths[key][0]) in _MODEL
+            if len(paths[key]) > 1
+            else str(paths[key][0]).partition(".")[0] not in _NOT_MODEL
+        )
+    }
+    if not wanted:
+        entries = {str(path[0]) for path in paths.values()}
+        raise CheckpointError(
+            f"{folder}: shards that hold no tensors of a model, only {few_of(entries) or 'nothing'}"
+        )
+    _check_shards(folder, metadata, wanted)
+
+    class Reader(FileSystemReader):  # type: ignore[misc] # torch has no types here
+        """Does not unpickle the metadata again, which would run what is in it."""
+
+        def read_metadata(self, *_: Any, **__: Any) -> Any:
+            return metadata
+
+    state = {
+        key: torch.empty(stored.size, dtype=stored.properties.dtype)
+        for key, stored in wanted.items()
+    }
+    load(state, storage_reader=Reader(folder), **undistributed(load))
+    names = {key: ".".join(map(str, paths[key][1:] or paths[key])) for key in state}
+    own = own_names(names.values(), folder)
+    return {own[names[key]]: tensor for key, tensor in state.items()}
+
+
+_DCP = "torch.distributed.checkpoint"
+
+_EXPECTED = {
+    *(
+        (f"{_DCP}.metadata", name)
+        for name in (
+            "BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex",
+            "StorageMeta", "TensorProperties", "TensorStorageMetadata", "_MEM_FORMAT_ENCODING",
+        )
+    ),
+    (f"{_DCP}.filesystem", "_StorageInfo"),
+    ("torch", "Size"),
+    ("torch.serialization", "_get_layout"),
+    ("collections", "OrderedDict"),
+    ("pathlib", "Path"),
+    ("pathlib", "PosixPath"),
+    ("pathlib._local", "PosixPath"),
+}  # fmt: skip
+"""What `.metadata` consists of: module and name of each class, beside torch's dtypes."""
+
+
+class _MetadataUnpickler(pickle.Unpickler):
+    """Reads DCP's metadata, and refuses everything that is no part of it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        import torch
+
+        if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
+            return getattr(torch, name)
+        if (module, name) not in _EXPECTED:
+            raise pickle.UnpicklingError(f"it holds {module}.{name}")
+        return super().find_class(module, name)
+
+
+def _read_metadata(folder: Path) -> Any:
+    from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+
+    path = folder / _DCP_METADATA
+    try:
+        with open_regular(path) as stream:
+            metadata = _MetadataUnpickler(stream).load()
+    except Exception as error:
+        # A damaged pickle raises anything.
+        raise CheckpointError(
+            f"{path}: could not be read as the metadata of torch.distributed.checkpoint ({error}); "
+            "other objects are not unpickled, since that can run code. Consolidate the state where "
+            f"it was written: accelerate merge-weights {folder} {folder.parent / 'consolidated'}"
+        ) from error
+    if not isinstance(metadata, Metadata) or not isinstance(metadata.storage_data, dict):
+        raise CheckpointError(f"{path}: expected the metadata of torch.distributed.checkpoint")
+    if metadata.storage_meta is None:
+        metadata.storage_meta = StorageMeta()
+    return metadata
+
+
+def _check_shards(folder: Path, metadata: Any, wanted: Mapping[str, Any]) -> None:
+    """Raise CheckpointError where the shards are not all there, or do not hold whole tensors."""
+    sizes = {path.name: path.stat().st_size for path in folder.iterdir() if path.is_file()}
+    for index, place in metadata.storage_data.items():
+        name = str(place.relative_path)
+        if "/" in name:
+            raise CheckpointError(
+                f"{folder / _DCP_METADATA}: {index.fqn} would be read from {name}, elsewhere"
+            )
+        if index.fqn not in wanted:
+            continue
+        if name not in sizes:
+            raise CheckpointError(f"{folder}: the shard {name} is missing, which holds {index.fqn}")
+        if place.offset + place.length > sizes[name]:
+            raise CheckpointError(
+                f"{folder / name}: {sizes[name]:,} bytes, cut off before the end of {index.fqn}: "
+                "it was written or copied only in part"
+            )
+    for key, stored in wanted.items():
+        if sum(prod(chunk.sizes) for chunk in stored.chunks) != prod(stored.size):
+            raise CheckpointError(
+                f"{folder}: the shards hold only a part of {key} {tuple(stored.size)}"
+            )
+        if prod(stored.size) * stored.properties.dtype.itemsize > sum(
+            sizes.values()
+        ):  # before memory is taken for it
+            raise CheckpointError(
+                f"{folder}: {key} {tuple(stored.size)} is larger than all of the shards"
+            )

@@ -1,0 +1,265 @@
+"""Parameters of the specs of checkpoints: which files are read, and where and how a model runs."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+from pytest_cepbench.models.spec import ModelSpec, check_at_least, parse_params
+from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS, resolve_device, resolve_dtype
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """The parameters of a spec that say where the parts of a checkpoint lie, and which of its files
+    may be read. They are read before its folder is, because they decide which folder that is.
+
+    revision: commit, tag or branch of a hub id.
+    allow_pickle: read pickled weights where there are no others.
+    variant: weights variant, such as fp16.
+    trust_remote_code: run the checkpoint's Python files.
+    base: folder or hub id of an adapter's base model, in the place of the one that the adapter
+        names; of sharded weights, the model whose configuration and processor they have; the
+        pipeline that LoRA weights, a component or a training's folder belong to.
+    adapters: folders or hub ids of PEFT adapters that are applied to the checkpoint, with commas.
+    weights: the factor of each of `adapters`, with commas; None is 1 for each.
+    merge: whether adapters are added to the base's weights; None does so unless it is quantized.
+    processor: folder or hub id of the processor, tokenizer included where it has one.
+    tokenizer: folder or hub id of the tokenizer.
+    config: the pipeline whose configuration goes with a single file of weights.
+    lora: LoRA weights, folders, files or hub ids, separated by commas.
+    unet, transformer, transformer_2, vae, text_encoder, text_encoder_2, text_encoder_3, prior: what
+        takes the place of the component: a folder, or a file of its weights alone.
+    Raises ValueError for weights that are no numbers, or not one for each adapter.
+    """
+
+    revision: str | None = None
+    allow_pickle: bool = False
+    variant: str | None = None
+    trust_remote_code: bool = False
+    base: str | None = None
+    adapters: str | None = None
+    weights: str | None = None
+    merge: bool | None = None
+    processor: str | None = None
+    tokenizer: str | None = None
+    config: str | None = None
+    lora: str | None = None
+    unet: str | None = None
+    transformer: str | None = None
+    transformer_2: str | None = None
+    vae: str | None = None
+    text_encoder: str | None = None
+    text_encoder_2: str | None = None
+    text_encoder_3: str | None = None
+    prior: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.weights is not None and self.adapters is None:
+            raise ValueError(
+                "weights are those of adapters: add adapters=FOLDER,FOLDER, or leave it out"
+            )
+        assert self.weighted is not None  # raises for wrong values
+
+    @property
+    def weighted(self) -> tuple[tuple[str, float], ...]:
+        """Each of `adapters` with its factor."""
+        if self.adapters is None:
+            return ()
+        names = [name.strip() for name in self.adapters.split(",")]
+        if not all(names):
+            raise ValueError(
+                f"adapters must be folders or hub ids with commas, got {self.adapters!r}"
+            )
+        if self.weights is None:
+            return tuple((name, 1.0) for name in names)
+        factors = []
+        for text in self.weights.split(","):
+            try:
+                factors.append(float(text))
+            except ValueError:
+                factors.append(math.nan)
+            if not math.isfinite(factors[-1]):
+                raise ValueError(f"weights must be finite numbers with commas, got {text!r}")
+        if len(factors) != len(names):
+            raise ValueError(
+                f"weights must be one number for each of the {len(names)} adapters, got "
+                f"{self.weights!r}"
+            )
+        return tuple(zip(names, factors, strict=True))
+
+    @property
+    def components(self) -> dict[str, str]:
+        """The components of a pipeline that are named, and where each lies."""
+        given = {name: getattr(self, name) for name in COMPONENTS}
+        return {name: place for name, place in given.items() if place is not None}
+
+
+_NAMES = tuple(entry.name for entry in fields(SourceOptions))
+
+COMPONENTS = _NAMES[_NAMES.index("unet") :]
+"""The components that a spec can replace."""
+
+OF_CHECKPOINTS = ("revision", "allow_pickle")
+"""Source options of every folder and hub id."""
+
+OF_TRANSFORMERS = (
+    *OF_CHECKPOINTS, "base", "adapters", "weights", "merge", "processor", "tokenizer",
+)  # fmt: skip
+
+OF_PIPELINES = (
+    *OF_CHECKPOINTS, "variant", "trust_remote_code", "base", "config", "lora", *COMPONENTS,
+)  # fmt: skip
+
+
+def source_options(spec: ModelSpec) -> SourceOptions:
+    """The source options in a spec; its other parameters are left for the role's adapter.
+
+    Raises SpecError for a value of the wrong kind, or one that cannot be.
+    """
+    own = {name: value for name, value in spec.params.items() if name in _NAMES}
+    return parse_params(replace(spec, params=own), SourceOptions, "a checkpoint")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The parameters that say where and how a model runs.
+
+    device: auto, cpu, cuda, cuda:N or mps.
+    dtype: auto, float32, float16 or bfloat16.
+    batch_size: most inputs in one call.
+    Raises ValueError for a value outside these, so that a wrong one fails at binding.
+    """
+
+    SOURCES: ClassVar[tuple[str, ...]] = ()
+    """Names of the source options that such a spec can have beside its own parameters."""
+
+    device: str = "auto"
+    dtype: str = "auto"
+    batch_size: int = 8
+
+    def __post_init__(self) -> None:
+        resolve_device(self.device)
+        resolve_dtype(self.dtype, "cpu", {})
+        check_at_least(self, 1, "batch_size")
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The parameters, besides dtype, that can change an answer: they enter keys.
+
+        Source options are left out: the fingerprint covers the files.
+        """
+        return {}
+
+    @property
+    def seeded(self) -> bool:
+        """Whether answers depend on the seed."""
+        return False
+
+    @property
+    def dispatched(self) -> bool:
+        """Whether a library places the model's parts, so that it cannot be moved as a whole."""
+        return False
+
+
+STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
+"""Values of `device_map`: how transformers divides a model among devices."""
+
+OFFLOADS = ("cpu", "disk")
+"""Values of `offload`: what may hold the parts that no device has room for."""
+
+_UNITS = {
+    "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+}  # fmt: skip
+
+_LIMIT = re.compile(
+    rf"(?P<place>cpu|[0-9]+):(?P<size>[0-9]+(\.[0-9]+)?)(?P<unit>{'|'.join(_UNITS)})"
+)
+
+
+def parse_max_memory(text: str) -> dict[int | str, int]:
+    """Bytes by place, of a text such as `0:20GiB,1:20GiB,cpu:60GiB`.
+
+    Places are the numbers of devices, as torch counts those that the process sees, and cpu. Raises
+    ValueError for anything else.
+    """
+    limits: dict[int | str, int] = {}
+    for part in text.split(","):
+        match = _LIMIT.fullmatch(part.strip())
+        place = None if match is None else match["place"]
+        key: int | str | None = int(place) if place is not None and place != "cpu" else place
+        if match is None or key is None or key in limits:
+            raise ValueError(
+                f"max_memory must name each device once with its limit, as in "
+                f"0:20GiB,1:20GiB,cpu:60GiB, got {part.strip()!r}"
+            )
+        limits[key] = int(float(match["size"]) * _UNITS[match["unit"]])
+    return limits
+
+
+@dataclass(frozen=True)
+class TransformersParams(Placement):
+    """Parameters of every transformers checkpoint that reads images, with those of `Placement` and
+    the source options `OF_TRANSFORMERS`.
+
+    attn_implementation: eager, sdpa, flash_attention_2, ...; None leaves the library's choice.
+    backend: of the image processor, pil or torchvision. The two differ by a level of a pixel here
+        and there, so one is pinned: Pillow's, which every installation has; a processor that comes
+        in one form only is used in that form.
+    device_map: auto, balanced, balanced_low_0 or sequential: how the model is divided among the
+        devices that the process sees; None puts it on one.
+    max_memory: of each device and the host for this model's weights, "0:20GiB,1:20GiB,cpu:60GiB";
+        places that it does not name hold nothing.
+    offload: cpu or disk: what may hold the parts that no device has room for; disk allows host
+        memory too.
+    offload_folder: where the parts on disk are kept while the model is loaded; None is the system's
+        folder of temporary files.
+    """
+
+    SOURCES: ClassVar[tuple[str, ...]] = OF_TRANSFORMERS
+
+    attn_implementation: str | None = None
+    backend: str = "pil"
+    device_map: str | None = None
+    max_memory: str | None = None
+    offload: str | None = None
+    offload_folder: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.device_map is None:
+            for name in ("max_memory", "offload", "offload_folder"):
+                if getattr(self, name) is not None:
+                    raise ValueError(f"{name} divides a model among devices: add device_map=auto")
+        elif self.device_map not in STRATEGIES:
+            raise ValueError(f"device_map must be {', '.join(STRATEGIES)}, got {self.device_map!r}")
+        elif ":" in self.device:
+            raise ValueError(
+                f"device_map divides a model among all devices that the process sees: leave out "
+                f"device={self.device}"
+            )
+        if self.offload not in (None, *OFFLOADS):
+            raise ValueError(f"offload must be {' or '.join(OFFLOADS)}, got {self.offload!r}")
+        if self.offload_folder is not None and self.offload != "disk":
+            raise ValueError("offload_folder keeps the parts that lie on disk: add offload=disk")
+        limits = {} if self.max_memory is None else parse_max_memory(self.max_memory)
+        numbers = [place for place in limits if place != "cpu"]
+        if self.device == "cpu" and numbers:
+            raise ValueError(f"max_memory names device {numbers[0]}, and device=cpu uses none")
+        if self.backend not in IMAGE_BACKENDS:
+            raise ValueError(f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}")
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The backend, and the attention where one is given."""
+        if self.attn_implementation is None:
+            return {"backend": self.backend}
+        return {"backend": self.backend, "attn_implementation": self.attn_implementation}
+
+    @property
+    def dispatched(self) -> bool:
+        """Where a device map divides it."""
+        return self.device_map is not None
