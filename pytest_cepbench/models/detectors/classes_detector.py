@@ -17,7 +17,8 @@ padding and all, and returns no boxes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from PIL import Image
@@ -94,22 +95,23 @@ def _plain(name: str) -> str:
 Asked = Mapping[int, tuple[str, ...]]
 """The classes that one image is asked for, as `ClassNames.asked` gives them."""
 
-FindBoxes = Callable[
-    [Any, Any, float, Sequence[Image.Image], Sequence[Asked]], Iterable[CandidateBoxes | Failure]
-]
-"""Candidates of each image of one size, in order, given model, image processor, threshold, images
-and classes; those of other classes may be left out."""
 
-
+@dataclass(frozen=True)
 class ClassesDetector:
-    """A loaded detector of fixed classes; satisfies the Detector Protocol."""
+    """A loaded detector of fixed classes; satisfies the Detector Protocol.
 
-    def __init__(
-        self, plan: LoadPlan[ClassesParams], model: Any, processor: Any, find_boxes: FindBoxes
-    ) -> None:
-        self._classes = ClassNames(plan.checkpoint, model.config.id2label)
-        self._params = plan.params
-        self._find = partial(find_boxes, model, processor, plan.params.threshold)
+    find: candidates of each image of one size, in order, given model, image processor, threshold,
+        images and classes; those of other classes may be left out.
+    """
+
+    plan: LoadPlan[ClassesParams]
+    model: Any
+    processor: Any
+    find: Callable[..., Iterable[CandidateBoxes | Failure]]
+
+    @cached_property
+    def _classes(self) -> ClassNames:
+        return ClassNames(self.plan.checkpoint, self.model.config.id2label)
 
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
@@ -120,28 +122,30 @@ class ClassesDetector:
         """
         import torch
 
+        params = self.plan.params
         asked = [self._classes.asked(wanted) for wanted in queries]
         # A batch needs no padding to a common size then. It would reach the features of these
         # networks: what is found in an image would depend on the sizes of its neighbours.
         sizes = [image.size for image in images]
 
         def detect(indices: Sequence[int]) -> list[Detections | Failure]:
-            proposed = self._find([images[i] for i in indices], [asked[i] for i in indices])
-            return [self._keep(own, asked[i]) for i, own in zip(indices, proposed, strict=True)]
+            own, wanted = [images[i] for i in indices], [asked[i] for i in indices]
+            proposed = self.find(self.model, self.processor, params.threshold, own, wanted)
+            return [
+                candidates
+                if isinstance(candidates, Failure)
+                else keep(
+                    candidates,
+                    classes,
+                    threshold=params.threshold,
+                    nms=params.nms,
+                    most_per_class=params.max_per_class,
+                )
+                for candidates, classes in zip(proposed, wanted, strict=True)
+            ]
 
         with quiet(), torch.inference_mode():
             return by_kind(sizes, detect)
-
-    def _keep(self, candidates: CandidateBoxes | Failure, asked: Asked) -> Detections | Failure:
-        if isinstance(candidates, Failure):
-            return candidates
-        return keep(
-            candidates,
-            asked,
-            threshold=self._params.threshold,
-            nms=self._params.nms,
-            most_per_class=self._params.max_per_class,
-        )
 
 
 def _load_boxes(plan: LoadPlan[ClassesParams]) -> ClassesDetector:
@@ -169,7 +173,7 @@ def _find_boxes(
     processor: Any,
     threshold: float,
     images: Sequence[Image.Image],
-    asked: Sequence[Asked],  # noqa: ARG001 - of `FindBoxes`; the library gives all classes
+    asked: Sequence[Asked],  # noqa: ARG001 - the library gives all classes
 ) -> Iterator[CandidateBoxes | Failure]:
     inputs = processor(images=list(images), return_tensors="pt")
     output = model(**inputs.to(input_device(model), dtype=model.dtype))
@@ -231,7 +235,14 @@ def _propose(
     # A mask can only lower the score, so what is below the threshold already needs none.
     wanted = torch.isin(labels, torch.tensor(list(asked), device=labels.device))
     wanted &= pairs.values > threshold
-    logits = _at_image_size(mask_logits[rows[wanted]], seen, size)
+    width, height = size
+    logits = mask_logits[rows[wanted]]
+    if len(logits):  # the image's pixels, its padding cut off
+        used = int(seen.any(dim=1).sum()), int(seen.any(dim=0).sum())
+        padded = _resize(logits, (seen.shape[0], seen.shape[1]))
+        logits = _resize(padded[:, : used[0], : used[1]], (height, width))
+    else:
+        logits = logits.new_zeros((0, height, width))
     inside = logits > 0
     area = inside.sum(dim=(1, 2))
     means = (logits.sigmoid() * inside).sum(dim=(1, 2)) / area.clamp(min=1)
@@ -248,18 +259,10 @@ def _propose(
     )
 
 
-def _at_image_size(logits: torch.Tensor, seen: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-    """(n, height, width) logits of the image's pixels, its padding cut off."""
+def _resize(logits: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """(n, height, width) logits at another height and width."""
     import torch
 
-    def resize(masks: torch.Tensor, to: tuple[int, int]) -> torch.Tensor:
-        return torch.nn.functional.interpolate(
-            masks[:, None], size=to, mode="bilinear", align_corners=False
-        )[:, 0]
-
-    width, height = size
-    if not len(logits):
-        return logits.new_zeros((0, height, width))
-    rows, columns = int(seen.any(dim=1).sum()), int(seen.any(dim=0).sum())
-    padded = resize(logits, (seen.shape[0], seen.shape[1]))
-    return resize(padded[:, :rows, :columns], (height, width))
+    return torch.nn.functional.interpolate(
+        logits[:, None], size=size, mode="bilinear", align_corners=False
+    )[:, 0]

@@ -24,7 +24,6 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loading import (
     explained,
@@ -172,37 +171,31 @@ def keep(
         for i in np.argsort(-scores, kind="stable").tolist()
         if scores[i] > threshold and int(candidates.labels[i]) in names
     ]
-    survivors = _survivors(candidates, order, nms) if nms is not None else set(order)
+    if nms is not None:
+        import torch
+        from torchvision.ops import nms as suppress
+
+        survivors: set[int] = set()
+        # Not by batched_nms: it moves labels apart by the largest coordinate, and boxes that reach
+        # over the left edge would meet those of another label.
+        for label in {int(candidates.labels[i]) for i in order}:
+            own = [i for i in order if candidates.labels[i] == label]
+            ranks = torch.arange(len(own), 0, -1, dtype=torch.float64)  # ties as they were found
+            left_over = suppress(torch.from_numpy(boxes[own].astype(np.float64)), ranks, nms)
+            survivors |= {own[index] for index in left_over.tolist()}
+        order = [i for i in order if i in survivors]
     left: Counter[int] = Counter()
     detections: list[Detection] = []
     for i in order:
         label = int(candidates.labels[i])
-        if i in survivors and (most_per_class is None or left[label] < most_per_class):
+        if most_per_class is None or left[label] < most_per_class:
             left[label] += 1
             if most is None or left.total() <= most:
-                detections += [_detection(candidates, i, query) for query in names[label]]
+                x1, y1, x2, y2 = boxes[i].tolist()
+                mask = candidates.mask(i) if candidates.mask else None
+                score = min(float(scores[i]), 1.0)  # a product of rounded means can pass 1
+                detections += [Detection(q, score, (x1, y1, x2, y2), mask) for q in names[label]]
     return Detections(tuple(detections))
-
-
-def _survivors(candidates: CandidateBoxes, order: Sequence[int], nms: float) -> set[int]:
-    """Those of the candidates (most confident first) that no better one of their label overlaps."""
-    import torch
-    from torchvision.ops import nms as suppress
-
-    survivors: set[int] = set()
-    for label in {int(candidates.labels[i]) for i in order}:
-        own = [i for i in order if candidates.labels[i] == label]
-        boxes = torch.from_numpy(candidates.boxes[own].astype(np.float64))
-        ranks = torch.arange(len(own), 0, -1, dtype=torch.float64)  # ties as they were found
-        survivors |= {own[index] for index in suppress(boxes, ranks, nms).tolist()}
-    return survivors
-
-
-def _detection(candidates: CandidateBoxes, index: int, query: str) -> Detection:
-    left, top, right, bottom = candidates.boxes[index].tolist()
-    mask = candidates.mask(index) if candidates.mask else None
-    score = min(float(candidates.scores[index]), 1.0)  # a product of rounded means can pass 1
-    return Detection(query, score, (left, top, right, bottom), mask)
 
 
 def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
@@ -220,7 +213,8 @@ def _load(plan: LoadPlan[OwlParams]) -> OwlDetector:
             "never finds a query whose first id is 0. Save the tokenizer that the model was "
             "trained with"
         )
-    return OwlDetector(plan.checkpoint, model, processor, tokenizer, plan.params)
+    notice = TruncationNotice(plan.checkpoint.what)
+    return OwlDetector(model, processor, tokenizer, plan.params, notice)
 
 
 ADAPTER = adapter(
@@ -231,29 +225,22 @@ ADAPTER = adapter(
 )
 
 
+@dataclass(frozen=True)
 class OwlDetector:
-    """A loaded OWL model; satisfies the Detector Protocol."""
+    """A loaded OWL model; satisfies the Detector Protocol.
 
-    def __init__(
-        self,
-        checkpoint: Checkpoint,
-        model: Any,
-        processor: Any,
-        tokenizer: Any,
-        params: OwlParams,
-    ) -> None:
-        self._model = model
-        self._processor = processor
-        self._tokenizer = tokenizer
-        self._params = params
-        self._notice = TruncationNotice(checkpoint.what)
-        self._longest = min(
-            int(tokenizer.model_max_length), int(model.config.text_config.max_position_embeddings)
-        )
+    notice: says once that queries were cut.
+    """
+
+    model: Any
+    processor: Any
+    tokenizer: Any
+    params: OwlParams
+    notice: TruncationNotice
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
-        self._model.to(device)
+        self.model.to(device)
 
     def detect(
         self, images: Sequence[Image.Image], queries: Sequence[Sequence[str]]
@@ -264,35 +251,34 @@ class OwlDetector:
         """
         import torch
 
+        device = input_device(self.model)
+        config = self.model.config.text_config
+        longest = min(int(self.tokenizer.model_max_length), int(config.max_position_embeddings))
+        # Each image's queries are filled up with its first.
+        most = max(len(asked) for asked in queries)
+        texts = [text for asked in queries for text in [*asked, *[asked[0]] * (most - len(asked))]]
+        distinct = {text: None for asked in queries for text in asked}
         with quiet(), torch.inference_mode():
-            tokens, lengths = self._tokens(queries)
-            pixels = self._processor(images=list(images), return_tensors="pt")
-            pixels = pixels.to(input_device(self._model), dtype=self._model.dtype)
-            output = self._model(**tokens, pixel_values=pixels["pixel_values"])
+            whole = self.tokenizer(list(distinct))["input_ids"]
+            tokens = self.tokenizer(
+                texts,
+                padding="max_length",
+                truncation=True,
+                max_length=longest,
+                return_tensors="pt",
+            )
+            pixels = self.processor(images=list(images), return_tensors="pt")
+            output = self.model(
+                **{name: tokens[name].to(device) for name in ("input_ids", "attention_mask")},
+                pixel_values=pixels.to(device, dtype=self.model.dtype)["pixel_values"],
+            )
             logits, boxes = output.logits.float().cpu(), output.pred_boxes.float().cpu()
             detections = [
                 self._keep(logits[i, :, : len(asked)], boxes[i], image, asked)
                 for i, (image, asked) in enumerate(zip(images, queries, strict=True))
             ]
-        self._notice.check(lengths, self._longest)
+        self.notice.check([len(ids) for ids in whole], longest)
         return detections
-
-    def _tokens(self, queries: Sequence[Sequence[str]]) -> tuple[dict[str, Any], list[int]]:
-        """Token ids of all queries, each image's filled up with its first; how long each is."""
-        most = max(len(asked) for asked in queries)
-        texts = [text for asked in queries for text in [*asked, *[asked[0]] * (most - len(asked))]]
-        distinct = {text: None for asked in queries for text in asked}
-        whole = self._tokenizer(list(distinct))["input_ids"]
-        tokens = self._tokenizer(
-            texts,
-            padding="max_length",
-            truncation=True,
-            max_length=self._longest,
-            return_tensors="pt",
-        )
-        inputs = {name: tokens[name] for name in ("input_ids", "attention_mask")}
-        on_device = {name: value.to(input_device(self._model)) for name, value in inputs.items()}
-        return on_device, [len(ids) for ids in whole]
 
     def _keep(
         self, logits: Any, boxes: Any, image: Image.Image, asked: Sequence[str]
@@ -303,7 +289,7 @@ class OwlDetector:
         best = logits.max(dim=-1)
         # Whether the image was padded or squeezed is what the image processor did, whatever the
         # model; OWL-ViT's has no such setting.
-        padded = bool(getattr(self._processor, "do_pad", False))
+        padded = bool(getattr(self.processor, "do_pad", False))
         width, height = (max(image.size),) * 2 if padded else image.size
         corners = box_convert(boxes, "cxcywh", "xyxy") * torch.tensor([width, height] * 2)
         candidates = CandidateBoxes(
@@ -314,7 +300,7 @@ class OwlDetector:
         return keep(
             candidates,
             {label: (query,) for label, query in enumerate(asked)},
-            threshold=self._params.threshold,
-            nms=self._params.nms,
-            most=self._params.max_detections,
+            threshold=self.params.threshold,
+            nms=self.params.nms,
+            most=self.params.max_detections,
         )

@@ -79,21 +79,22 @@ _ROLES: dict[RoleName, _ShapesRole] = {
     "detector": _ShapesRole(Knobs, lambda _: ShapesDetector(), params={"queries": "classes"}),
     "vqa": _ShapesRole(VqaKnobs, ShapesVqa, {"questions": QUESTIONS_VERSION}, never_seeded=True),
 }
-"""Those of chains; `_arena_role` has those of interleaved answers, whose world is another."""
+"""Those of chains; `_arena_roles` has those of interleaved answers, whose world is another."""
 
 
-def _arena_role(role: RoleName) -> _ShapesRole:
+def _arena_roles() -> dict[RoleName, _ShapesRole]:
     from pytest_cepbench.datasets.shapes import arena
-    from pytest_cepbench.models.rule_based import arena_models
+    from pytest_cepbench.models.rule_based import arena_models as models
 
-    versions = {"arena": arena.ARENA_VERSION}
-    if role == "judge":
-        versions |= {"truth": arena.TRUTH_VERSION, "margin": str(arena_models.MARGIN)}
-        return _ShapesRole(arena_models.JudgeKnobs, arena_models.ShapesJudge, versions)
-    if role == "writer":
-        return _ShapesRole(arena.WriterDegradation, arena_models.ShapesWriter, versions)
-    knobs, load = arena.AnswerDegradation, arena_models.ShapesInterleaver
-    return _ShapesRole(knobs, load, versions, always_seeded=True)
+    world = {"arena": arena.ARENA_VERSION}
+    truth = world | {"truth": arena.TRUTH_VERSION, "margin": str(models.MARGIN)}
+    return {
+        "judge": _ShapesRole(models.JudgeKnobs, models.ShapesJudge, truth),
+        "writer": _ShapesRole(arena.WriterDegradation, models.ShapesWriter, world),
+        "interleaver": _ShapesRole(
+            arena.AnswerDegradation, models.ShapesInterleaver, world, always_seeded=True
+        ),
+    }
 
 
 def detect(_: ModelSpec) -> DetectedModel:
@@ -116,7 +117,7 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
             f"model spec {spec.text!r}: nothing but knobs can follow 'shapes:', "
             f"got {spec.target!r}; write shapes: or shapes:?miss=0.1"
         )
-    played = _ROLES.get(role) or _arena_role(role)
+    played = _ROLES.get(role) or _arena_roles()[role]
     knobs = parse_params(spec, played.knobs, f"the shapes {role}")
     return BoundRole(
         role=role,

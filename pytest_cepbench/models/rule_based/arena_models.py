@@ -183,7 +183,9 @@ class ShapesJudge:
         }
         if self.knobs.turned:
             surplus = len(answer.steps) > len(solve(read_question(question)).scenes)
-            draws = _score_draws(seed, answer.digest)
+            entropy = (seed, _SCORE_STREAM, int(answer.digest, 16))
+            source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
+            draws = source.random((len(CRITERIA), 2)).tolist()  # for flip and long
             for name, (flip, longer) in zip(CRITERIA, draws, strict=True):
                 if surplus and longer < self.knobs.long:
                     scores[name] = min(scores[name] + 1, HIGHEST_SCORE)
@@ -279,14 +281,6 @@ def _draws(seed: int, digests: tuple[str, str]) -> dict[str, float]:
     battle = int(digest_json(digests), 16)
     source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM, battle))))
     return dict(zip(_DRAWS, source.random(len(_DRAWS)).tolist(), strict=True))
-
-
-def _score_draws(seed: int, digest: str) -> list[list[float]]:
-    """(7, 2) numbers in [0, 1): for flip and long, of each criterion."""
-    entropy = (seed, _SCORE_STREAM, int(digest, 16))
-    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
-    draws: list[list[float]] = source.random((len(CRITERIA), 2)).tolist()
-    return draws
 
 
 def _solve(question: Question) -> Solution:

@@ -89,12 +89,12 @@ class ShapesGenerator:
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike]:
         """(64, 64, 3) uint8 for each text; all black where the answer is blank."""
-        return [self._single(text, seed) for text, seed in zip(texts, seeds, strict=True)]
-
-    def _single(self, text: str, seed: int) -> ImageLike:
-        if is_blank(self.knobs, seed):
-            return np.zeros((SIDE, SIDE, 3), np.uint8)
-        return render(degrade_with_priors(parse_caption(text), self.knobs, seed), seed).pixels
+        return [
+            np.zeros((SIDE, SIDE, 3), np.uint8)
+            if is_blank(self.knobs, seed)
+            else render(degrade_with_priors(parse_caption(text), self.knobs, seed), seed).pixels
+            for text, seed in zip(texts, seeds, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
