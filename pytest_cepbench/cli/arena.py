@@ -38,12 +38,12 @@ from pytest_cepbench.evaluation.project_baselines import battle_baselines, verdi
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
-from pytest_cepbench.metrics.battles import Pairing, TiePolicy
+from pytest_cepbench.metrics.battles import Pairing
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.report.comparison_page import arena_leaderboard_page
+from pytest_cepbench.report.comparison_page import POLICIES, arena_leaderboard_page
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import (
     Leaderboard,
@@ -63,13 +63,6 @@ from pytest_cepbench.suites import ModelPool, Suite, load_suite
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 from pytest_cepbench.suites.model_pool import describe_fixed_role
 from pytest_cepbench.suites.role_assignment import named_models
-
-_POLICIES: dict[TiePolicy, str] = {
-    "fdt": "ties forced",
-    "without_ties": "no ties",
-    "ties_as_zero": "ties 0",
-    "ties_as_half": "ties 1/2",
-}
 
 
 def run(arguments: Namespace) -> int:
@@ -161,7 +154,7 @@ def _by_group(title: str, groups: Sequence[str], columns: Mapping[str, Sequence[
 
 def board_page(board: Leaderboard) -> Iterator[Section]:
     """A leaderboard as a page, its groups in a table of their own."""
-    head = ("model", "rank", "rating", "+/-", "battles", *_POLICIES.values())
+    head = ("model", "rank", "rating", "+/-", "battles", *POLICIES.values())
     rows = tuple(
         (
             standing.model,
@@ -169,7 +162,7 @@ def board_page(board: Leaderboard) -> Iterator[Section]:
             f"{standing.rating:+.0f}",
             f"{1.96 * standing.error:.0f}",
             f"{standing.battles:g}",
-            *(percent(standing.win_rates[policy]) for policy in _POLICIES),
+            *(percent(standing.win_rates[policy]) for policy in POLICIES),
         )
         for standing in board.standings
     )

@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from pytest_cepbench.gate.compare import Judgement
 from pytest_cepbench.gate.verdict import Verdict
+from pytest_cepbench.metrics.battles import TiePolicy
 from pytest_cepbench.report.chain_pairs import PairedChain, paired_steps
 from pytest_cepbench.report.headline import in_tolerances
 from pytest_cepbench.report.number_format import (
@@ -25,10 +26,11 @@ from pytest_cepbench.report.pages import SCRIPT, render, script_of
 from pytest_cepbench.report.plots import (
     Scale,
     axis_plot,
+    curve_plot,
     interval_plot,
     reach_of,
 )
-from pytest_cepbench.report.result import CaseResult
+from pytest_cepbench.report.result import CaseResult, CurveShown
 from pytest_cepbench.report.view import (
     ForestRow,
     HeatCell,
@@ -201,13 +203,24 @@ def change_in_tolerances(case: ComparedCase) -> float:
 # -- leaderboards ----------------------------------------------------------------------------------
 
 
+POLICIES: dict[TiePolicy, str] = {
+    "fdt": "ties forced",
+    "without_ties": "no ties",
+    "ties_as_zero": "ties 0",
+    "ties_as_half": "ties 1/2",
+}
+"""What reports call the policies for ties."""
+
+
 class Board(NamedTuple):
     """A leaderboard, the best model first.
 
     axis: what points and intervals are; scale: its numbers as a plot.
     column: what is shown at the right.
     rows: the ranks that a model may have, the model, its interval and its value in words.
-    rates: win rates of rows against columns; None where there were no battles.
+    curves: of each model of an arena, its win rate by number of battles: the plot, and the numbers
+    as (battles, win rate, low, high).
+    rates: win rates of rows against columns under each policy for ties.
     """
 
     title: str
@@ -215,7 +228,8 @@ class Board(NamedTuple):
     scale: Markup
     column: str
     rows: Sequence[tuple[str, str, Markup, str]]
-    rates: HeatMap | None = None
+    curves: Sequence[tuple[str, Markup, Sequence[tuple[int, float, float, float]]]] = ()
+    rates: Sequence[tuple[str, HeatMap]] = ()
 
 
 class _Ranked(NamedTuple):
@@ -251,9 +265,7 @@ def _case_board(board: CaseLeaderboard) -> Board:
     return _board(board.case, f"difference to the best{intervals}", column, rows)
 
 
-def _board(
-    title: str, axis: str, column: str, models: Sequence[_Ranked], rates: HeatMap | None = None
-) -> Board:
+def _board(title: str, axis: str, column: str, models: Sequence[_Ranked]) -> Board:
     ends = [end for model in models for end in (model.value, *(model.bounds or ()))]
     scale = Scale.over([0.0, *ends], 0.0, 100.0)
     rows = []
@@ -261,7 +273,7 @@ def _board(
         rank = str(low) if low == high else f"{low}-{high}"
         plot = interval_plot(value, bounds, scale, f"{model}: rank {rank}, {shown}")
         rows.append((rank, model, plot, shown))
-    return Board(title, axis, axis_plot(scale), column, rows, rates)
+    return Board(title, axis, axis_plot(scale), column, rows)
 
 
 def arena_leaderboard_page(boards: Sequence[Leaderboard]) -> str:
@@ -275,22 +287,34 @@ def arena_leaderboard_page(boards: Sequence[Leaderboard]) -> str:
             ranks = standing.rank_low, standing.rank_high
             value = f"{standing.rating:+.0f} ± {half:.0f}"
             rows.append(_Ranked(ranks, standing.model, standing.rating, bounds, value))
-        rates = _pair_map([row.model for row in rows], board.pair_win_rates["ties_as_half"])
+        names = [row.model for row in rows]
+        curves = []
+        for name, points in zip(names, board.curves, strict=True):
+            sizes, means, lows, highs = (list(column) for column in zip(*points, strict=True))
+            curve = CurveShown(sizes, means, lows, highs, sizes[-1])
+            plot = curve_plot(
+                curve, None, "", f"win rate of {name}", unit="battles", holds=(0.0, 1.0)
+            )
+            curves.append((name, plot, points))
+        rates = [
+            (words, _pair_map(names, board.pair_win_rates[policy], words))
+            for policy, words in POLICIES.items()
+        ]
         title = f"{board.name}: {board.verdicts:,} verdicts on {board.questions:,} questions"
         axis = "rating with 95 % interval, Elo points"
-        shown.append(_board(title, axis, "rating", rows, rates))
+        shown.append(_board(title, axis, "rating", rows)._replace(curves=curves, rates=rates))
     names = ", ".join(board.name for board in boards)
     title = f"arena leaderboard of {names}"
     return render("leaderboard.html.jinja", title=title, boards=shown)
 
 
-def _pair_map(names: Sequence[str], rates: Sequence[Sequence[float | None]]) -> HeatMap:
-    """Win rates of rows against columns in shades."""
+def _pair_map(names: Sequence[str], rates: Sequence[Sequence[float | None]], words: str) -> HeatMap:
+    """Win rates of rows against columns in shades. words: the policy for ties."""
     rows = []
     for place, (model, own) in enumerate(zip(names, rates, strict=True), 1):
         cells: list[HeatCell | None] = []
         for opponent, rate in zip(names, own, strict=True):
-            pair = f"{model} against {opponent}"
+            pair = f"{model} against {opponent}, {words}"
             if opponent == model:
                 cells.append(None)
             elif rate is None:

@@ -315,21 +315,31 @@ def course_plot(curve: Sequence[float], *, higher_is_better: bool) -> Markup:
 
 
 def curve_plot(
-    now: CurveShown, before: CurveShown | None, reference: str, quantity: str, kind: str = ""
+    now: CurveShown,
+    before: CurveShown | None,
+    reference: str,
+    quantity: str,
+    kind: str = "",
+    *,
+    unit: str = "generation",
+    holds: Sequence[float] = (),
 ) -> Markup:
     """Curves of this run and of the reference, each with the band of its confidence intervals.
 
     before: the reference's; None where it is not known, or of other generations.
-    reference: what it is called.
+    reference: what it is called; empty where there is none to compare with.
     quantity: what the curves are of.
     kind: class of this run's curve.
+    unit: what is counted across.
+    holds: further values that the axis upwards has, such as those of other plots beside it.
     """
     curves = [now] if before is None else [before, now]
     width, height = CURVES
     across = Scale.over([*map(float, now.generations)], 50, width - 14)
     up = Scale.over(
-        [value for curve in curves for value in (*curve.low, *curve.high)], height - 40, 10, 4
-    )
+        [*holds, *(value for curve in curves for value in (*curve.low, *curve.high))],
+        height - 40, 10, 4,
+    )  # fmt: skip
     shapes = []
     for tick in up.ticks:
         y = up.place(tick)
@@ -340,7 +350,7 @@ def curve_plot(
         label(across.place(float(generation)), height - 26, str(generation), anchor="middle")
         for generation in now.generations[::every]
     ]
-    shapes.append(label((width + 36) / 2, height - 9, "generation", anchor="middle"))
+    shapes.append(label((width + 36) / 2, height - 9, unit, anchor="middle"))
     for curve in curves:
         of = "before" if curve is before else f"now {kind}"
         xs = [across.place(float(generation)) for generation in curve.generations]
@@ -351,7 +361,8 @@ def curve_plot(
         shapes.append(shape("polygon", f"area {of}", points=corners([*high, *reversed(low)])))
         shapes.append(shape("polyline", f"trace {of}", points=corners(mean)))
         shapes += [shape("circle", f"mean {of}", cx=x, cy=y, r=3) for x, y in mean]
-    title = f"{quantity} by generation. Now: {' '.join(map(number, now.mean))}"
+    of_run = ". Now" if reference else ""
+    title = f"{quantity} by {unit}{of_run}: {' '.join(map(number, now.mean))}"
     if before is not None:
         title += f"; {reference}: {' '.join(map(number, before.mean))}"
     return figure("curves", CURVES, title, shapes)

@@ -36,6 +36,7 @@ from pytest_cepbench.metrics.judge_agreement import (
     confusion,
     grades_of,
     krippendorff_alpha,
+    share,
     shared_battles,
 )
 from pytest_cepbench.metrics.pair_models import (
@@ -92,7 +93,8 @@ class Leaderboard:
     pair_win_rates: by tie policy, of each model against each other one, in the order of the
     standings; None where they never met. Forfeits do not count.
     curves: of each model, in that order, its win rate (ties forced) over its first battles in a
-    random order, as pairs (battles, win rate). Source: OpenING, Fig. 7.
+    random order, as (battles, win rate, low, high) with the 95 % interval of `share`. Source:
+    OpenING, Fig. 7.
     """
 
     name: str
@@ -108,7 +110,7 @@ class Leaderboard:
     unarranged: int
     standings: tuple[Standing, ...]
     pair_win_rates: Mapping[TiePolicy, tuple[tuple[float | None, ...], ...]]
-    curves: tuple[tuple[tuple[int, float], ...], ...]
+    curves: tuple[tuple[tuple[int, float, float, float], ...], ...]
     remarks: tuple[str, ...] = ()
 
 
@@ -352,13 +354,17 @@ _POINTS = 20
 """Of a curve of win rates."""
 
 
-def _curve(battles: Sequence[JudgedBattle], model: str) -> tuple[tuple[int, float], ...]:
+def _curve(
+    battles: Sequence[JudgedBattle], model: str
+) -> tuple[tuple[int, float, float, float], ...]:
     """Win rate with ties forced over the first battles, which are put in order by digest."""
     own = [battle for battle in battles if model in (battle.first, battle.second)]
     own.sort(key=lambda b: digest_text(f"{b.question} {b.first} {b.second}"))
-    won = np.cumsum([(b.winner in ("A", "Tie(A)")) == (b.first == model) for b in own])
+    won = [(b.winner in ("A", "Tie(A)")) == (b.first == model) for b in own]
+    asked = [battle.question for battle in own]
     sizes = sorted({max(1, round(len(own) * k / _POINTS)) for k in range(1, _POINTS + 1)})
-    return tuple((size, float(won[size - 1] / size)) for size in sizes)
+    rates = [share(won[:size], asked[:size]) for size in sizes]
+    return tuple((rate.total, rate.right / rate.total, rate.low, rate.high) for rate in rates)
 
 
 def _groups(

@@ -164,20 +164,42 @@ def test_ratings_and_win_rates_of_an_arena() -> None:
     labels = [str(plot.get("aria-label")) for plot in _plots(html, "rank")]
     assert [label.split(":")[0] for label in labels] == ["m00", "m01", "m02"]
     cells = {
-        (match[1], match[2]): float(match[3])
+        match.groups()[:3]: float(match[4])
         for title in read_page(html).values("title")
-        if (match := re.fullmatch(r"(m\d\d) against (m\d\d): ([\d.]+) %", title))
+        if (match := re.fullmatch(r"(m\d\d) against (m\d\d), ([^:]+): ([\d.]+) %", title))
     }
-    assert len(cells) == 6
-    assert all(cells[a, b] + cells[b, a] == pytest.approx(100, abs=0.11) for a, b in cells)
-    assert cells["m00", "m02"] > cells["m00", "m01"] > 50
+    assert len(cells) == 24
+    for policy in ("ties forced", "no ties", "ties 1/2"):
+        own = {(a, b): rate for (a, b, of), rate in cells.items() if of == policy}
+        assert all(own[a, b] + own[b, a] == pytest.approx(100, abs=0.11) for a, b in own)
+        assert own["m00", "m02"] > own["m00", "m01"] > 50
+    assert all(cells[a, b, "ties 0"] <= cells[a, b, "ties 1/2"] for a, b, _ in cells)
+
+
+def test_win_rates_by_number_of_battles_of_an_arena() -> None:
+    """A curve for each model with its interval, which gets narrower, and all of it as a table."""
+    html = arena_leaderboard_page([ARENA])
+    labels = re.findall(r'<svg class="curves"[^>]* aria-label="([^"]*)"', html)
+    assert [label.partition(":")[0] for label in labels] == [
+        f"win rate of m0{n} by battles" for n in range(3)
+    ]
+    text = " ".join(read_page(html).text.split())
+    for standing, points in zip(ARENA.standings, ARENA.curves, strict=True):
+        assert all(low - 1e-9 <= rate <= high + 1e-9 for _, rate, low, high in points)
+        assert points[-1][3] - points[-1][2] < points[4][3] - points[4][2]
+        assert points[-1][:2] == (standing.battles, pytest.approx(standing.win_rates["fdt"]))
+        for size, *rates in points:
+            shown = " ".join(f"{rate:.4f}" for rate in rates)
+            assert f"{standing.model} {size} {shown}" in text
 
 
 def test_pairs_that_never_met_are_empty_cells() -> None:
     """They have no number and no shade."""
     chain = [b for b in PANEL if {b.first, b.second} != {"m00", "m02"}]
     html = arena_leaderboard_page([make_leaderboard("people", chain)])
-    assert '<td class=""><span title="m00 against m02: no battle">-</span></td>' in html
+    assert (
+        '<td class=""><span title="m00 against m02, ties forced: no battle">-</span></td>' in html
+    )
 
 
 @settings(max_examples=30)
