@@ -48,6 +48,24 @@ leans to the second, the second is better. Source: OpenING, section 4.2."""
 WINNERS: tuple[Winner, ...] = get_args(Winner)
 """From the best for the first answer to the best for the second."""
 
+AnswerError = Literal[
+    "no-text-or-image", "factual", "incoherent", "offensive", "image-text", "poor-image",
+    "poor-text", "incomplete",
+]  # fmt: skip
+
+ANSWER_ERRORS: dict[AnswerError, str] = {
+    "no-text-or-image": "text or image is missing",
+    "factual": "factual error, or not what was asked",
+    "incoherent": "incoherent in style or entities",
+    "offensive": "offensive or unsafe",
+    "image-text": "image and text do not agree",
+    "poor-image": "poor image",
+    "poor-text": "poor text",
+    "incomplete": "incomplete",
+}
+"""The typical errors of interleaved answers, and how people are asked about them. Source: OpenING,
+section 5.3 and appendix D.7."""
+
 EVEN = 0.5
 """The score of a tie, and with it the win rate of answers against themselves: what an accepted
 model's own answers score."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from pytest_cepbench.artifacts.outcome import WINNERS
+from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, WINNERS
 from pytest_cepbench.cli.agree import percent
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.judges import file_titles, verdict_panel
@@ -41,7 +41,8 @@ from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.metrics.battles import Pairing
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from pytest_cepbench.ratings.folder import STUDY
+from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
+from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.comparison_page import POLICIES, arena_leaderboard_page
 from pytest_cepbench.store.maintenance import models_in
@@ -68,7 +69,7 @@ from pytest_cepbench.suites.role_assignment import named_models
 def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
     titles = file_titles(arguments.verdicts)
-    scored = [holds_scores(path) for path in titles]
+    scored = [not path.is_dir() and holds_scores(path) for path in titles]
     if any(scored) and not all(scored):
         raise SpecError("files of scores and of verdicts are given: rank them one by one")
     content: dict[str, object]
@@ -103,6 +104,13 @@ def _board(
         which = "; ".join(f"{b.question}: {b.first} against {b.second}" for b in lost)
         how = f"{len(lost)} verdicts have the ids of others and do not count ({which or '-'})"
         remarks = (how,)
+    elif path.is_dir():
+        ratings = read_ratings(path)
+        votes = read_votes(ratings)
+        for line in votes.remarks.lines:
+            tell(line)
+        shown = shown_battles(ratings, votes)
+        battles = [replace(b, first=names(b.first), second=names(b.second)) for b in shown]
     else:
         battles = read_verdicts(path, names)
     board = make_leaderboard(
@@ -146,10 +154,12 @@ def _score_page(board: ScoreBoard) -> Iterator[Section]:
         )
 
 
-def _by_group(title: str, groups: Sequence[str], columns: Mapping[str, Sequence[str]]) -> Section:
+def _by_group(
+    title: str, groups: Sequence[str], columns: Mapping[str, Sequence[str]], head: str = "group"
+) -> Section:
     """A table with a row for each group of questions, and a column for each model."""
     rows = tuple(zip(groups, *columns.values(), strict=True))
-    return Section(title, (Table(("group", *columns), rows),))
+    return Section(title, (Table((head, *columns), rows),))
 
 
 def board_page(board: Leaderboard) -> Iterator[Section]:
@@ -177,6 +187,16 @@ def board_page(board: Leaderboard) -> Iterator[Section]:
             f"{board.name}: win rate with ties as 1/2, in percent",
             groups,
             {own.model: [percent(own.groups[g]) for g in groups] for own in board.standings},
+        )
+    if any(own.errors for own in board.standings):
+        yield _by_group(
+            f"{board.name}: answers in which people saw errors",
+            list(ANSWER_ERRORS.values()),
+            {
+                own.model: [str(own.errors.get(kind, 0)) for kind in ANSWER_ERRORS]
+                for own in board.standings
+            },
+            head="error",
         )
 
 

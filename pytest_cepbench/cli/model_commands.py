@@ -175,7 +175,11 @@ _LEADERBOARD = Command(
     UNWRITTEN,
     "arena",
     [
-        option("verdicts VERDICTS", "verdicts of one judge each", nargs="+"),
+        option(
+            "verdicts VERDICTS",
+            "verdicts of one judge each: files, or ratings folders of pairs",
+            nargs="+",
+        ),
         _PAIR_MODEL,
         option("--battles VERDICTS", "the battles that were to be judged"),
         flag(

@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.artifacts.outcome import WINNERS, AnswerError, Winner
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -28,12 +28,14 @@ class JudgedBattle:
     question: id of the question; its battles are one cluster.
     first, second: the models that answered, in the order in which the judge saw them.
     winner: the verdict.
+    errors: of the first answer and of the second, as people saw them.
     """
 
     question: str
     first: str
     second: str
     winner: Winner
+    errors: tuple[tuple[AnswerError, ...], tuple[AnswerError, ...]] = ((), ())
 
 
 class BattleTable:

@@ -34,6 +34,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from pytest_cepbench.artifacts.answer import cut_into_steps
+from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line, visible
 from pytest_cepbench.ratings.consent import to_html
@@ -75,6 +76,7 @@ def _environment() -> jinja2.Environment:
         finalize=_displayed,
     )
     environment.globals |= {"most_words": MOST_WORDS, "least_agreement": LEAST_SHARED}
+    environment.globals["answer_errors"] = ANSWER_ERRORS
     return environment
 
 

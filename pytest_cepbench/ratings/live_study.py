@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import msgspec
 
+from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.ratings.assignment import Assignment, Slot
@@ -59,6 +60,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     key: made by the page for this answer. slot: opaque name of what was shown.
     seconds: for which it was shown. browser: width and height of the window in pixels.
+    errors: kinds of errors of the answers under A and B.
     grades: of each output. ranks: of each output, 1 the best; equal ranks are ties.
     ticked: numbers of names. added: names of the closed list.
     """
@@ -70,6 +72,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
     skip: str = ""
     verdict: str = ""
+    errors: dict[Literal["A", "B"], tuple[AnswerError, ...]] = {}
     grades: tuple[Grade, ...] = ()
     ranks: tuple[int, ...] = ()
     text: str = ""
@@ -101,6 +104,9 @@ def form_of(vote: Vote, item: Item) -> Fields:
     match vote.task:
         case "pair" | "caption":
             form["verdict"] = vote.verdict
+            if vote.errors:
+                letters = dict(zip(vote.shown, "AB", strict=True))
+                form["errors"] = {letters[side]: kinds for side, kinds in vote.errors.items()}
         case "grades":
             ranks = {
                 number: rank
@@ -158,7 +164,14 @@ def _own(task: Task, answer: Answer, item: Item, shown: Sequence[str | int]) -> 
                 raise DatasetError(
                     f"{one_line(answer.verdict, 40)!r} is no verdict of the task {task}"
                 )
-            return {"verdict": answer.verdict, "winner": meaning[0], "tie": meaning[1]}
+            sides = dict(zip("AB", shown, strict=True))
+            errors = {
+                sides[letter]: tuple(kind for kind in ANSWER_ERRORS if kind in kinds)
+                for letter, kinds in sorted(answer.errors.items())
+                if kinds
+            }
+            winner, tie = meaning
+            return {"verdict": answer.verdict, "winner": winner, "tie": tie, "errors": errors}
         case "grades":
             return _grades(answer, [int(number) for number in shown])
         case "describe":

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from pytest_cepbench.artifacts.outcome import AnswerError
 from pytest_cepbench.files import digest_json
 
 FORMAT = 1
@@ -29,6 +30,8 @@ ItemKind = Literal["item", "practice", "attention"]
 
 VoteKind = Literal["item", "practice", "attention", "repeat"]
 """Of a vote; a repeat is an item that the annotator has judged before."""
+
+Side = Literal["first", "second"]
 
 Grade = Literal["good", "medium", "poor"]
 
@@ -139,6 +142,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     page: name and version of the page. browser: width and height of its window in pixels.
     shown: order of the options on the page: first and second, or their numbers from 0.
     verdict: as pressed. winner, tie: in the item's own order.
+    errors: side in the item's own order -> kinds of errors that its answer has; of pairs.
     grades: number of an option -> grade. ranking: numbers of options from the best on; options of
     the same rank are in a list of their own.
     skip: why there is no answer. undo: whether the last answer of this person to this item is
@@ -160,6 +164,7 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: str = ""
     winner: Literal["", "first", "second", "comparable"] = ""
     tie: bool | None = None
+    errors: dict[Side, tuple[AnswerError, ...]] = {}
     grades: dict[str, Grade] = {}
     ranking: tuple[int | tuple[int, ...], ...] = ()
     text: str | None = None
@@ -212,6 +217,8 @@ def fault_of(vote: Vote, study: Study, item: Item) -> str:
         return f"{vote.annotator!r} is none of the study's annotators"
     if vote.undo or vote.skip:
         return ""
+    if vote.errors and vote.task != "pair":
+        return "errors are told of pairs of answers"
     return _FAULTS[vote.task](vote, study, item)
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts.outcome import WINNERS, Winner
+from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, WINNERS, Winner
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.files import digest_json
 from pytest_cepbench.metrics.battles import JudgedBattle
@@ -285,7 +285,13 @@ def shown_battles(
         if not annotators or vote.annotator in annotators:
             swapped[vote.item] += 1 if vote.shown[:1] == ("second",) else -1
     return [
-        JudgedBattle(battle.question, battle.second, battle.first, mirrored(battle.winner))
+        JudgedBattle(
+            battle.question,
+            battle.second,
+            battle.first,
+            mirrored(battle.winner),
+            (battle.errors[1], battle.errors[0]),
+        )
         if swapped[item.item] > 0
         else battle
         for item, battle in named_battles(ratings, votes, annotators)
@@ -297,11 +303,19 @@ def named_battles(
 ) -> list[tuple[Item, JudgedBattle]]:
     """Each judged item, and it as a battle of models in its own order, by the majority of votes.
 
+    An answer has the errors that more than half of them told.
     annotators: whose votes count; everybody's where empty.
     Raises DatasetError as `battle_votes`, where nobody has judged a battle, and where the sources
     do not say which models answered.
     """
-    judged = battle_votes(ratings, votes, list(annotators))
+    counting = list(annotators)
+    judged = battle_votes(ratings, votes, counting)
+    told: Counter[tuple[str, str, str]] = Counter()
+    for vote in votes.answers():
+        if not counting or vote.annotator in counting:
+            told.update(
+                (vote.item, side, kind) for side, own in vote.errors.items() for kind in own
+            )
     if not judged:
         why = "; ".join(votes.remarks.lines)
         raise DatasetError(
@@ -318,7 +332,12 @@ def named_battles(
                 f"{ratings.path}: its sources do not say which two models answered {digest[:16]}"
             )
         question = first.sample or digest
-        battle = JudgedBattle(question, first.model, second.model, own.verdict("majority"))
+        errors = [
+            tuple(k for k in ANSWER_ERRORS if told[digest, side, k] * 2 > len(own.winners))
+            for side in ("first", "second")
+        ]
+        verdict = own.verdict("majority")
+        battle = JudgedBattle(question, first.model, second.model, verdict, (errors[0], errors[1]))
         battles.append((own.item, battle))
     return battles
 

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
+from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS
 from pytest_cepbench.gate.compare import Judgement
 from pytest_cepbench.gate.verdict import Verdict
 from pytest_cepbench.metrics.battles import TiePolicy
@@ -221,6 +222,7 @@ class Board(NamedTuple):
     curves: of each model of an arena, its win rate by number of battles: the plot, and the numbers
     as (battles, win rate, low, high).
     rates: win rates of rows against columns under each policy for ties.
+    errors: models, and of each kind of errors the number of their answers that have it.
     """
 
     title: str
@@ -230,6 +232,7 @@ class Board(NamedTuple):
     rows: Sequence[tuple[str, str, Markup, str]]
     curves: Sequence[tuple[str, Markup, Sequence[tuple[int, float, float, float]]]] = ()
     rates: Sequence[tuple[str, HeatMap]] = ()
+    errors: tuple[Sequence[str], Sequence[tuple[str, Sequence[int]]]] | None = None
 
 
 class _Ranked(NamedTuple):
@@ -302,9 +305,14 @@ def arena_leaderboard_page(boards: Sequence[Leaderboard]) -> str:
         ]
         title = f"{board.name}: {board.verdicts:,} verdicts on {board.questions:,} questions"
         axis = "rating with 95 % interval, Elo points"
-        shown.append(_board(title, axis, "rating", rows)._replace(curves=curves, rates=rates))
-    names = ", ".join(board.name for board in boards)
-    title = f"arena leaderboard of {names}"
+        errors = [
+            (about, [standing.errors.get(kind, 0) for standing in board.standings])
+            for kind, about in ANSWER_ERRORS.items()
+        ]
+        known = (names, errors) if any(standing.errors for standing in board.standings) else None
+        drawn = _board(title, axis, "rating", rows)
+        shown.append(drawn._replace(curves=curves, rates=rates, errors=known))
+    title = f"arena leaderboard of {', '.join(board.name for board in boards)}"
     return render("leaderboard.html.jinja", title=title, boards=shown)
 
 

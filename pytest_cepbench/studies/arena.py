@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -10,6 +11,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from pytest_cepbench.artifacts import digest_text
+from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.datasets.opening.questions import (
     CAPABILITIES,
     HARD_TASKS,
@@ -63,6 +65,7 @@ class Standing:
     battles: those that count, forfeits included.
     win_rates: by tie policy, in [0, 1]; None where no battle counts.
     groups: win rate with ties as half in each group of questions, by the group's name.
+    errors: by kind, the answers that people found it in, each once.
     """
 
     model: str
@@ -73,6 +76,7 @@ class Standing:
     battles: float
     win_rates: Mapping[TiePolicy, float | None]
     groups: Mapping[str, float | None]
+    errors: Mapping[AnswerError, int]
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,13 @@ def make_leaderboard(
     records = battle_records(table, lost, forfeit_policy)
     groups = _groups(battles, grouping)
     by_group = {group: battle_records(BattleTable(part)) for group, part in groups.items()}
+    wrong = {
+        (model, battle.question, kind)
+        for battle in battles
+        for model, kinds in zip((battle.first, battle.second), battle.errors, strict=True)
+        for kind in kinds
+    }
+    errors = Counter((model, kind) for model, _, kind in wrong)
     order = sorted(range(len(ratings.models)), key=lambda i: -ratings.ratings[i])
     ranks = ratings.rank_intervals()
     standings = [
@@ -182,6 +193,7 @@ def make_leaderboard(
                 group: part[model].win_rate("ties_as_half") if model in part else None
                 for group, part in by_group.items()
             },
+            errors={k: errors[model, k] for k in ANSWER_ERRORS if errors[model, k]},
         )
         for i in order
         for model in (ratings.models[i],)

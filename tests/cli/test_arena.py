@@ -14,6 +14,8 @@ import pytest
 from pytest_cepbench.metrics.battles import JudgedBattle
 from tests.cli.conftest import Home
 from tests.metrics.arena.panels import simulate
+from tests.ratings.studies import BLUE, RED, make_study
+from tests.ratings.voted import cast, side_vote
 
 PANEL = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
 
@@ -97,6 +99,32 @@ def test_forfeits_and_groups(panels: Home) -> None:
     assert "1 arranged battles have no verdict and are left out" in ended.out
     assert "Elo points by the davidson model" in ended.out.replace("\n", " ")
     assert "people: win rate with ties as 1/2, in percent" in ended.out
+
+
+def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
+    """Of a folder of votes and of its verdicts as a file: by more than half, each answer once."""
+    ratings = make_study(home.path / "rated", "pair", count=6, annotators=3)
+    for place, item in enumerate(ratings.items.values()):
+        for number, name in enumerate(ratings.study.annotators):
+            ticked = {"first": ["incomplete"], "second": ["factual"] if number < 2 else []}
+            if number == 0:
+                ticked["first"].append("poor-image")
+            verdict = "A" if place % 3 else "B"
+            vote = side_vote(item, name, verdict, errors=ticked, swapped=bool(place % 2))
+            cast(ratings, vote)
+    assert home.command("rate", "export", "rated", "--format=opening", "--out=people").code == 0
+    boards = []
+    for source in ("rated", "people/verdicts.json"):
+        ended = home.command("arena", "leaderboard", source)
+        assert ended.code == 0
+        assert "answers in which people saw errors" in ended.out
+        written = home.path / f".cepbench/arena/leaderboard-{Path(source).stem}"
+        assert "factual error, or not what was asked" in written.with_suffix(".html").read_text()
+        (board,) = json.loads(written.with_suffix(".json").read_text())["leaderboards"]
+        boards.append({row["model"]: row["errors"] for row in board["standings"]})
+    assert boards == [{RED: {"incomplete": 6}, BLUE: {"factual": 6}}] * 2
+    write(home.path / "plain.json", PANEL)
+    assert "saw errors" not in home.command("arena", "leaderboard", "plain.json").out
 
 
 def test_agreement(panels: Home) -> None:

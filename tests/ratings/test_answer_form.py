@@ -15,7 +15,7 @@ from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.live_study import Answer, form_of, make_vote, parse_answer
-from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, fault_of
+from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, Vote, fault_of, record_line
 from tests.ratings.studies import NAMES, make_study
 
 WHO = {"annotator": "a1", "at": "2026-11-22T10:00:00Z"}
@@ -47,6 +47,8 @@ def test_whatever_is_sent_is_an_answer_or_refused_in_one_line(data: bytes) -> No
         ({"model": "alpha"}, "unknown field `model`"),
         ({"grades": ["excellent"]}, "Invalid enum value"),
         ({"seconds": "9"}, "Expected `float`"),
+        ({"errors": {"A": ["ugly"]}}, "Invalid enum value 'ugly'"),
+        ({"errors": {"C": ["factual"]}}, "Invalid enum value 'C'"),
     ],
 )
 def test_answers_are_read_strictly(fields: dict[str, Any], message: str) -> None:
@@ -150,3 +152,25 @@ def test_a_vote_is_filled_in_again(
         skipped = msgspec.structs.replace(answer, skip="other")
         vote = make_vote(skipped, ratings.study, item, "item", shown, **who)
         assert form_of(vote, item) == {"note": note}
+
+
+@pytest.mark.parametrize("shown", [("first", "second"), ("second", "first")])
+def test_errors_are_of_the_answer_wherever_it_stood(
+    shown: tuple[str | int, ...], tmp_path: Path
+) -> None:
+    """Ticked under A or B, kept by side in the order of the table, and filled in again."""
+    ratings = make_study(tmp_path, "pair", count=1)
+    item = next(iter(ratings.items.values()))
+    told = {"A": ["incomplete", "factual", "factual"], "B": []}
+    fields = {"key": "12345678", "slot": "s", "verdict": "B", "errors": told}
+    vote = make_vote(
+        parse_answer(json.dumps(fields).encode()), ratings.study, item, "item", shown, **WHO
+    )
+    assert vote.errors == {shown[0]: ("factual", "incomplete")}
+    assert form_of(vote, item)["errors"] == {"A": ("factual", "incomplete")}
+    assert msgspec.json.decode(record_line(vote), type=Vote) == vote
+    assert b"errors" not in record_line(msgspec.structs.replace(vote, errors={}))
+    other = msgspec.structs.replace(vote, task="caption")
+    assert "of pairs" in fault_of(
+        other, msgspec.structs.replace(ratings.study, kind="caption"), item
+    )

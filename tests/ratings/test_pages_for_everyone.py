@@ -189,10 +189,11 @@ def test_a_screen_reader_hears_all_of_it(pair: tuple[Path, Server], open_page: A
         assert expected in tree, tree
     assert page.get_by_role("status").count() == 1
     stops = []
-    for _ in range(4):
+    for _ in range(5):
         page.keyboard.press("Tab")
         stops.append(page.evaluate("document.activeElement.textContent.trim()"))
     assert stops == [
+        "Errors of the answers",
         "A is better 1",
         "Tie, A slightly 2",
         "Tie, B slightly 3",

@@ -342,3 +342,23 @@ def test_both_answers_are_seen_before_a_vote_counts_on_a_phone(
     assert not (folder / "votes" / "a1.jsonl").read_text()
     press(page, "1")
     assert [vote["verdict"] for vote in records(folder)] == ["A"]
+
+
+def test_errors_of_answers_are_ticked_and_come_back_with_undo(
+    pair: tuple[Path, Server], open_page: Any
+) -> None:
+    """They are kept with the vote, and beside it until then, as a reload shows."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    side = red_side(page)
+    page.get_by_text("Errors of the answers").click()
+    page.locator(f"input.error[data-of={side}][value=factual]").check()
+    page.reload()
+    slot(page)
+    assert page.locator(f"input.error[data-of={side}][value=factual]").is_checked()
+    press(page, "1")
+    assert page.locator("input.error:checked").count() == 0
+    assert records(folder)[0]["errors"] == {"first": ["factual"]}
+    page.keyboard.press("u")
+    page.get_by_text("taken back").wait_for()
+    assert page.locator("input.error:checked").get_attribute("value") == "factual"

@@ -187,7 +187,8 @@ def test_win_rates_by_number_of_battles_of_an_arena() -> None:
     for standing, points in zip(ARENA.standings, ARENA.curves, strict=True):
         assert all(low - 1e-9 <= rate <= high + 1e-9 for _, rate, low, high in points)
         assert points[-1][3] - points[-1][2] < points[4][3] - points[4][2]
-        assert points[-1][:2] == (standing.battles, pytest.approx(standing.win_rates["fdt"]))
+        assert points[-1][0] == standing.battles
+        assert points[-1][1] == pytest.approx(standing.win_rates["fdt"])
         for size, *rates in points:
             shown = " ".join(f"{rate:.4f}" for rate in rates)
             assert f"{standing.model} {size} {shown}" in text

@@ -1,7 +1,8 @@
 """Files of battles and verdicts, in OpenING's format.
 
 A list of `{"data_id", "model_A": {"id", "name"}, "model_B": {"id", "name"}, "winner"}`, or one such
-object a line; a list of arranged battles is the same without `winner`.
+object a line; a list of arranged battles is the same without `winner`. Verdicts of people may have
+`errors` beside it, two lists of the kinds that the first and the second answer have.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from uuid import uuid4
 import msgspec
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.artifacts.outcome import HIGHEST_SCORE, WINNERS
+from pytest_cepbench.artifacts.outcome import HIGHEST_SCORE, WINNERS, AnswerError
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
@@ -33,6 +34,7 @@ class _Battle(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     first: _Model = msgspec.field(name="model_A")
     second: _Model = msgspec.field(name="model_B")
     winner: Any = None
+    errors: tuple[tuple[AnswerError, ...], tuple[AnswerError, ...]] = ((), ())
 
 
 class _Verdict(_Battle, forbid_unknown_fields=True, kw_only=True):
@@ -98,7 +100,7 @@ def _verdicts(path: Path, names: ModelNames) -> Iterator[tuple[JudgedBattle, _Ba
                 f"{battle.question!r} was judged before, at {places[key]}: keep one of them"
             )
         places[key] = place
-        yield JudgedBattle(*key, winner), record
+        yield JudgedBattle(*key, winner, record.errors), record
 
 
 def holds_scores(path: Path) -> bool:
@@ -177,6 +179,8 @@ def write_battles(path: Path, battles: Iterable[JudgedBattle | Pairing]) -> None
         }
         if isinstance(battle, JudgedBattle):
             records[key]["winner"] = battle.winner
+            if any(battle.errors):
+                records[key]["errors"] = battle.errors
     if not records:
         raise DatasetError(f"there is no verdict to write to {str(path)!r}")
     if path.suffix == ".jsonl":

@@ -378,7 +378,17 @@ function filled() {
     ranks: outputs().map(rankOf),
     ticked: ticked("offered").map(Number),
     added: ticked("other"),
+    errors: errors(),
   };
+}
+
+function errors() { // kinds of errors by the letter of the answer that has them
+  const own = {};
+  for (const letter of "AB") {
+    const kinds = ticked(`error[data-of=${letter}]`);
+    if (kinds.length) own[letter] = kinds;
+  }
+  return own;
 }
 
 function fill(form) {
@@ -392,6 +402,8 @@ function fill(form) {
   });
   for (const box of ticks("offered")) box.checked = form.ticked?.includes(Number(box.value)) ?? false;
   for (const box of ticks("other")) box.checked = form.added?.includes(box.value) ?? false;
+  for (const box of ticks("error")) box.checked = form.errors?.[box.dataset.of]?.includes(box.value) ?? false;
+  if (ticked("error").length) stage.querySelector("details.errors").open = true;
   if (form.added?.length) stage.querySelector("details").open = true;
 }
 
@@ -528,7 +540,7 @@ function click(event) {
   if (event.target.matches(".picture")) return enlarge(event.target);
   if (!button) return;
   if (button.dataset.verdict) {
-    if (isMeant(event) && isSeen()) answer({ verdict: button.dataset.verdict });
+    if (isMeant(event) && isSeen()) answer({ verdict: button.dataset.verdict, errors: errors() });
   } else if (button.dataset.reason) {
     button.closest("dialog").close();
     if (isMeant(event)) answer({ skip: button.dataset.reason });
