@@ -217,7 +217,6 @@ def _without_remarks(stream: BinaryIO) -> BinaryIO | None:
             dropped = True
         else:
             bare.write(head + stream.read(length + 4))
-    bare.seek(0)
     return bare if dropped else None
 
 

@@ -16,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image, encode_image, read_image
 from pytest_cepbench.artifacts.image import MAX_PIXELS
-from pytest_cepbench.errors import ImageError
+from pytest_cepbench.errors import ImageError, UnreadError
 from tests.artifacts.files import encoded, noise, png_header
 
 PICTURE = Image.fromarray(noise(24, 32))
@@ -198,3 +198,55 @@ def test_pixels_that_are_damaged_are_so_beside_remarks() -> None:
     data = sound[:at] + REMARKS["text"] + sound[at : len(sound) // 2]
     with pytest.raises(ImageError, match="damaged"):
         decode_image(data)
+
+
+def test_the_limit_is_pillow_s() -> None:
+    """Above it Pillow warns of an attack by decompression."""
+    assert MAX_PIXELS == Image.MAX_IMAGE_PIXELS
+
+
+@pytest.mark.parametrize(
+    ("data", "asked"),
+    [
+        (encode_image(ImageArtifact(noise(24, 300)))[:-40], [24 * 300 * 24]),
+        (encode_image(ImageArtifact(noise(300, 24)))[:-40], [300 * 24 * 24]),
+        (SOUND["WEBP"][:-40], [1000 * 24]),  # lossy: its size stands elsewhere
+        (SOUND["JPEG"][:-40], []),
+        (SOUND["PNG"][:-40], []),
+    ],
+    ids=["wide", "high", "lossy", "JPEG", "PNG"],
+)
+def test_a_damaged_webp_is_told_from_want_of_memory(
+    data: bytes, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What decoding it takes is asked for, in bytes: where it is not there, nothing is said of the
+    file.
+    """
+    sizes: list[int] = []
+    room = [True]
+
+    def empty(size: int, _: object) -> None:
+        sizes.append(size)
+        if not room[0]:
+            raise MemoryError
+
+    monkeypatch.setattr("pytest_cepbench.artifacts.image.np.empty", empty)
+    most = 1000 if asked == [24_000] else MAX_PIXELS
+    for room[0], error in ((True, ImageError), (False, UnreadError if asked else ImageError)):
+        with pytest.raises(error):
+            decode_image(data, max_pixels=most)
+    assert sizes == asked * 2
+
+
+@pytest.mark.parametrize("error", [MemoryError(), ImportError("no handle is left")])
+def test_a_decoder_without_memory_says_nothing_of_the_file(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be whole."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Image, "open", fail)
+    with pytest.raises(UnreadError, match="no memory is left to decode it"):
+        decode_image(SOUND["PNG"])

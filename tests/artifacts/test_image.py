@@ -173,6 +173,7 @@ def test_floating_point_greys_are_scaled() -> None:
         ([0, 2], np.float32, [0, 2]),
         ([0, 2, 255], np.float32, [0, 2, 255]),
         ([0, 257, 65535], np.float32, [0, 1, 255]),
+        ([-3, 65535, 70000], np.int32, [0, 255, 255]),
     ],
 )
 def test_wide_greys_are_scaled_by_the_range_that_they_use(

@@ -44,6 +44,7 @@ WRAPPED = {
     "gpt-oss without special tokens": "analysisIs it blue?assistantfinalA red circle.",
     "behind the answer": "A red circle.\n<think>or blue?</think>",
     "cut behind the answer": "A red circle.\n<think>or bl",
+    "within a line": "A red<think>blue?</think>circle.",
 }
 
 ONLY = [

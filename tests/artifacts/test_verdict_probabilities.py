@@ -51,3 +51,12 @@ def test_what_is_none_is_read_as_none(text: str) -> None:
     """A store can hold anything; a verdict without probabilities has no soft score."""
     assert VerdictProbabilities.from_provenance({PROBABILITIES: text}) is None
     assert VerdictProbabilities.from_provenance({}) is None
+
+
+def test_the_likeliest_verdict_is_allowed_but_for_the_digits_that_are_stored() -> None:
+    """Of two verdicts alike to six digits either may be the one that was given."""
+    alike = VerdictProbabilities((0.4999990, 0.5000005, 0.0, 0.0000005))
+
+    assert [winner for winner in WINNERS if alike.allow(winner)] == ["A", "Tie(A)"]
+    apart = VerdictProbabilities((0.499997, 0.500000, 0.0, 0.000003))
+    assert [winner for winner in WINNERS if apart.allow(winner)] == ["Tie(A)"]
