@@ -72,19 +72,18 @@ class Answer:
     def from_json(cls, text: str) -> Answer:
         """The answer that `to_json` wrote. Raises ValueError for anything else."""
         match parse_json(text):
-            case [*steps]:
-                return cls(tuple(map(_stored_step, steps)))
+            case [*document]:
+                pass
             case other:
                 raise ValueError(f"an answer is a list of steps, got {other!r:.80}")
-
-
-def _stored_step(step: object) -> StoredStep:
-    match step:
-        case [str(text), None]:
-            return StoredStep(text, None)
-        case [str(text), str(image)]:
-            return StoredStep(text, image)
-    raise ValueError(f"a step is [text, digest or null], got {step!r:.80}")
+        steps = []
+        for step in document:
+            match step:
+                case [str(words), None | str() as image]:
+                    steps.append(StoredStep(words, image))
+                case _:
+                    raise ValueError(f"a step is [text, digest or null], got {step!r:.80}")
+        return cls(tuple(steps))
 
 
 def cut_into_steps(pieces: Iterable[str | T]) -> list[tuple[str, T | None]]:

@@ -44,7 +44,10 @@ class CaptionRules:
     def apply(self, text: str) -> str:
         """The text as the generator gets it; empty where there was nothing but quotes."""
         if self.clean:
-            text = _clean(text)
+            text = text.removesuffix("</s>")
+            if text.endswith("<|im_end|>"):
+                text = text.replace("<|im_end|>", "")
+            text = text.strip('"').rstrip("\n").strip(" ")
         if self.max_words is not None:
             text = " ".join(text.split(" ")[: self.max_words])
         return text
@@ -102,13 +105,6 @@ def derive_seed(run_seed: int, sample_id: str, generation: int) -> int:
     """Seed of one step, in [0, 2**32): the same in any shard and on any worker."""
     name = f"{run_seed}\0{sample_id}\0{generation}".encode("utf-8", "surrogatepass")
     return int.from_bytes(sha256(name).digest()[:8], "big") % _SEEDS
-
-
-def _clean(text: str) -> str:
-    text = text.removesuffix("</s>")
-    if text.endswith("<|im_end|>"):
-        text = text.replace("<|im_end|>", "")
-    return text.strip('"').rstrip("\n").strip(" ")
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,14 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json
+from pytest_cepbench.artifacts import Failure, ImageArtifact, canonical_json, digest_json
 from pytest_cepbench.chains.batching import BatchCaller, CallCounts, in_batches
 from pytest_cepbench.chains.steps import (
     Progress,
     Step,
-    find_truncations,
     key_of,
-    load_truncations,
-    loss_results,
+    length_key,
+    losses_key,
 )
 from pytest_cepbench.errors import (
     CepError,
@@ -32,7 +31,7 @@ from pytest_cepbench.errors import (
     in_words,
 )
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import CODE, CUT, Model, Movable, Reply
+from pytest_cepbench.models.protocols import CODE, CUT, CountsTokens, Model, Movable, Reply
 from pytest_cepbench.models.roles import (
     LONGEST_TEXT,
     METHODS,
@@ -183,7 +182,8 @@ class RoleRunner:
 
         Known from when they were encoded or drawn, also by another run.
         """
-        return load_truncations(self.bound, texts, self.store)
+        keys = {length_key(self.bound, text): text for text in texts}
+        return {keys[key]: str(lengths) for key, lengths in self.store.get(keys).items()}
 
     def ask(self, method: str, steps: Sequence[Step], *shared: Any) -> list[Result]:
         """The result of each step, a failure where the model gave none.
@@ -230,8 +230,13 @@ class RoleRunner:
 
             def call() -> object:
                 outputs = method.convert(of_model(*arguments))
-                if method.reads_texts:
-                    truncated.extend(find_truncations(self.bound, model, inputs))
+                if method.reads_texts and isinstance(model, CountsTokens):
+                    lengths, most = model.text_lengths(inputs)
+                    truncated.extend(
+                        StoredResult(length_key(self.bound, text), f"{length} of {most}")
+                        for text, length in zip(inputs, lengths, strict=True)
+                        if length > most
+                    )
                 return outputs
 
             return call
@@ -303,7 +308,10 @@ class RoleRunner:
             elif isinstance(value, CheckedAnswer):
                 answer = value.store(self.store)
                 entries += answer_results(answer, provenance)
-                entries += loss_results(step.key, value.lost, value.cut)
+                if value.lost or value.cut:
+                    lost = [[failure.kind, failure.detail] for failure in value.lost]
+                    losses = canonical_json([value.cut, lost])
+                    entries.append(StoredResult(losses_key(step.key), losses))
                 value = answer.to_json()
             entries.append(StoredResult(step.key, value, provenance | dict(reply.provenance)))
         if self.bound.warn is not None:

@@ -6,17 +6,15 @@ store, not to load the model.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from pytest_cepbench.artifacts import (
-    Failure,
     canonical_json,
     digest_json,
     digest_text,
@@ -24,8 +22,7 @@ from pytest_cepbench.artifacts import (
 from pytest_cepbench.errors import BaselineError, NotInStoreError
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import CountsTokens, Model, RoleName
-from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.models.protocols import Model, RoleName
 
 STEP_VERSION = 1
 """Enters every key; raised when the same key would come to mean another result."""
@@ -63,61 +60,13 @@ def key_of(bound: BoundRole, prompt: str, seed: int, inputs: Sequence[Sequence[s
     )
 
 
-# -- texts that are longer than a model reads: known from when they were encoded or drawn ---------
-
-
-def find_truncations(bound: BoundRole, model: Model, texts: Sequence[str]) -> list[StoredResult]:
-    """What is stored of the texts that a model did not read to the end.
-
-    Before the results that it made of them: those are not asked for again.
-    """
-    if not isinstance(model, CountsTokens):
-        return []
-    lengths, most = model.text_lengths(texts)
-    return [
-        StoredResult(_length_key(bound, text), f"{length} of {most}")
-        for text, length in zip(texts, lengths, strict=True)
-        if length > most
-    ]
-
-
-def load_truncations(bound: BoundRole, texts: Iterable[str], store: Store) -> dict[str, str]:
-    """The texts that a model did not read to the end, with "tokens of most tokens" of each."""
-    keys = {_length_key(bound, text): text for text in texts}
-    return {keys[key]: str(lengths) for key, lengths in store.get(keys).items()}
-
-
-def _length_key(bound: BoundRole, text: str) -> str:
+def length_key(bound: BoundRole, text: str) -> str:
+    """Key of how long a text is for a model, stored where it does not read it to the end."""
     return key_of(bound, "tokens", 0, [["text", digest_text(text)]])
 
 
-# -- answers that lost images or steps: known from when they were made -----------------------------
-
-
-def loss_results(key: str, lost: Sequence[Failure], cut: int) -> list[StoredResult]:
-    """What is stored beside an answer that lost something, under a key of its own.
-
-    key: of the answer's step.
-    lost: the failures of its images.
-    cut: steps that were left out at its end.
-    """
-    if not lost and not cut:
-        return []
-    losses = canonical_json([cut, [[failure.kind, failure.detail] for failure in lost]])
-    return [StoredResult(_losses_key(key), losses)]
-
-
-def load_losses(keys: Sequence[str], store: Store) -> dict[str, tuple[list[Failure], int]]:
-    """What answers lost, by their key: the failures of images, and how many steps were cut."""
-    by_key = {_losses_key(key): key for key in keys}
-    losses = {}
-    for key, text in store.get(by_key).items():
-        cut, failures = json.loads(str(text))
-        losses[by_key[key]] = ([Failure(kind, detail) for kind, detail in failures], int(cut))
-    return losses
-
-
-def _losses_key(key: str) -> str:
+def losses_key(key: str) -> str:
+    """Key of what the answer of a step lost, images or steps, stored beside the answer."""
     return digest_json({"losses of": key})
 
 

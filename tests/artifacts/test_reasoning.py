@@ -105,6 +105,7 @@ def test_steps_of_an_answer_lose_reasoning_and_its_images() -> None:
 
     assert steps_without_reasoning(steps) == [None, ("one", 2), ("two", None), None]
     assert steps_without_reasoning([("one", 1), ("", 2)]) == [("one", 1), ("", 2)]
+    assert steps_without_reasoning([("", 1), ("plan</think>one", 2)]) == [None, ("one", 2)]
 
 
 @pytest.mark.parametrize(

@@ -126,11 +126,6 @@ class BattleRules:
     seed: int = 0
     score: ScoreName = "verdict"
 
-    @property
-    def reads_probabilities(self) -> bool:
-        """Whether a battle's outcome can depend on the judge's probabilities."""
-        return self.score == "soft" or self.order == "adaptive"
-
     def __str__(self) -> str:
         order = f"adaptive below {SURE}" if self.order == "adaptive" else self.order
         soft = ", soft scores" if self.score == "soft" else ""

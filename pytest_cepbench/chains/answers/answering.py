@@ -6,6 +6,7 @@ run that dies between two steps loses neither.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,10 +30,11 @@ from pytest_cepbench.chains.answers.answer_plan import (
 )
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
-from pytest_cepbench.chains.steps import Step, key_of, load_losses
+from pytest_cepbench.chains.steps import Step, key_of, losses_key
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedInputsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.models.protocols import StepLimit
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.store.answers import get_answers, put_answers
 
@@ -213,37 +215,28 @@ def _take(own: SampleAnswer, store: Store) -> None:
 # -- one model makes texts and images --------------------------------------------------------------
 
 
-def interleaver_key(
-    plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: RoleRunner
-) -> str:
-    """Key of the one step that makes an answer."""
-    limit = plan.limit(sample)
-    told = "free" if limit.told is None else str(limit.told)
-    inputs = [*map(list, question.inputs), ["limit", f"{told} of {limit.most}"]]
-    return key_of(runner.bound, "", derive_seed(plan.seed, sample.id, 0), inputs)
-
-
 def _interleave(
     plan: AnswerPlan, asked: Sequence[tuple[SampleAnswer, PieceRefs]], runner: RoleRunner
 ) -> None:
     store = runner.store
 
-    def load(sample: Sample, question: PieceRefs) -> Any:
-        return question.load(store), plan.limit(sample)
+    def load(limit: StepLimit, question: PieceRefs) -> Any:
+        return question.load(store), limit
 
-    steps = [
-        Step(
-            interleaver_key(plan, own.sample, question, runner),
-            derive_seed(plan.seed, own.sample.id, 0),
-            partial(load, own.sample, question),
-        )
-        for own, question in asked
-    ]
+    steps = []
+    for own, question in asked:
+        limit, seed = plan.limit(own.sample), derive_seed(plan.seed, own.sample.id, 0)
+        told = "free" if limit.told is None else str(limit.told)
+        inputs = [*map(list, question.inputs), ["limit", f"{told} of {limit.most}"]]
+        key = key_of(runner.bound, "", seed, inputs)
+        steps.append(Step(key, seed, partial(load, limit, question)))
     results = runner.ask("interleave", steps)
-    losses = load_losses([step.key for step in steps], store)
+    losses = store.get(losses_key(step.key) for step in steps)
     for (own, _), step, result in zip(asked, steps, results, strict=True):
         own.keys = [step.key]
-        own.lost_images, own.cut = losses.get(step.key, ([], 0))
+        if losses_key(step.key) in losses:
+            own.cut, lost = json.loads(str(losses[losses_key(step.key)]))
+            own.lost_images = [Failure(kind, detail) for kind, detail in lost]
         if isinstance(result, Failure):
             own.failure, own.blamed = result, "interleaver"
         else:

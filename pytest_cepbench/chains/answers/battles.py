@@ -233,7 +233,8 @@ def _ask(
         again = [step(pairs[asked[k][0]], candidate_first=asked[k][1], again=True) for k in failed]
         for k, repeated, result in zip(failed, again, judge.ask("judge", again), strict=True):
             steps[k], results[k] = repeated, result
-    known = judge.provenance(s.key for s in steps) if rules.reads_probabilities else {}
+    reads_probabilities = rules.score == "soft" or rules.order == "adaptive"
+    known = judge.provenance(s.key for s in steps) if reads_probabilities else {}
     for (number, first), asked_step, result in zip(asked, steps, results, strict=True):
         winner: Winner | Failure = result  # type: ignore[assignment] # what a judge gives
         fields = known.get(asked_step.key, {})
