@@ -374,7 +374,7 @@ class Evaluator:
             loads[role] += tally.loads
         if self._engine.opened is not None:
             # Threads that share models on a cluster also wait for them, so they cannot count these.
-            loads, seconds = self._engine.opened.spent()
+            loads, seconds = self._engine.opened.pools.usage()
         return UsageTotals(
             loads.total(),
             spent.inputs,

@@ -125,10 +125,6 @@ class RayEngine:
         remarks = [remark for shards in self._shards for remark in shards.remarks]
         return [*self.pools.messages(), *remarks]
 
-    def spent(self) -> tuple[Counter[str], float]:
-        """Models loaded, by role, and seconds in their code."""
-        return self.pools.usage()
-
     def close(self) -> None:
         """Stop the threads in the middle of their batches, end the actors, leave the cluster."""
         if self._closed:

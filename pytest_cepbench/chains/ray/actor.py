@@ -7,7 +7,6 @@ types, NumPy arrays, our own dataclasses.
 from __future__ import annotations
 
 import os
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,9 +48,6 @@ from pytest_cepbench.models.roles import METHODS, check_drawn, check_image
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
-VERSIONS = (__version__, sys.version.split()[0])
-"""Of pytest-cepbench and Python in this process."""
-
 _DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 _FIRST_ANSWERS = "the first answers were made"
@@ -78,7 +74,7 @@ class ActorSetup:
     threads: CPU threads of the model; None leaves the library's choice.
     gpus: the actor's part of an accelerator; 0 hides accelerators from it.
     identity: what the actor's model has to agree with, as of `BoundRole`; None while binding.
-    versions: of the driver, as `VERSIONS`.
+    version: the driver's, of pytest-cepbench; Ray itself compares those of Ray and Python.
     folder: of the driver, where paths of specs begin.
     """
 
@@ -88,7 +84,7 @@ class ActorSetup:
     threads: int | None
     gpus: float
     identity: Mapping[str, Any] | None = None
-    versions: tuple[str, str] = VERSIONS
+    version: str = __version__
     folder: str = field(default_factory=lambda: str(Path.cwd()))
 
 
@@ -202,24 +198,18 @@ def methods_of(model: object) -> tuple[str, ...]:
     return tuple(method for method in ASKED if callable(getattr(model, method, None)))
 
 
-def as_sent(value: Any) -> Any:
-    """Arguments as they are sent: images as (height, width, 3) uint8, sequences as lists."""
-    return _convert(value, lambda leaf: np.asarray(leaf) if isinstance(leaf, Image.Image) else leaf)
+def as_sent(value: Any, *, back: bool = False) -> Any:
+    """Arguments as they are sent: images as (height, width, 3) uint8, sequences as lists.
 
-
-def _as_taken(value: Any) -> Any:
-    """Arguments as roles take them: pixels are Pillow images."""
-    return _convert(
-        value, lambda leaf: Image.fromarray(leaf) if isinstance(leaf, np.ndarray) else leaf
-    )
-
-
-def _convert(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    back: as roles take them, pixels being Pillow images.
+    """
     if isinstance(value, Battle | AnsweredQuestion):
-        return type(value)(*(_convert(part, leaf) for part in vars(value).values()))
+        return type(value)(*(as_sent(part, back=back) for part in vars(value).values()))
     if isinstance(value, list | tuple):
-        return [_convert(part, leaf) for part in value]
-    return leaf(value)
+        return [as_sent(part, back=back) for part in value]
+    if back:
+        return Image.fromarray(value) if isinstance(value, np.ndarray) else value
+    return np.asarray(value) if isinstance(value, Image.Image) else value
 
 
 # -- on its node ---------------------------------------------------------------------------------
@@ -253,7 +243,14 @@ class ChainActor:
         self._unread: CoveredFiles | None = None  # files that the first answers may read
         started = time.perf_counter()
         try:
-            mismatch = _other_versions(setup, node)
+            mismatch = (
+                ""
+                if setup.version == __version__
+                else (
+                    f"node {node} has pytest-cepbench {__version__}, this process {setup.version}: "
+                    "install the same everywhere"
+                )
+            )
             if not mismatch:
                 with warnings.catch_warnings(action="default"):
                     bound = _bind(setup)
@@ -284,7 +281,7 @@ class ChainActor:
             return None
         try:
             with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST_ANSWERS):
-                answer = _answer(self._model, method, _as_taken(args))
+                answer = _answer(self._model, method, as_sent(args, back=True))
         except BaseException as error:
             if not (isinstance(error, Exception) or is_exit(error)):
                 raise
@@ -314,17 +311,6 @@ def _ready(bound: BoundRole, *about: Any) -> ActorReady:
     return ActorReady(plain, bound.idle(), *about)
 
 
-def _other_versions(setup: ActorSetup, node: str) -> str:
-    """Say that a node has another pytest-cepbench, or another minor version of Python."""
-    there, here = VERSIONS, setup.versions
-    if there[0] == here[0] and there[1].rpartition(".")[0] == here[1].rpartition(".")[0]:
-        return ""
-    return (
-        f"node {node} has pytest-cepbench {there[0]} on Python {there[1]}, this process {here[0]} "
-        f"on Python {here[1]}: install the same everywhere"
-    )
-
-
 def _other_model(setup: ActorSetup, bound: BoundRole, node: str) -> str:
     """The first thing in which a model differs from the run's; empty where it is the same."""
     for part, remedy in (
@@ -332,7 +318,11 @@ def _other_model(setup: ActorSetup, bound: BoundRole, node: str) -> str:
         ("adapter", "install the same packages on all nodes"),
         ("params", "give device= and dtype= in the spec, or only nodes of one kind"),
     ):
-        expected, actual = (_short(own[part]) for own in (setup.identity or {}, bound.identity))
+        values = [(setup.identity or {})[part], bound.identity[part]]
+        expected, actual = (
+            value[:16] if isinstance(value, str) else canonical_json(dict(value))
+            for value in values
+        )
         if expected != actual:
             name = f"{setup.role} {setup.spec}"
             return f"{name}: {part} {actual} on node {node}, {expected} elsewhere: {remedy}"
@@ -373,15 +363,13 @@ def _plain(value: Any) -> Any:
     for kinds, make in _PLAIN:
         if isinstance(value, kinds):
             return make(value)
+    for kind in _OURS:
+        if isinstance(value, kind):
+            return kind(**{part.name: _plain(getattr(value, part.name)) for part in fields(kind)})
     array = np.asarray(value) if hasattr(value, "__array__") else None
     if array is None or array.dtype.kind not in "biuf":
         raise ModelError(f"a model's results cannot hold a {type(value).__name__}: {value!r:.80}")
     return array
-
-
-def _plain_dataclass(value: Any) -> Any:
-    ours = next(kind for kind in _OURS if isinstance(value, kind))
-    return ours(**{part.name: _plain(getattr(value, part.name)) for part in fields(ours)})
 
 
 _OURS: tuple[Any, ...] = (
@@ -396,7 +384,6 @@ _PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (float, float),
     (Image.Image, lambda image: _plain(check_image(image))),
     (ImageArtifact, lambda image: image.pixels),
-    (_OURS, _plain_dataclass),
     (Mapping, lambda parts: {_plain(name): _plain(part) for name, part in parts.items()}),
     (tuple, lambda parts: tuple(map(_plain, parts))),
     (Sequence, lambda parts: list(map(_plain, parts))),
