@@ -40,7 +40,8 @@ def visible(text: str, keep: str = "\n\t") -> str:
         char = match[0]
         if char in keep or _shows(char):
             return char
-        return " " if _is_space(char) else char.encode("unicode_escape").decode("ascii")
+        is_space = unicodedata.category(char) == "Zs"
+        return " " if is_space else char.encode("unicode_escape").decode("ascii")
 
     return _NOT_ASCII.sub(shown, text)
 
@@ -177,7 +178,3 @@ def _escape_quoted(document: str, shown: Callable[[str], str]) -> str:
 
 def _shows(char: str) -> bool:
     return char.isprintable() and not _BLANK.match(char)
-
-
-def _is_space(char: str) -> bool:
-    return unicodedata.category(char) == "Zs"

@@ -40,22 +40,18 @@ from PIL import __version__ as _pillow
 from pytest_cepbench.errors import ImageError, UnreadError
 from pytest_cepbench.files import open_regular, tells_of_file
 
-
-def _pillow_has_avif() -> bool:
-    try:
-        from PIL import AvifImagePlugin
-    except ImportError:
-        return False
-    return bool(AvifImagePlugin.SUPPORTED)
-
-
 MAX_PIXELS = 89_478_485
 """Largest image that is decoded, in pixels: Pillow's own warning limit (a quarter GiB of RGB)."""
 
 MOST_BYTES = 8 * MAX_PIXELS + 2**20
 """Largest file that is decoded, in bytes: four channels of 16 bits for every pixel, and headers."""
 
-AVIF = _pillow_has_avif()
+try:
+    from PIL import AvifImagePlugin
+except ImportError:
+    AVIF = False
+else:
+    AVIF = bool(AvifImagePlugin.SUPPORTED)
 """Whether AVIF can be decoded: Pillow brings its decoder from 11.3 on."""
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "GIF", "TIFF", *(("AVIF",) if AVIF else ()))
@@ -256,20 +252,17 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB" and "transparency" not in image.info:
         return image
     if image.mode.startswith("I") or image.mode == "F":
-        return Image.fromarray(_to_8_bit(np.asarray(image))).convert("RGB")
+        # Scaled to 8 bits: Pillow's own convert() clips at 255 instead.
+        values = np.asarray(image)
+        scaled = values.astype(np.float64)
+        if not np.isfinite(scaled).all():
+            raise ImageError("pixels are NaN or infinite")
+        top = 65535.0 if scaled.max(initial=0) > 255 or values.dtype.itemsize == 2 else 255.0
+        if values.dtype.kind == "f" and scaled.max(initial=0) <= 1.0:
+            top = 1.0
+        greys = np.rint(scaled / top * 255).clip(0, 255).astype(np.uint8)
+        return Image.fromarray(greys).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         rgba = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
     return image.convert("RGB")
-
-
-def _to_8_bit(values: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
-    """Greys of 16 or more bits scaled to 8; Pillow's own convert() clips at 255 instead."""
-    scaled = values.astype(np.float64)
-    if not np.isfinite(scaled).all():
-        raise ImageError("pixels are NaN or infinite")
-    top = 65535.0 if scaled.max(initial=0) > 255 or values.dtype.itemsize == 2 else 255.0
-    if values.dtype.kind == "f" and scaled.max(initial=0) <= 1.0:
-        top = 1.0
-    rounded: npt.NDArray[np.uint8] = np.rint(scaled / top * 255).clip(0, 255).astype(np.uint8)
-    return rounded

@@ -217,7 +217,15 @@ class CriterionScore:
             raise ValueError(
                 f"an expected score lies in [0, {HIGHEST_SCORE}], got {expected!r:.40}"
             )
-        object.__setattr__(self, "justification", _tidy(self.justification))
+        most = _LONGEST_JUSTIFICATION
+        spaced = "".join(
+            " " if char.isspace() else char
+            for char in self.justification[: 4 * most]
+            if char.isspace() or not unicodedata.category(char).startswith("C")
+        )
+        line = " ".join(spaced.split())
+        line = line if len(line) <= most else f"{line[: most - 3]}..."
+        object.__setattr__(self, "justification", line)
 
     @property
     def value(self) -> float:
@@ -300,7 +308,15 @@ class CriteriaScores:
         """The scores that `to_json` wrote. Raises ValueError for any other text."""
         try:
             document = json.loads(text)
-            return cls({name: _from_plain(value) for name, value in document.items()})
+            results: dict[Any, CriterionResult] = {}
+            for name, value in document.items():
+                if "failure" in value:
+                    kind, detail = value["failure"]
+                    results[name] = Failure(kind, str(detail))
+                else:
+                    words, expected = value["justification"], value.get("expected")
+                    results[name] = CriterionScore(value["score"], words, expected)
+            return cls(results)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"no scores by criteria: {text!r:.80} ({error})") from error
 
@@ -320,30 +336,11 @@ def read_score(name: str, value: object, justification: object = "") -> Criterio
     return CriterionScore(number, text)
 
 
-def _tidy(text: str) -> str:
-    """A model's words on one line: no control characters, none without width, not too many."""
-    spaced = "".join(
-        " " if char.isspace() else char
-        for char in text[: 4 * _LONGEST_JUSTIFICATION]
-        if char.isspace() or not unicodedata.category(char).startswith("C")
-    )
-    line = " ".join(spaced.split())
-    most = _LONGEST_JUSTIFICATION
-    return line if len(line) <= most else f"{line[: most - 3]}..."
-
-
 def _plain(result: CriterionResult) -> dict[str, Any]:
     if isinstance(result, Failure):
         return {"failure": [result.kind, result.detail]}
     optional = {} if result.expected is None else {"expected": result.expected}
     return {"score": result.score, "justification": result.justification, **optional}
-
-
-def _from_plain(value: Mapping[str, Any]) -> CriterionResult:
-    if "failure" in value:
-        kind, detail = value["failure"]
-        return Failure(kind, str(detail))
-    return CriterionScore(value["score"], value["justification"], value.get("expected"))
 
 
 PROBABILITIES = "probabilities"

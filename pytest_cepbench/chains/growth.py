@@ -348,7 +348,20 @@ class ChainGroup:
         store = self._models.store
         for _ in range(self.plan.generations + _SPARE_REPAIRS):
             try:
-                self._reach(generation)
+                if self._reached == _NOT_BEGUN and self._replay is not None:
+                    self._chains = replay_chains(self.plan, self.samples, self._replay, store)
+                    self._reached = self.plan.generations
+                elif self._reached == _NOT_BEGUN:
+                    chains = self._chains = start_chains(self.plan, self.samples, store)
+                    size = max(CHUNK, self._models.largest_batch)
+                    self._chunks = [chains[low : low + size] for low in range(0, len(chains), size)]
+                    self._reached = 0
+                while self._reached < generation:
+                    for number, chunk in enumerate(self._chunks):
+                        self._settle(number)
+                        grown = grow_generation(self.plan, self._reached + 1, chunk, self._models)
+                        self._unsettled[number] = grown
+                    self._reached += 1
                 return use(self._chains)
             except DamagedChainsError as damage:
                 self._abandon()
@@ -361,23 +374,6 @@ class ChainGroup:
         raise StoreError(
             f"images in the store {store.root} keep getting lost: is the disk failing?"
         )
-
-    def _reach(self, generation: int) -> None:
-        store = self._models.store
-        if self._reached == _NOT_BEGUN and self._replay is not None:
-            self._chains = replay_chains(self.plan, self.samples, self._replay, store)
-            self._reached = self.plan.generations
-        elif self._reached == _NOT_BEGUN:
-            chains = self._chains = start_chains(self.plan, self.samples, store)
-            size = max(CHUNK, self._models.largest_batch)
-            self._chunks = [chains[low : low + size] for low in range(0, len(chains), size)]
-            self._reached = 0
-        while self._reached < generation:
-            for number, chains in enumerate(self._chunks):
-                self._settle(number)
-                grown = grow_generation(self.plan, self._reached + 1, chains, self._models)
-                self._unsettled[number] = grown
-            self._reached += 1
 
     def _settle(self, number: int) -> None:
         """Wait for what is being stored of a chunk, and add it to the chains."""

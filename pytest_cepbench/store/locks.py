@@ -318,9 +318,6 @@ def _command(pid: int) -> str:
 
 
 def _has_name(file: int, path: Path) -> bool:
-    try:
-        named = path.stat()
-    except FileNotFoundError:
-        return False
-    opened = os.fstat(file)
-    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+    with suppress(FileNotFoundError):
+        return os.path.samestat(path.stat(), os.fstat(file))
+    return False

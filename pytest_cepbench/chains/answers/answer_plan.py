@@ -181,18 +181,6 @@ def refer_to_gold(sample: Sample, store: Store) -> PieceRefs | None:
     return _refer(f"{sample.id}, its reference answer", pieces, store) if pieces else None
 
 
-def with_reference(prompt: str, question: PieceRefs, gold: PieceRefs) -> PieceRefs:
-    """A question, and after it a prompt with the reference answer in its placeholder's place."""
-    before, _, after = prompt.partition(REFERENCE_PLACEHOLDER)
-    first, last = ([text] if text.strip() else [] for text in (before, after))
-    digests = [[("text", digest_text(text)) for text in own] for own in (first, last)]
-    return PieceRefs(
-        question.name,
-        (*question.pieces, *first, *gold.pieces, *last),
-        (*question.inputs, *digests[0], *gold.inputs, *digests[1]),
-    )
-
-
 def refer_to_answer(answer: Answer, sample_id: str) -> PieceRefs:
     """A stored answer."""
     pieces: list[str | ImageRef] = []

@@ -21,12 +21,12 @@ from pytest_cepbench.artifacts.answer import (
     steps_without_reasoning,
 )
 from pytest_cepbench.chains.answers.answer_plan import (
+    REFERENCE_PLACEHOLDER,
     AnswerPlan,
     PieceRefs,
     parts_of,
     refer_to_gold,
     refer_to_question,
-    with_reference,
 )
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.role_runner import RoleRunner
@@ -277,7 +277,15 @@ def writer_step(plan: AnswerPlan, sample: Sample, question: PieceRefs, runner: R
             raise DatasetError(
                 f"{sample.id}: has no reference answer, which prompts.reference is to tell"
             )
-        question = with_reference(plan.reference, question, gold)
+        # The prompt stands after the question, the reference answer in its placeholder's place.
+        before, _, after = plan.reference.partition(REFERENCE_PLACEHOLDER)
+        first, last = ([text] if text.strip() else [] for text in (before, after))
+        digests = [[("text", digest_text(text)) for text in own] for own in (first, last)]
+        question = PieceRefs(
+            question.name,
+            (*question.pieces, *first, *gold.pieces, *last),
+            (*question.inputs, *digests[0], *gold.inputs, *digests[1]),
+        )
     seed = derive_seed(plan.seed, sample.id, 0)
     inputs = [["text", digest_text(preface)]] if preface else []
     key = key_of(runner.bound, plan.system, seed, [*inputs, *map(list, question.inputs)])

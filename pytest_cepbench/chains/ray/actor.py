@@ -329,10 +329,6 @@ def _other_model(setup: ActorSetup, bound: BoundRole, node: str) -> str:
     return ""
 
 
-def _short(value: Any) -> str:
-    return value[:16] if isinstance(value, str) else canonical_json(dict(value))
-
-
 def _answer(model: Any, method: str, args: Sequence[Any]) -> ActorAnswer:
     started = time.perf_counter()
     lengths = None

@@ -244,38 +244,26 @@ def upload(
         rows[row[0]] = row
         if image is not None:
             images[row[0]] = image
-    failed_images = _upload_images(objects, root, sorted(set(images.values())), replace)
-    failed |= {key: failed_images[image] for key, image in images.items() if image in failed_images}
-    ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
-    unwritten = objects.write(ready, replace)
-    return failed | {
-        key: unwritten[result_name(key)] for key in rows if result_name(key) in unwritten
-    }
-
-
-def _upload_images(
-    objects: ObjectStore, root: Path, digests: Iterable[str], replace: Container[str]
-) -> dict[str, StoreFailure]:
-    """Upload images; returns the failures by digest."""
-    failed: dict[str, StoreFailure] = {}
-    for part in batches(digests, _IMAGES_AT_ONCE):
+    lost: dict[str, StoreFailure] = {}  # by digest
+    for part in batches(sorted(set(images.values())), _IMAGES_AT_ONCE):
         files: dict[str, bytes] = {}
         for digest in part:
             try:
                 files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
             except OSError as error:
                 if tells_of_file(error):
-                    failed[digest] = StoreFailure("absent", "the image is not in the local store")
+                    lost[digest] = StoreFailure("absent", "the image is not in the local store")
                 else:  # tried again
                     why = f"an image could not be read: {error.strerror}"
-                    failed[digest] = StoreFailure("unknown", why)
+                    lost[digest] = StoreFailure("unknown", why)
         unwritten = objects.write(files, replace)
-        failed |= {
-            digest: unwritten[image_name(digest)]
-            for digest in part
-            if image_name(digest) in unwritten
-        }
-    return failed
+        lost |= {d: unwritten[image_name(d)] for d in part if image_name(d) in unwritten}
+    failed |= {key: lost[image] for key, image in images.items() if image in lost}
+    ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
+    unwritten = objects.write(ready, replace)
+    return failed | {
+        key: unwritten[result_name(key)] for key in rows if result_name(key) in unwritten
+    }
 
 
 class Uploader:
