@@ -92,9 +92,11 @@ class SceneEdit:
         """
         if self.object is None:
             return mirrored(scene) if self.name == "mirror" else scene
-        meant = self._meant(self.object, scene)
-        if meant is None:
+        at_cell = [own for own in scene.objects if own.cell == self.object.cell]
+        alike = [own for own in scene.objects if own.look == self.object.look]
+        if not at_cell and len(alike) != 1:
             return None
+        meant = (at_cell or alike)[0]
         others = [other for other in scene.objects if other != meant]
         if self.name == "recolor":
             assert self.color is not None
@@ -104,14 +106,6 @@ class SceneEdit:
             others = [other for other in others if other.cell != self.cell]
             others.append(replace(meant, cell=self.cell))
         return Scene(tuple(others))
-
-    @staticmethod
-    def _meant(edited: SceneObject, scene: Scene) -> SceneObject | None:
-        at_cell = [own for own in scene.objects if own.cell == edited.cell]
-        alike = [own for own in scene.objects if own.look == edited.look]
-        if at_cell:
-            return at_cell[0]
-        return alike[0] if len(alike) == 1 else None
 
 
 def mirrored(scene: Scene) -> Scene:
@@ -127,52 +121,26 @@ def choose_edit(name: str, scene: Scene, sample_id: str) -> SceneEdit | None:
     sample_id: decides which object, cell and color, among equally likely ones.
     A single object is not removed: what is left would be no scene to describe.
     """
-    return _CHOICES[name](scene, sample_id)
-
-
-def _mirror(scene: Scene, _: str) -> SceneEdit | None:
-    return None if mirrored(scene) == scene else SceneEdit("mirror")
-
-
-def _redraw(scene: Scene, _: str) -> SceneEdit | None:
-    return SceneEdit("redraw") if scene.objects else None
-
-
-def _move(scene: Scene, sample_id: str) -> SceneEdit | None:
-    taken = {own.cell for own in scene.objects}
+    objects = scene.objects
+    if name == "mirror":
+        return None if mirrored(scene) == scene else SceneEdit(name)
+    if name == "redraw":
+        return SceneEdit(name) if objects else None
+    taken = {own.cell for own in objects}
     free = [cell for cell in range(CELLS) if cell not in taken]
-    if not free or not taken:
+    if not objects or (name == "move" and not free) or (name == "remove" and len(objects) < 2):
         return None
-    draw = random_generator(derived_seed(0, f"{sample_id} move"))
-    edited = scene.objects[below(draw, len(scene.objects))]
-    return SceneEdit("move", edited, cell=free[below(draw, len(free))])
+    draw = random_generator(derived_seed(0, f"{sample_id} {name}"))
+    edited = objects[below(draw, len(objects))]
+    if name == "move":
+        return SceneEdit(name, edited, cell=free[below(draw, len(free))])
+    if name == "recolor":
+        others = [color for color in COLORS if color != edited.color]
+        return SceneEdit(name, edited, color=others[below(draw, len(others))])
+    return SceneEdit(name, edited)
 
 
-def _recolor(scene: Scene, sample_id: str) -> SceneEdit | None:
-    if not scene.objects:
-        return None
-    draw = random_generator(derived_seed(0, f"{sample_id} recolor"))
-    edited = scene.objects[below(draw, len(scene.objects))]
-    others = [color for color in COLORS if color != edited.color]
-    return SceneEdit("recolor", edited, color=others[below(draw, len(others))])
-
-
-def _remove(scene: Scene, sample_id: str) -> SceneEdit | None:
-    if len(scene.objects) < 2:
-        return None
-    draw = random_generator(derived_seed(0, f"{sample_id} remove"))
-    return SceneEdit("remove", scene.objects[below(draw, len(scene.objects))])
-
-
-_CHOICES: Mapping[str, Callable[[Scene, str], SceneEdit | None]] = {
-    "mirror": _mirror,
-    "move": _move,
-    "recolor": _recolor,
-    "remove": _remove,
-    "redraw": _redraw,
-}
-
-SCENE_EDITS = tuple(_CHOICES)
+SCENE_EDITS = ("mirror", "move", "recolor", "remove", "redraw")
 """The names of the edits."""
 
 
@@ -190,24 +158,7 @@ EDITS_VERSION = "edits/1"
 
 Pixels = npt.NDArray[np.uint8]
 
-_DARKER = 0.7
-_FLATTER = 0.4
 _TURN = 15 / 360
-
-
-def mirror_pixels(pixels: Pixels) -> Pixels:
-    """(height, width, 3) with left and right exchanged."""
-    return pixels[:, ::-1]
-
-
-def _darken(pixels: Pixels) -> Pixels:
-    darker: Pixels = np.rint(pixels * _DARKER).astype(np.uint8)
-    return darker
-
-
-def _flatten(pixels: Pixels) -> Pixels:
-    flatter: Pixels = np.rint(pixels + _FLATTER * (pixels.mean() - pixels)).astype(np.uint8)
-    return flatter
 
 
 def _turn_hue(pixels: Pixels) -> Pixels:
@@ -217,12 +168,12 @@ def _turn_hue(pixels: Pixels) -> Pixels:
 
 
 PIXEL_EDITS: Mapping[str, Callable[[Pixels], Pixels]] = {
-    "mirror": mirror_pixels,
-    "brightness": _darken,
-    "contrast": _flatten,
+    "mirror": lambda pixels: pixels[:, ::-1],
+    "brightness": lambda pixels: np.rint(pixels * 0.7).astype(np.uint8),
+    "contrast": lambda pixels: np.rint(pixels + 0.4 * (pixels.mean() - pixels)).astype(np.uint8),
     "hue": _turn_hue,
 }
-"""Edits of any image."""
+"""Edits of any image: (height, width, 3) pixels before and after."""
 
 UNSEEN_EDITS = ("redraw", "brightness", "contrast", "hue")
 """Edits that change no description."""
@@ -358,47 +309,30 @@ def _drawing(sample: Sample) -> SceneDrawing | None:
 def _edited(sample: Sample, name: str) -> Sample | None:
     """The sample after an edit; None where it cannot take it or is the same after it."""
     drawing = _drawing(sample)
+    if name not in (PIXEL_EDITS if drawing is None else SCENE_EDITS) or sample.image is None:
+        return None
+    text, metadata, target = sample.text, {}, {}
+    draw: Callable[[], ImageArtifact] = EditedImage(sample.image, name)
     if drawing is not None:
-        return _edited_scene(sample, drawing, name) if name in SCENE_EDITS else None
-    if name not in PIXEL_EDITS or sample.image is None:
-        return None
-    text = sample.text
-    if text is not None and name == "mirror":
+        edit = choose_edit(name, drawing.scene, sample.id)
+        scene = None if edit is None else edit.apply(drawing.scene)
+        if edit is None or scene is None:
+            return None
+        if name == "redraw":
+            draw = replace(drawing, seed=derived_seed(drawing.seed, name))
+        elif name != "mirror":
+            # The jitter is of the cell, so what the edit leaves alone keeps its pixels.
+            draw = replace(drawing, scene=scene)
+        text, target = caption(scene), dict(edit.target)
+        metadata = {"scene": [asdict(scene_object) for scene_object in scene.objects]}
+    elif text is not None and name == "mirror":
         text = swap_sides(text)
-    image = DrawnImage(EditedImage(sample.image, name))
-    return _named(sample, AppliedEdit(name, sample.id), image, text, {})
-
-
-def _edited_scene(sample: Sample, drawing: SceneDrawing, name: str) -> Sample | None:
-    edit = choose_edit(name, drawing.scene, sample.id)
-    scene = None if edit is None else edit.apply(drawing.scene)
-    if edit is None or scene is None:
-        return None
-    # The jitter is of the cell, so what the edit leaves alone keeps its pixels.
-    image: Callable[[], ImageArtifact] = replace(drawing, scene=scene)
-    if name == "mirror":
-        image = EditedImage(DrawnImage(drawing), name)
-    elif name == "redraw":
-        image = replace(drawing, seed=derived_seed(drawing.seed, name))
-    applied = AppliedEdit(name, sample.id, edit.target)
-    metadata = {"scene": [asdict(scene_object) for scene_object in scene.objects]}
-    return _named(sample, applied, DrawnImage(image), caption(scene), metadata)
-
-
-def _named(
-    sample: Sample,
-    edit: AppliedEdit,
-    image: SeedImage,
-    text: str | None,
-    metadata: Mapping[str, Any],
-) -> Sample:
-    """The edited sample; what else is known of the other one may not be true of it."""
-    return replace(
+    return replace(  # what else is known of the other one may not be true of it
         sample,
-        id=f"{sample.id} {edit.name}",
-        image=image,
+        id=f"{sample.id} {name}",
+        image=DrawnImage(draw),
         text=text,
         metadata=metadata,
         cluster=sample.unit,
-        edit=edit,
+        edit=AppliedEdit(name, sample.id, target),
     )

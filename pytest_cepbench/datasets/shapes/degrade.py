@@ -91,16 +91,29 @@ def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
     happens, which = _draws(seed)
     if happens["collapse"][0] < knobs.collapse:
         return ATTRACTOR
-    places = _swapped(scene, knobs.swap, happens["swap"][0], which["swap"][0])
-    moves = _targets(scene, which["move"])
+    cells = [own.cell for own in scene.objects]
+    places = dict(zip(cells, cells, strict=True))
+    pairs = [(a, b) for a, b in combinations(scene.objects, 2) if a.look != b.look]
+    if pairs and happens["swap"][0] < knobs.swap:
+        first, second = pairs[int(which["swap"][0] * len(pairs))]
+        places[first.cell], places[second.cell] = second.cell, first.cell
+    # A free cell for each object, as far as there are any, settled for all at once, so that no
+    # object's target depends on whether another one moves.
+    free = [cell for cell in range(CELLS) if cell not in places]
+    targets = {cell: free.pop(int(which["move"][cell] * len(free))) for cell in cells if free}
     kept = []
-    for scene_object in scene.objects:
-        if happens["miss"][scene_object.cell] < knobs.miss:
+    for own in scene.objects:
+        cell, color, shape, size = own.cell, own.color, own.shape, own.size
+        if happens["miss"][cell] < knobs.miss:
             continue
-        cell = places[scene_object.cell]
-        if happens["move"][scene_object.cell] < knobs.move:
-            cell = moves.get(scene_object.cell, cell)
-        kept.append(replace(_relooked(scene_object, knobs, happens, which), cell=cell))
+        if happens["recolor"][cell] < knobs.recolor:
+            color = _another(COLORS, color, which["recolor"][cell])
+        if happens["reshape"][cell] < knobs.reshape:
+            shape = _another(SHAPES, shape, which["reshape"][cell])
+        if happens["resize"][cell] < knobs.resize:
+            size = _another(SIZES, size, which["resize"][cell])
+        moves = happens["move"][cell] < knobs.move and cell in targets
+        kept.append(SceneObject(targets[cell] if moves else places[cell], size, color, shape))
     return Scene(tuple(kept))
 
 
@@ -118,55 +131,12 @@ def _draws(seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
     return happens, which
 
 
-def _relooked(
-    scene_object: SceneObject,
-    knobs: Degradation,
-    happens: dict[str, FloatArray],
-    which: dict[str, FloatArray],
-) -> SceneObject:
-    cell = scene_object.cell
-    color, shape, size = scene_object.color, scene_object.shape, scene_object.size
-    if happens["recolor"][cell] < knobs.recolor:
-        color = _another(COLORS, color, which["recolor"][cell])
-    if happens["reshape"][cell] < knobs.reshape:
-        shape = _another(SHAPES, shape, which["reshape"][cell])
-    if happens["resize"][cell] < knobs.resize:
-        size = _another(SIZES, size, which["resize"][cell])
-    return SceneObject(cell, size, color, shape)
-
-
 def _another(words: tuple[Word, ...], current: Word, draw: float) -> Word:
     step = 1 + int(draw * (len(words) - 1))
     return words[(words.index(current) + step) % len(words)]
 
 
-def _swapped(scene: Scene, probability: float, happens: float, which: float) -> dict[int, int]:
-    """The cell of each cell's object after the swap."""
-    places = {scene_object.cell: scene_object.cell for scene_object in scene.objects}
-    pairs = [(a, b) for a, b in combinations(scene.objects, 2) if a.look != b.look]
-    if pairs and happens < probability:
-        first, second = pairs[int(which * len(pairs))]
-        places[first.cell], places[second.cell] = second.cell, first.cell
-    return places
-
-
-def _targets(scene: Scene, which: FloatArray) -> dict[int, int]:
-    """A free cell for each object, as far as there are any, as if all objects moved.
-
-    Settled for all at once, so that no object's target depends on whether another one moves.
-    """
-    taken = {scene_object.cell for scene_object in scene.objects}
-    free = [cell for cell in range(CELLS) if cell not in taken]
-    targets = {}
-    for scene_object in scene.objects:
-        if free:
-            targets[scene_object.cell] = free.pop(int(which[scene_object.cell] * len(free)))
-    return targets
-
-
 _PRIOR_STREAM = 6  # apart from the other draws, which may have the same seeds
-
-_PRIOR_KNOBS = ("prior", "left")
 
 
 @dataclass(frozen=True)
@@ -194,21 +164,16 @@ def degrade_with_priors(scene: Scene, knobs: Degradation, seed: int) -> Scene:
     scene = degrade_scene(scene, knobs, seed)
     if not isinstance(knobs, SceneKnobs) or not (knobs.prior or knobs.left):
         return scene
-    draws = _prior_draws(seed)
+    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _PRIOR_STREAM))))
+    prior, left = source.random((2, CELLS))
     colored = tuple(
-        replace(own, color=COLORS[0]) if draws["prior"][own.cell] < knobs.prior else own
+        replace(own, color=COLORS[0]) if prior[own.cell] < knobs.prior else own
         for own in scene.objects
     )
     taken = {own.cell for own in colored}
     placed = []
     for own in colored:
         opposite = own.cell - (GRID - 1)
-        turned = own.column == GRID - 1 and draws["left"][own.cell] < knobs.left
+        turned = own.column == GRID - 1 and left[own.cell] < knobs.left
         placed.append(replace(own, cell=opposite) if turned and opposite not in taken else own)
     return Scene(tuple(placed))
-
-
-def _prior_draws(seed: int) -> dict[str, FloatArray]:
-    """For each knob (9,) numbers in [0, 1)."""
-    source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _PRIOR_STREAM))))
-    return dict(zip(_PRIOR_KNOBS, source.random((len(_PRIOR_KNOBS), CELLS)), strict=True))

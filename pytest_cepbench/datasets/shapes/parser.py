@@ -64,15 +64,27 @@ def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, i
     """
     rise = world_pixels(image) / 255.0 - BACKGROUND
     windows = np.stack([rise[y : y + _WINDOW, x : x + _WINDOW] for y in _STARTS for x in _STARTS])
-    colors = _colors(windows)
-    cover = _cover(windows, colors)
-    for cell in range(CELLS):
-        kept = _trim(cover[cell])
+    # The palette's color nearest in direction to each window's visible pixels.
+    visible = windows.max(axis=3, keepdims=True) > _VISIBLE
+    totals = (windows * visible).sum(axis=(1, 2))
+    colors: list[int] = (totals @ _DIRECTIONS.T).argmax(axis=1).tolist()
+    # How much each pixel is covered by an object of its cell's color: stretched about one half, so
+    # that blur changes no area.
+    hues = _HUES[colors]
+    scale = (hues**2).sum(axis=1)
+    share = np.matmul(windows.reshape(CELLS, -1, 3), hues[:, :, None]) / scale[:, None, None]
+    covers = np.clip((share.reshape(windows.shape[:3]) - _HALO) / (1 - 2 * _HALO), 0.0, 1.0)
+    for cell, cover in enumerate(covers):
+        if cover.sum() < _LEAST_AREA:
+            continue
+        # Without what lies farther out than any shape of this area reaches: a neighbor's corners.
+        x, y, area = _mass(cover)
+        squared = (_PIXELS - x)[None, :] ** 2 + (_PIXELS - y)[:, None] ** 2
+        kept: FloatArray = np.where(squared <= (_REACH * area**0.5 + _SLACK) ** 2, cover, 0.0)
         if kept.sum() >= _LEAST_AREA:
             shape, size = _fit(kept)
-            color = COLORS[colors[cell]]
-            scene_object = SceneObject(cell, SIZES[size], color, SHAPES[shape])
-            yield scene_object, kept, _STARTS[scene_object.column], _STARTS[scene_object.row]
+            what = SceneObject(cell, SIZES[size], COLORS[colors[cell]], SHAPES[shape])
+            yield what, kept, _STARTS[what.column], _STARTS[what.row]
 
 
 def world_pixels(image: ImageArtifact) -> FloatArray:
@@ -81,25 +93,6 @@ def world_pixels(image: ImageArtifact) -> FloatArray:
         return image.pixels.astype(np.float64)
     small = image.to_pil().resize((SIDE, SIDE), Image.Resampling.BOX)
     return np.asarray(small, dtype=np.float64)
-
-
-def _colors(windows: FloatArray) -> list[int]:
-    """Index of the palette's color nearest in direction to each window's visible pixels."""
-    visible = windows.max(axis=3, keepdims=True) > _VISIBLE
-    totals = (windows * visible).sum(axis=(1, 2))
-    nearest: list[int] = (totals @ _DIRECTIONS.T).argmax(axis=1).tolist()
-    return nearest
-
-
-def _cover(windows: FloatArray, colors: list[int]) -> FloatArray:
-    """(9, 22, 22) how much each pixel is covered by an object of its cell's color, in [0, 1]."""
-    hues = _HUES[colors]
-    scale = (hues**2).sum(axis=1)
-    share = np.matmul(windows.reshape(CELLS, -1, 3), hues[:, :, None]) / scale[:, None, None]
-    # Stretched about one half, so that blur changes no area.
-    stretched = (share.reshape(windows.shape[:3]) - _HALO) / (1 - 2 * _HALO)
-    clipped: FloatArray = np.clip(stretched, 0.0, 1.0)
-    return clipped
 
 
 def _fit(cover: FloatArray) -> tuple[int, int]:
@@ -117,16 +110,6 @@ def _fit(cover: FloatArray) -> tuple[int, int]:
         fits.append((misfit, number, size))
     _, best, size = min(fits)
     return best, size
-
-
-def _trim(cover: FloatArray) -> FloatArray:
-    """Without what lies farther out than any shape of this area reaches: a neighbor's corners."""
-    if cover.sum() < _LEAST_AREA:
-        return cover
-    x, y, area = _mass(cover)
-    squared = (_PIXELS - x)[None, :] ** 2 + (_PIXELS - y)[:, None] ** 2
-    kept: FloatArray = np.where(squared <= (_REACH * area**0.5 + _SLACK) ** 2, cover, 0.0)
-    return kept
 
 
 def _mass(cover: FloatArray) -> tuple[float, float, float]:

@@ -112,7 +112,14 @@ def scene_questions(scene: Scene) -> tuple[FactQuestion, ...]:
     number = len(scene.objects)
     count = FactQuestion("count", "How many shapes are in the image?", "count", _count(number))
     looks = Counter(thing.look for thing in scene.objects)
-    questions = [count, *(question for look in looks for question in _presence(*look))]
+    questions = [count]
+    for size, color, shape in looks:
+        nouns = (shape, f"{color} {shape}", _noun(size, color, shape))
+        for noun, kind, parents in zip(
+            nouns, ("object", "color", "size"), ((), nouns[:1], nouns[1:2]), strict=True
+        ):
+            text = f"Is there a {noun} in the image?"
+            questions.append(FactQuestion(noun, text, kind, YES, parents))
     pairs = permutations([thing for thing in scene.objects if looks[thing.look] == 1], 2)
     questions += [
         FactQuestion(
@@ -127,13 +134,6 @@ def scene_questions(scene: Scene) -> tuple[FactQuestion, ...]:
         if _RELATIONS[relation](first, second)
     ]
     return tuple({question.id: question for question in questions}.values())
-
-
-def _presence(size: str, color: str, shape: str) -> Iterator[FactQuestion]:
-    nouns = (shape, f"{color} {shape}", _noun(size, color, shape))
-    for noun, kind, parent in zip(nouns, ("object", "color", "size"), ("", *nouns), strict=False):
-        text = f"Is there a {noun} in the image?"
-        yield FactQuestion(noun, text, kind, YES, (parent,) if parent else ())
 
 
 def _noun(size: str, color: str, shape: str) -> str:
@@ -185,16 +185,10 @@ def _words(scene: Scene) -> Iterator[tuple[str, str]]:
         yield "size", thing.size
         yield "position", f"{ROWS[thing.row]} {COLUMNS[thing.column]}"
     for first, second in combinations(scene.objects, 2):  # sorted by cell, row by row
-        yield "relation", _relation(first, second)
-
-
-def _relation(first: SceneObject, second: SceneObject) -> str:
-    """The relation of two objects, the first of which does not stand in a lower row."""
-    names = [" ".join(thing.look) for thing in (first, second)]
-    if first.row == second.row:
-        where = "left of"
-    elif first.column == second.column:
-        where = "above"
-    else:
-        where = "above left of" if first.column < second.column else "above right of"
-    return f"{names[0]} {where} {names[1]}"
+        if first.row == second.row:
+            where = "left of"
+        elif first.column == second.column:
+            where = "above"
+        else:
+            where = "above left of" if first.column < second.column else "above right of"
+        yield "relation", f"{_noun(*first.look)} {where} {_noun(*second.look)}"

@@ -107,13 +107,23 @@ def build_dataset(
     Raises DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0.
     """
     check_options(samples_per_category, seed)
-    samples = [
-        _sample(category, index, scene, seed, remarks)
-        for category in sorted(families)
-        for index, scene in enumerate(
-            draw_different(families[category], samples_per_category, derived_seed(seed, category))
-        )
-    ]
+    samples = []
+    for category in sorted(families):
+        own = derived_seed(seed, category)
+        scenes = draw_different(families[category], samples_per_category, own)
+        for index, scene in enumerate(scenes):
+            sample_id = f"{category}/{index:04d}"
+            drawing = SceneDrawing(scene, derived_seed(seed, sample_id))
+            metadata = {"scene": [asdict(what) for what in scene.objects]}
+            samples.append(
+                Sample(
+                    id=sample_id,
+                    categories=(category,),
+                    image=DrawnImage(drawing),
+                    text=caption(scene),
+                    metadata={**metadata, **remarks(category, index, scene)},
+                )
+            )
     identity = {
         "loader": name,
         "version": WORLD_VERSION,
@@ -146,20 +156,6 @@ def draw_different(family: Family[T], number: int, seed: int) -> list[T]:
         if len(seen) == family.size:
             seen.clear()
     return members
-
-
-def _sample(category: str, index: int, scene: Scene, seed: int, remarks: Remarks) -> Sample:
-    sample_id = f"{category}/{index:04d}"
-    return Sample(
-        id=sample_id,
-        categories=(category,),
-        image=DrawnImage(SceneDrawing(scene, derived_seed(seed, sample_id))),
-        text=caption(scene),
-        metadata={
-            "scene": [asdict(scene_object) for scene_object in scene.objects],
-            **remarks(category, index, scene),
-        },
-    )
 
 
 def sample_scene(sample: Sample) -> Scene:
@@ -391,26 +387,16 @@ PATTERN_NAMES = tuple(PATTERN_SENTENCES)
 
 def scene_patterns(scene: Scene) -> tuple[str, ...]:
     """The patterns of a scene, in the order of `PATTERN_NAMES`; several or none."""
-    return tuple(name for name in PATTERN_NAMES if _RULES[name](scene))
-
-
-def _in_line(scene: Scene) -> bool:
     objects = scene.objects
     rows, columns = {thing.row for thing in objects}, {thing.column for thing in objects}
-    return len(objects) > 1 and 1 in (len(rows), len(columns))
-
-
-def _mirrored(scene: Scene) -> bool:
-    looks = {thing.cell: thing.look for thing in scene.objects}
-    turned = {thing.row * GRID + GRID - 1 - thing.column: thing.look for thing in scene.objects}
-    return bool(looks) and looks == turned
-
-
-_RULES: dict[str, Callable[[Scene], bool]] = {
-    "Count": lambda scene: len(scene.objects) >= 3,
-    "Color": lambda scene: len({thing.color for thing in scene.objects}) >= 3,
-    "Position": _in_line,
-    "Size": lambda scene: {thing.size for thing in scene.objects} == set(SIZES),
-    "Crowd": lambda scene: len(scene.objects) >= MAX_OBJECTS,
-    "Symmetry": _mirrored,
-}
+    looks = {thing.cell: thing.look for thing in objects}
+    turned = {thing.row * GRID + GRID - 1 - thing.column: thing.look for thing in objects}
+    holds = {
+        "Count": len(objects) >= 3,
+        "Color": len({thing.color for thing in objects}) >= 3,
+        "Position": len(objects) > 1 and 1 in (len(rows), len(columns)),
+        "Size": {thing.size for thing in objects} == set(SIZES),
+        "Crowd": len(objects) >= MAX_OBJECTS,
+        "Symmetry": bool(looks) and looks == turned,
+    }
+    return tuple(name for name in PATTERN_NAMES if holds[name])

@@ -181,30 +181,21 @@ DIMENSION = _PLACES * _LOOKS + 1
 def features(scene: Scene) -> FloatArray:
     """(DIMENSION,) float64, non-negative, never zero; the same for a scene however it is drawn."""
     vector = np.zeros(DIMENSION)
-    if scene.objects:
-        places = np.array([_place(scene_object) for scene_object in scene.objects])
-        looks = np.array([_look(scene_object) for scene_object in scene.objects])
-        vector[:-1] = (places.T @ looks).ravel()
-    else:
+    if not scene.objects:
         vector[-1] = 1.0
+        return vector
+    places = np.zeros((len(scene.objects), _PLACES))
+    looks = np.zeros((len(scene.objects), _LOOKS))
+    for place, look, own in zip(places, looks, scene.objects, strict=True):
+        place[own.cell] = sqrt(_SAME_CELL)
+        place[[CELLS + own.row, CELLS + GRID + own.column]] = sqrt(_SAME_LINE)
+        look[0] = sqrt(_PRESENT)
+        size = 1 + SIZES.index(own.size)
+        color = 1 + len(SIZES) + COLORS.index(own.color)
+        shape = 1 + len(SIZES) + len(COLORS) + SHAPES.index(own.shape)
+        look[[size, color, shape]] = sqrt(_SAME_ATTRIBUTE)
+    vector[:-1] = (places.T @ looks).ravel()
     return vector
-
-
-def _place(scene_object: SceneObject) -> FloatArray:
-    code = np.zeros(_PLACES)
-    code[scene_object.cell] = sqrt(_SAME_CELL)
-    code[[CELLS + scene_object.row, CELLS + GRID + scene_object.column]] = sqrt(_SAME_LINE)
-    return code
-
-
-def _look(scene_object: SceneObject) -> FloatArray:
-    code = np.zeros(_LOOKS)
-    code[0] = sqrt(_PRESENT)
-    size = 1 + SIZES.index(scene_object.size)
-    color = 1 + len(SIZES) + COLORS.index(scene_object.color)
-    shape = 1 + len(SIZES) + len(COLORS) + SHAPES.index(scene_object.shape)
-    code[[size, color, shape]] = sqrt(_SAME_ATTRIBUTE)
-    return code
 
 
 SIDE = 64
@@ -260,26 +251,21 @@ def coverage(shape: Shape, x: FloatArray, y: FloatArray, radius: FloatArray | fl
     x, y: offsets of the pixels' centers from the shape's, in pixels, y down; radius in pixels; all
     broadcast. A triangle stands on its base and is equilateral; a cross is upright.
     """
-    outside = _distance(shape, x, y, radius)
-    soft: FloatArray = np.clip(0.5 - outside, 0.0, 1.0)
-    return soft
-
-
-def _distance(shape: Shape, x: FloatArray, y: FloatArray, radius: FloatArray | float) -> FloatArray:
-    """Pixels from the shape's edge, negative inside; corners are cut square, not round."""
     across, down = np.abs(x), np.abs(y)
-    distance: FloatArray
+    # Pixels from the shape's edge, negative inside; corners are cut square, not round.
+    outside: FloatArray
     if shape == "circle":
-        distance = np.sqrt(x * x + y * y) - radius
+        outside = np.sqrt(x * x + y * y) - radius
     elif shape == "square":
-        distance = np.maximum(across, down) - _SQUARE * radius
+        outside = np.maximum(across, down) - _SQUARE * radius
     elif shape == "triangle":
         below = y - _TRIANGLE_DROP * radius
-        distance = np.maximum(below, sqrt(0.75) * across - 0.5 * below) - _TRIANGLE * radius
+        outside = np.maximum(below, sqrt(0.75) * across - 0.5 * below) - _TRIANGLE * radius
     else:
         longer, shorter = np.maximum(across, down), np.minimum(across, down)
-        distance = np.maximum(longer - radius, shorter - _BAR * radius)
-    return distance
+        outside = np.maximum(longer - radius, shorter - _BAR * radius)
+    soft: FloatArray = np.clip(0.5 - outside, 0.0, 1.0)
+    return soft
 
 
 _CENTERS = np.arange(SIDE) + 0.5

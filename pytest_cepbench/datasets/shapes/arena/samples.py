@@ -32,6 +32,7 @@ from pytest_cepbench.datasets.sample import (
     Sample,
 )
 from pytest_cepbench.datasets.shapes.arena.solver import (
+    TASKS,
     ArenaQuestion,
     End,
     Instruction,
@@ -78,95 +79,60 @@ def _free_cells(scene: Scene) -> list[int]:
     return [cell for cell in range(CELLS) if cell not in taken]
 
 
-def _build(rng: np.random.Generator) -> ArenaQuestion:
-    objects = _scene(rng, few(rng)).objects
-    return ArenaQuestion(Instruction("build", tuple(some(rng, objects, len(objects)))))
-
-
-def _add(rng: np.random.Generator) -> ArenaQuestion:
-    more = 1 + below(rng, 2)
-    scene = _scene(rng, 2 + below(rng, MAX_OBJECTS - 1 - more))
-    cells = some(rng, _free_cells(scene), more)
-    objects = tuple(SceneObject(cell, *any_look(rng)) for cell in cells)
-    return ArenaQuestion(Instruction("add", objects), (scene,))
-
-
-def _remove(rng: np.random.Generator) -> ArenaQuestion:
-    scene = _scene(rng, few(rng))
-    removed = some(rng, scene.objects, len(scene.objects) - 1)
-    return ArenaQuestion(Instruction("remove", tuple(removed)), (scene,))
-
-
-def _restore(rng: np.random.Generator) -> ArenaQuestion:
-    removals = 2 + below(rng, 2)
-    scene = _scene(rng, removals + 1)
-    removed = some(rng, scene.objects, removals)
-    return ArenaQuestion(Instruction("restore", tuple(removed)), (scene,))
-
-
-def _move(rng: np.random.Generator) -> ArenaQuestion:
-    scene = _scene(rng, few(rng))
-    moved = some(rng, scene.objects, 1)
-    (cell,) = some(rng, _free_cells(scene), 1)
-    return ArenaQuestion(Instruction("move", tuple(moved), cell=cell), (scene,))
-
-
-def _recolor(rng: np.random.Generator) -> ArenaQuestion:
-    scene = _scene(rng, few(rng))
-    (recolored,) = some(rng, scene.objects, 1)
-    (color,) = some(rng, [color for color in COLORS if color != recolored.color], 1)
-    return ArenaQuestion(Instruction("recolor", (recolored,), color=color), (scene,))
-
-
-def _swap(rng: np.random.Generator) -> ArenaQuestion:
-    scene = _scene(rng, few(rng))
-    return ArenaQuestion(Instruction("swap", tuple(some(rng, scene.objects, 2))), (scene,))
-
-
-def _continue(rng: np.random.Generator) -> ArenaQuestion:
-    row, leftward = below(rng, GRID), below(rng, 2)
-    columns = range(GRID)[::-1] if leftward else range(GRID)
-    cells = [GRID * row + column for column in columns]
-    elsewhere = [cell for cell in range(CELLS) if cell not in cells]
-    number = few(rng)
-    looks = some(rng, LOOKS, number)
-    walker = SceneObject(cells[0], *looks[0])
-    others = scene_of(some(rng, elsewhere, number - 1), looks[1:]).objects
-    scenes = tuple(Scene((*others, replace(walker, cell=cell))) for cell in cells[:2])
-    return ArenaQuestion(Instruction("continue"), scenes)
-
-
-def _count(rng: np.random.Generator) -> ArenaQuestion:
-    return ArenaQuestion(Instruction("count"), (_scene(rng, few(rng)),))
-
-
 _ENDS: tuple[End, ...] = ("first", "last")
 
 
-def _own(rng: np.random.Generator) -> ArenaQuestion:
-    (size,) = some(rng, (None, *SIZES), 1)
-    (color,) = some(rng, (None, *COLORS), 1)
-    request = Request(few(rng), size, color)
-    return ArenaQuestion(Instruction("own", request=request, end=_ENDS[below(rng, 2)]))
+def _question(task: Task, rng: np.random.Generator) -> ArenaQuestion:
+    """A question of a task. Draws are made in this order: with another one all data sets change."""
+    if task == "own":
+        (size,) = some(rng, (None, *SIZES), 1)
+        (color,) = some(rng, (None, *COLORS), 1)
+        request = Request(few(rng), size, color)
+        return ArenaQuestion(Instruction(task, request=request, end=_ENDS[below(rng, 2)]))
+    if task == "continue":
+        row, leftward = below(rng, GRID), below(rng, 2)
+        columns = range(GRID)[::-1] if leftward else range(GRID)
+        cells = [GRID * row + column for column in columns]
+        elsewhere = [cell for cell in range(CELLS) if cell not in cells]
+        number = few(rng)
+        looks = some(rng, LOOKS, number)
+        walker = SceneObject(cells[0], *looks[0])
+        others = scene_of(some(rng, elsewhere, number - 1), looks[1:]).objects
+        scenes = tuple(Scene((*others, replace(walker, cell=cell))) for cell in cells[:2])
+        return ArenaQuestion(Instruction(task), scenes)
+    if task == "add":
+        more = 1 + below(rng, 2)
+        scene = _scene(rng, 2 + below(rng, MAX_OBJECTS - 1 - more))
+        free = some(rng, _free_cells(scene), more)
+        added = tuple(SceneObject(cell, *any_look(rng)) for cell in free)
+        return ArenaQuestion(Instruction(task, added), (scene,))
+    if task == "restore":
+        removals = 2 + below(rng, 2)
+        scene = _scene(rng, removals + 1)
+        return ArenaQuestion(Instruction(task, tuple(some(rng, scene.objects, removals))), (scene,))
+    scene = _scene(rng, few(rng))
+    count = len(scene.objects)
+    named = {"build": count, "remove": count - 1, "count": 0, "swap": 2}.get(task, 1)
+    objects = tuple(some(rng, scene.objects, named))
+    if task == "build":
+        return ArenaQuestion(Instruction(task, objects))
+    cell = some(rng, _free_cells(scene), 1)[0] if task == "move" else None
+    color = None
+    if task == "recolor":
+        color = some(rng, [color for color in COLORS if color != objects[0].color], 1)[0]
+    return ArenaQuestion(Instruction(task, objects, cell, color), (scene,))
 
 
-_UNLIMITED = 10**9
-"""Stands for families with many more questions than a data set can have samples."""
+_SIZES: Mapping[Task, int] = {
+    "own": (MAX_OBJECTS - 1) * (1 + len(SIZES)) * (1 + len(COLORS)) * len(_ENDS)
+}
 
 FAMILIES: Mapping[Task, Family[ArenaQuestion]] = {
-    "build": Family(_build, _UNLIMITED),
-    "add": Family(_add, _UNLIMITED),
-    "remove": Family(_remove, _UNLIMITED),
-    "move": Family(_move, _UNLIMITED),
-    "recolor": Family(_recolor, _UNLIMITED),
-    "swap": Family(_swap, _UNLIMITED),
-    "continue": Family(_continue, _UNLIMITED),
-    "count": Family(_count, _UNLIMITED),
-    "own": Family(_own, (MAX_OBJECTS - 1) * (1 + len(SIZES)) * (1 + len(COLORS)) * len(_ENDS)),
-    "restore": Family(_restore, _UNLIMITED),
+    # The others have many more questions than a data set can have samples.
+    task: Family(partial(_question, task), _SIZES.get(task, 10**9))
+    for task in TASKS
 }
 """The questions of each category."""
-
 
 ARENA_VERSION = "shapes-arena/1"
 """Changes when a question or its right answer changes: part of identities and fingerprints."""

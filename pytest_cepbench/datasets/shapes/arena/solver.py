@@ -136,16 +136,16 @@ def parse_instruction(text: str) -> Instruction:
     Raises DatasetError where there is none, and for one that contradicts itself.
     """
     words = " ".join(text.lower().split())
-    for task, pattern in _PATTERNS.items():
+    for task, pattern in _PATTERNS.items():  # noqa: B007 - used behind the loop
         match = pattern.search(words)
         if match is not None:
-            return _instruction(task, match.groupdict())
-    raise DatasetError(
-        f"{text!r:.120} is no question of the arena of shapes: see docs/suites.md for its grammar"
-    )
-
-
-def _instruction(task: Task, slots: Mapping[str, str]) -> Instruction:
+            break
+    else:
+        raise DatasetError(
+            f"{text!r:.120} is no question of the arena of shapes: see docs/suites.md for its "
+            "grammar"
+        )
+    slots = match.groupdict()
     named = " , ".join(slots[slot] for slot in ("objects", "object", "other") if slot in slots)
     objects = tuple(parse_phrases(named))
     if len({scene_object.cell for scene_object in objects}) < len(objects):
@@ -154,26 +154,19 @@ def _instruction(task: Task, slots: Mapping[str, str]) -> Instruction:
         raise DatasetError(
             f"the question orders other objects than it describes: {slots['whole']} ; {named}"
         )
+    cell, request = None, None
+    if "place" in slots:
+        row, column = slots["place"].split()
+        cell = GRID * ROWS.index(row) + COLUMNS.index(column)
+    if "request" in slots:
+        number, *adjectives, _ = slots["request"].split()
+        size = next((size for size in SIZES if size in adjectives), None)
+        shade = next((color for color in COLORS if color in adjectives), None)
+        request = Request(COUNTS.index(number) + 1, size, shade)
+    color, end = slots.get("color"), slots.get("end")
     return Instruction(
-        task,
-        objects,
-        cell=_cell(slots["place"]) if "place" in slots else None,
-        color=cast("Color | None", slots.get("color")),
-        request=_request(slots["request"]) if "request" in slots else None,
-        end=cast("End | None", slots.get("end")),
+        task, objects, cell, cast("Color | None", color), request, cast("End | None", end)
     )
-
-
-def _cell(place: str) -> int:
-    row, column = place.split()
-    return GRID * ROWS.index(row) + COLUMNS.index(column)
-
-
-def _request(text: str) -> Request:
-    number, *words, _ = text.split()
-    size = next((size for size in SIZES if size in words), None)
-    color = next((color for color in COLORS if color in words), None)
-    return Request(COUNTS.index(number) + 1, size, color)
 
 
 _SENTENCES: Mapping[Task, str] = {
@@ -298,7 +291,25 @@ def solve(question: ArenaQuestion) -> Solution:
             f"{instruction.task} asks about {expected} images, the question has {len(scenes)}"
         )
     start = scenes[-1] if scenes else Scene()
-    _check_scene(instruction, start)
+    objects = instruction.objects
+    if instruction.task in ("remove", "restore", "move", "recolor", "swap"):
+        for what in objects:
+            if what not in start.objects:
+                raise DatasetError(
+                    f"the question names the {phrase(what)}, which its image does not show"
+                )
+    named = [what.cell for what in objects]
+    targets: Mapping[str, list[int | None]] = {"move": [instruction.cell], "add": [*named]}
+    if {what.cell for what in start.objects}.intersection(targets.get(instruction.task, ())):
+        raise DatasetError(
+            f"the question puts a shape where one is: {phrase_instruction(instruction)}"
+        )
+    if instruction.task == "restore" and len(objects) < 2:
+        raise DatasetError(
+            "the question brings back what was removed two steps before, and removes one shape"
+        )
+    if instruction.task == "count" and not start.objects:
+        raise DatasetError("the question takes shapes away from an image that shows none")
     if instruction.request is not None:
         seed = derived_seed(0, phrase_instruction(instruction))
         start = choose(instruction.request, seed)
@@ -340,29 +351,6 @@ def nearest_choice(request: Request, scene: Scene) -> Scene:
     free = [cell for cell in range(CELLS) if cell not in taken]
     wanting = [SceneObject(cell, *look) for cell in free[: request.number - len(kept)]]
     return Scene((*kept, *wanting))
-
-
-def _check_scene(instruction: Instruction, scene: Scene) -> None:
-    """Raise DatasetError where what the text asks cannot be done with what the picture shows."""
-    if instruction.task in ("remove", "restore", "move", "recolor", "swap"):
-        for what in instruction.objects:
-            if what not in scene.objects:
-                raise DatasetError(
-                    f"the question names the {phrase(what)}, which its image does not show"
-                )
-    targets = [instruction.cell] if instruction.task == "move" else []
-    if instruction.task == "add":
-        targets = [what.cell for what in instruction.objects]
-    if {what.cell for what in scene.objects}.intersection(targets):
-        raise DatasetError(
-            f"the question puts a shape where one is: {phrase_instruction(instruction)}"
-        )
-    if instruction.task == "restore" and len(instruction.objects) < 2:
-        raise DatasetError(
-            "the question brings back what was removed two steps before, and removes one shape"
-        )
-    if instruction.task == "count" and not scene.objects:
-        raise DatasetError("the question takes shapes away from an image that shows none")
 
 
 def keep_scene(scene: Scene) -> Scene:

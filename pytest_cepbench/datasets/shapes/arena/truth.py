@@ -134,19 +134,23 @@ def score_answer(solution: Solution, steps: Sequence[ArenaStep]) -> Truth:
     answered = [_Step.read(step) for step in steps]
     first = answered[0].described if answered[0].shown is None else answered[0].shown
     right = solution.scenes_after(first)
+    faultless = [step.is_caption for step in answered if step.text]
+    faultless += [step.is_drawing for step in answered if step.picture is not None]
+    texts = {step.described for step in answered} - {None}
+    images = {step.shown for step in answered} - {None}
     return Truth(
-        correctness=sum(map(_correctness, answered, right)) / max(len(answered), len(right)),
+        correctness=sum(
+            0.5 * _f1(step.described, scene) + 0.5 * _f1(step.shown, scene)
+            for step, scene in zip(answered, right, strict=False)
+        )
+        / max(len(answered), len(right)),
         coherency=fmean(_f1(step.described, step.shown) for step in answered),
         consistency=_consistency(answered, right),
-        quality=_quality(answered),
+        quality=fmean(faultless) if faultless else 0.0,
         preference=1.0,
         completeness=min(len(answered), len(right)) / len(right),
-        richness=_richness(answered),
+        richness=(len(texts) + len(images)) / (2 * len(answered)),
     )
-
-
-def _correctness(step: _Step, right: Scene) -> float:
-    return 0.5 * _f1(step.described, right) + 0.5 * _f1(step.shown, right)
 
 
 def _f1(scene: Scene | None, other: Scene | None) -> float:
@@ -176,18 +180,6 @@ def _alike(what: SceneObject, before: Picture, after: Picture) -> bool:
     if there != (what in after.scene.objects):
         return False
     return not there or dist(before.centers[what.cell], after.centers[what.cell]) <= _SHIFT
-
-
-def _quality(answered: Sequence[_Step]) -> float:
-    texts = [step.is_caption for step in answered if step.text]
-    images = [step.is_drawing for step in answered if step.picture is not None]
-    return fmean(texts + images) if texts or images else 0.0
-
-
-def _richness(answered: Sequence[_Step]) -> float:
-    texts = {step.described for step in answered} - {None}
-    images = {step.shown for step in answered} - {None}
-    return (len(texts) + len(images)) / (2 * len(answered))
 
 
 _STREAM = 2  # keeps these draws apart from those of `degrade_scene`
