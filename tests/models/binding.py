@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -38,3 +41,28 @@ def plain(results: Iterable[Any]) -> list[Any]:
 def bind_text(text: str, role: RoleName) -> BoundRole:
     """Bind what a user would type."""
     return bind(parse_spec(text), role, CONTEXT)
+
+
+_BINDING = """
+import json, sys
+from pytest_cepbench.models.binding import BindContext, bind, detect
+from pytest_cepbench.models.spec import parse_spec
+for text, role in json.loads(sys.argv[1]):
+    detect(parse_spec(text))
+    assert bind(parse_spec(text), role, BindContext(lambda path: path.name)).fingerprint
+heavy = (
+    "torch", "torchvision", "transformers", "diffusers", "open_clip", "timm", "cleanfid", "scipy",
+    "sentence_transformers", "safetensors", "huggingface_hub",
+)
+print(*(name for name in heavy if name in sys.modules))
+"""
+
+
+def imported_by_binding(texts: Sequence[str], role: RoleName) -> list[str]:
+    """The model libraries that a fresh process imports to detect and bind specs in a role."""
+    arguments = json.dumps([(text, role) for text in texts])
+    done = subprocess.run(
+        [sys.executable, "-c", _BINDING, arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()

@@ -16,6 +16,7 @@ from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
 from pytest_cepbench.plugin.options import OPTIONS
+from tests.models.binding import imported_by_binding
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 
 UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
@@ -93,22 +94,7 @@ def test_binding_imports_no_model_library(tmp_path: Path) -> None:
     """Where everything is in the store no model is loaded, so binding must stay cheap."""
     pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
     folder = write_checkpoint(tmp_path / "m", LLAVA)
-    code = f"""
-import sys
-from pytest_cepbench.models.binding import BindContext
-from pytest_cepbench.models.binding import bind, detect
-from pytest_cepbench.models.spec import parse_spec
-spec = parse_spec({str(folder)!r})
-detect(spec)
-bound = bind(spec, "describer", BindContext(lambda path: path.name))
-assert bound.identity["fingerprint"]
-heavy = ("torch", "transformers", "diffusers", "open_clip", "timm", "huggingface_hub")
-print([name for name in heavy if name in sys.modules])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert done.stdout.strip() == "[]"
+    assert imported_by_binding([str(folder)], "describer") == []
 
 
 FUNCTIONS = {

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.spec import parse_spec
+from tests.models.binding import imported_by_binding
 from tests.models.detectors.conftest import bind_detector
 from tests.models.files import write_checkpoint, write_pipeline
 
@@ -102,20 +100,7 @@ def test_binding_imports_no_model_library(tmp_path: Path) -> None:
         str(write_checkpoint(tmp_path / str(index), config))
         for index, config in enumerate((OWL, MASK2FORMER, DETR))
     ]
-    code = f"""
-import sys
-from pytest_cepbench.models.binding import BindContext
-from pytest_cepbench.models.binding import bind
-from pytest_cepbench.models.spec import parse_spec
-for folder in {folders!r}:
-    bind(parse_spec(folder), "detector", BindContext(lambda path: path.name))
-heavy = ("torch", "transformers", "scipy")
-print([name for name in heavy if name in sys.modules])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert done.stdout.strip() == "[]"
+    assert imported_by_binding(folders, "detector") == []
 
 
 @pytest.mark.models

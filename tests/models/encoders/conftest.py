@@ -14,6 +14,8 @@ from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Encoder
 from tests.models.binding import bind_text
 from tests.tiny import encoders as tiny
+from tests.tiny.text_encoders import build_sentence_transformer
+from tests.tiny.weights_files import UNICOM, build_inception, make_unicom, randomize, save_unicom
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "clip": tiny.build_clip,
@@ -27,6 +29,10 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
     "timm": tiny.build_timm_vit,
     "timm-classifier": partial(tiny.build_timm_vit, classes=5),
 }
+
+
+IMAGE_ENCODERS = [*BUILDERS, "unicom", "cleanfid"]
+"""All encoders of images, with those of a scheme of their own."""
 
 
 def bind_encoder(text: str) -> BoundRole:
@@ -46,6 +52,19 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One tiny checkpoint of each kind."""
     root = tmp_path_factory.mktemp("encoders")
     return {name: build(root / name) for name, build in BUILDERS.items()}
+
+
+@pytest.fixture(scope="session")
+def specs(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The spec of each of them, and of a sentence-transformers folder."""
+    root = tmp_path_factory.mktemp("files")
+    network = randomize(make_unicom(**UNICOM)).half().float()
+    unicom = save_unicom(root / "u.safetensors", network.state_dict())
+    return {name: str(folder) for name, folder in folders.items()} | {
+        "unicom": f"unicom:{unicom}?heads={UNICOM['heads']}",
+        "cleanfid": f"cleanfid:?weights={build_inception(root / 'inception')}",
+        "mpnet": str(build_sentence_transformer(root / "mpnet")),
+    }
 
 
 @pytest.fixture(scope="session")

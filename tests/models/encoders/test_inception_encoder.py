@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.binding import detect
+from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.encoders import inception_encoder
 from pytest_cepbench.models.encoders.inception_encoder import inception_weights
 from pytest_cepbench.models.spec import parse_spec
-from tests.models.binding import bind_text
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.weights_files import INCEPTION_NAME, build_inception
 
@@ -60,15 +56,6 @@ def test_features_are_those_of_clean_fids_own_pipeline(
     assert vectors.dtype == np.float32
     assert np.abs(vectors - expected).max() < 1e-5
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
-
-
-def test_an_image_vector_does_not_depend_on_its_batch(
-    weights: Path, images: list[Image.Image]
-) -> None:
-    """Alone or among others, and in order."""
-    encoder = load(f"cleanfid:?weights={weights}")
-    alone = np.concatenate([encoder.encode_images([image]) for image in images])
-    assert np.abs(encoder.encode_images(images) - alone).max() < 1e-5
 
 
 def test_the_weights_are_found_at_the_path_or_in_its_folder(weights: Path) -> None:
@@ -141,8 +128,6 @@ def test_the_identity_is_weights_version_and_resizing(
     [
         ("cleanfid:inception", SpecError, "nothing but parameters can follow"),
         ("cleanfid:?mode=clean", SpecError, "unknown parameter for the encoder clean-fid"),
-        ("cleanfid:?dtype=float16", SpecError, "unknown parameter"),
-        ("cleanfid:?batch_size=0", SpecError, "batch_size must be at least 1"),
     ],
 )
 def test_a_wrong_spec_is_refused(text: str, error: type, expected: str) -> None:
@@ -151,27 +136,3 @@ def test_a_wrong_spec_is_refused(text: str, error: type, expected: str) -> None:
         inception_weights(parse_spec(text))
     with pytest.raises(error, match=expected):
         bind_encoder(text)
-
-
-def test_it_embeds_images_and_nothing_else(weights: Path) -> None:
-    """Detection says encoder; another role and texts are refused in words."""
-    text = f"cleanfid:?weights={weights}"
-    assert detect(parse_spec(text)).roles == ("encoder",)
-    with pytest.raises(RoleError, match="can be the encoder, not the generator"):
-        bind_text(text, "generator")
-    with pytest.raises(RoleError, match="reads no texts"):
-        load(text).encode_texts(["a"])
-
-
-def test_asking_and_binding_import_no_torch(weights: Path) -> None:
-    """A suite asks for the weights before anything is loaded."""
-    code = (
-        "import sys; from pytest_cepbench.models.binding import BindContext; "
-        "from pytest_cepbench.models.binding import bind; "
-        "from pytest_cepbench.models.spec import parse_spec; "
-        "from pytest_cepbench.models.encoders.inception_encoder import inception_weights; "
-        "spec = parse_spec(sys.argv[1]); assert inception_weights(spec); "
-        "bind(spec, 'encoder', BindContext(lambda path: 'ab')); "
-        "assert not {'torch', 'cleanfid', 'torchvision'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code, f"cleanfid:?weights={weights}"], check=True)

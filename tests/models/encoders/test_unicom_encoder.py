@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.binding import detect
+from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.encoders.unicom_encoder import make_network
-from pytest_cepbench.models.spec import parse_spec
-from tests.models.binding import bind_text
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.weights_files import UNICOM, make_unicom, randomize, save_unicom
 
@@ -87,15 +82,6 @@ def test_features_are_those_of_the_reference(
     assert np.abs(vectors - expected).max() < 1e-4 * np.abs(expected).max()
     assert np.abs(vectors[:, :3] - PINNED).max() < 1e-4 * np.abs(expected).max()
     assert np.abs(np.linalg.norm(vectors, axis=1) - 1).min() > 0.1
-
-
-def test_an_image_vector_does_not_depend_on_its_batch(
-    file: Path, images: list[Image.Image]
-) -> None:
-    """Alone or among others, batch normalisation uses stored statistics only."""
-    encoder = load(f"unicom:{file}?heads={HEADS}")
-    alone = np.concatenate([encoder.encode_images([image]) for image in images])
-    assert np.abs(encoder.encode_images(images) - alone).max() < 1e-5 * np.abs(alone).max()
 
 
 def test_heads_and_precision_change_the_answer_and_the_identity(
@@ -185,9 +171,7 @@ def test_damaged_files_are_refused_by_name(reference: Any, tmp_path: Path) -> No
         ("nowhere.pt", CheckpointError, "weights file of Unicom vision transformer is not there"),
         (".", CheckpointError, "is a folder"),
         ("weights.onnx", CheckpointError, r"one of these kinds: \.safetensors, \.pt"),
-        ("weights.pt?revision=v2", SpecError, "unknown parameter .*'revision'"),
         ("weights.pt?heads=0", SpecError, "heads must be at least 1"),
-        ("weights.pt?dtype=half", SpecError, "dtype must be auto"),
     ],
 )
 def test_a_wrong_spec_says_what_is_wrong(
@@ -201,17 +185,8 @@ def test_a_wrong_spec_says_what_is_wrong(
         bind_encoder(f"unicom:{target}")
 
 
-def test_it_embeds_images_and_nothing_else(file: Path) -> None:
-    """Detection says encoder; another role and texts are refused in words."""
-    assert detect(parse_spec(f"unicom:{file}")).roles == ("encoder",)
-    with pytest.raises(RoleError, match="can be the encoder, not the describer"):
-        bind_text(f"unicom:{file}", "describer")
-    with pytest.raises(RoleError, match="reads no texts"):
-        load(f"unicom:{file}?heads={HEADS}").encode_texts(["a"])
-
-
-def test_binding_imports_no_torch_and_hashes_the_file(file: Path, tmp_path: Path) -> None:
-    """The fingerprint follows the bytes, not the name, and costs no library."""
+def test_the_fingerprint_follows_the_bytes_and_not_the_name(file: Path, tmp_path: Path) -> None:
+    """The same file under another name is the same model, one changed bit another."""
     other = tmp_path / "other.safetensors"
     other.write_bytes(file.read_bytes())
     assert bind_encoder(f"unicom:{file}").fingerprint == bind_encoder(f"unicom:{other}").fingerprint
@@ -219,14 +194,6 @@ def test_binding_imports_no_torch_and_hashes_the_file(file: Path, tmp_path: Path
     changed[-1] ^= 1
     other.write_bytes(changed)
     assert bind_encoder(f"unicom:{file}").fingerprint != bind_encoder(f"unicom:{other}").fingerprint
-    code = (
-        "import sys; from pytest_cepbench.models.binding import BindContext; "
-        "from pytest_cepbench.models.binding import bind; "
-        "from pytest_cepbench.models.spec import parse_spec; "
-        "bind(parse_spec(sys.argv[1]), 'encoder', BindContext(lambda path: 'ab')); "
-        "assert not {'torch', 'torchvision', 'safetensors'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code, f"unicom:{file}"], check=True)
 
 
 @settings(max_examples=25, deadline=None)
