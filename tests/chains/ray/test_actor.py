@@ -237,42 +237,51 @@ def test_vectors_are_arrays_with_the_lengths_of_texts() -> None:
     assert _answer(encoder, "text_lengths", ["a b c d"]).value == ((4,), 3)
 
 
-def test_battles_hold_images_again() -> None:
-    """The sides stay where they are."""
-    wide: Any = noise(6, 12)  # as they are sent
-    narrow: Any = noise(6, 8)
-    battles = [Battle(["q"], [wide], [narrow]), Battle(["q"], [narrow], [wide])]
-
-    assert _answer(_actor("judge"), "judge", battles, [1, 2]).value == ["A", "B"]
+WIDE: Any = noise(6, 12)  # as they are sent
+NARROW: Any = noise(6, 8)
+RED = [VqaQuestion("is it red?", ("yes",))]
 
 
-def test_answers_to_be_scored_hold_images_again() -> None:
-    """Numbers by criterion come back as they are."""
-    wide: Any = noise(6, 12)
-    narrow: Any = noise(6, 8)
-    answers = [AnsweredQuestion([wide], [narrow]), AnsweredQuestion([narrow], [wide])]
+@pytest.mark.parametrize(
+    ("role", "method", "arguments", "expected"),
+    [
+        (
+            "judge",
+            "judge",
+            ([Battle(["q"], [WIDE], [NARROW]), Battle(["q"], [NARROW], [WIDE])], [1, 2]),
+            ["A", "B"],
+        ),
+        (
+            "judge",
+            "score_answers",
+            ([AnsweredQuestion([WIDE], [NARROW]), AnsweredQuestion([NARROW], [WIDE])], [1, 2]),
+            [{"richness": 8}, {"richness": 12}],
+        ),
+        (
+            "vqa",
+            "answer",
+            ([PIXELS, "a text", "odd"], [RED * 2, RED, RED]),
+            [[1.0, 1.0], [0.0], [1.5]],
+        ),
+        ("writer", "write", ([["what", PIXELS]], "say", [3]), ["say ['what', (8, 6)] 3"]),
+    ],
+)
+def test_arguments_hold_images_again(
+    role: RoleName, method: str, arguments: tuple[Any, ...], expected: list[Any]
+) -> None:
+    """In their places; what comes back is of built-in types, or an array."""
+    inputs, *rest = arguments
+    value = _answer(_actor(role), method, inputs, *rest).value
 
-    scores = _answer(_actor("judge"), "score_answers", answers, [1, 2]).value
-    assert scores == [{"richness": 8}, {"richness": 12}]
+    made = [own.tolist() if isinstance(own, np.ndarray) else own for own in value]
+    assert made == expected
+    assert [type(own) for own in made] == [type(own) for own in expected]
 
 
-def test_pieces_that_are_asked_about_hold_images_again() -> None:
-    """Probabilities come back as an array."""
-    pieces: Any = [PIXELS, "a text", "odd"]
-    asked = [VqaQuestion("is it red?", ("yes",))]
-
-    made = _answer(_actor("vqa"), "answer", pieces, [asked * 2, asked, asked]).value
-    assert [numbers.tolist() for numbers in made] == [[1.0, 1.0], [0.0], [1.5]]
-
-
-def test_questions_hold_images_again() -> None:
-    """Texts are plain; an edited image is pixels."""
-    question: Any = ["what", PIXELS]
-
-    (text,) = _answer(_actor("writer"), "write", [question], "say", [3]).value
+def test_an_edited_image_is_pixels() -> None:
+    """The model got a Pillow image and gave one."""
     (turned,) = _answer(_actor("editor"), "edit", [PIXELS], ["turn"], [3]).value
 
-    assert (type(text), text) == (str, "say ['what', (8, 6)] 3")
     assert turned.shape == (8, 6, 3)
 
 
