@@ -33,8 +33,10 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, trace
+from pytest_cepbench.chains import ChainModels, ChainPlan, RoleRunner
 from pytest_cepbench.chains.chain import derive_seed
+from pytest_cepbench.chains.features import trace
+from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics.gc import cosine_to_start, gc_at_t

@@ -34,9 +34,11 @@ from benchmarks.accelerator_figures.setting import (
 )
 from benchmarks.chain_throughput import Side, Team, bare, batched, one_at_a_time, seed_images
 from benchmarks.real_size import build
-from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner, trace
+from pytest_cepbench.chains import ChainModels, RoleRunner
 from pytest_cepbench.chains.batching import LARGEST, BatchCaller, CallCounts
 from pytest_cepbench.chains.chain import ChainPlan
+from pytest_cepbench.chains.features import trace
+from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.metrics.gc import gc_at_t

@@ -11,58 +11,22 @@ on a cluster: ray.
 """
 
 from pytest_cepbench.chains.batching import CallCounts, total
-from pytest_cepbench.chains.chain import (
-    CaptionRules,
-    Chain,
-    ChainPlan,
-    Link,
-    Modality,
-    load_link,
-    naming_damage,
-)
-from pytest_cepbench.chains.features import (
-    Trace,
-    boxes,
-    store_vectors,
-    trace,
-    vectors,
-    vqa_answers,
-    vqa_query,
-)
-from pytest_cepbench.chains.growth import (
-    ChainGroup,
-    ChainModels,
-    PendingChain,
-    grow_together,
-    look_ahead,
-    start_chains,
-)
+from pytest_cepbench.chains.chain import Chain, ChainPlan, Link, Modality, load_link
+from pytest_cepbench.chains.features import Trace
+from pytest_cepbench.chains.growth import ChainModels
 from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 
 __all__ = [
     "CallCounts",
-    "CaptionRules",
     "Chain",
-    "ChainGroup",
     "ChainModels",
     "ChainPlan",
     "Link",
     "Modality",
-    "PendingChain",
     "RoleRunner",
     "Step",
     "Trace",
-    "boxes",
-    "grow_together",
     "load_link",
-    "look_ahead",
-    "naming_damage",
-    "start_chains",
-    "store_vectors",
     "total",
-    "trace",
-    "vectors",
-    "vqa_answers",
-    "vqa_query",
 ]

@@ -8,21 +8,14 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import (
-    Chain,
+from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner, Trace
+from pytest_cepbench.chains.features import store_vectors, trace, vectors
+from pytest_cepbench.chains.growth import (
     ChainGroup,
-    ChainModels,
-    ChainPlan,
-    Modality,
     PendingChain,
-    RoleRunner,
-    Trace,
     grow_together,
     look_ahead,
     start_chains,
-    store_vectors,
-    trace,
-    vectors,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
-from pytest_cepbench.chains import Chain, ChainPlan, load_link, naming_damage
+from pytest_cepbench.chains import Chain, ChainPlan, load_link
+from pytest_cepbench.chains.chain import naming_damage
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,

@@ -17,15 +17,9 @@ from pytest_cepbench.artifacts import (
     digest_json,
     digest_text,
 )
-from pytest_cepbench.chains import (
-    Chain,
-    ChainPlan,
-    RoleRunner,
-    Step,
-    boxes,
-    load_link,
-    naming_damage,
-)
+from pytest_cepbench.chains import Chain, ChainPlan, RoleRunner, Step, load_link
+from pytest_cepbench.chains.chain import naming_damage
+from pytest_cepbench.chains.features import boxes
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError, ModelError
 from pytest_cepbench.gate.measurement import Blindness

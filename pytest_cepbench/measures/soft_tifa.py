@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_cepbench.artifacts import Failure, digest_json
-from pytest_cepbench.chains import Chain, ChainPlan, Modality, vqa_answers, vqa_query
+from pytest_cepbench.chains import Chain, ChainPlan, Modality
+from pytest_cepbench.chains.features import vqa_answers, vqa_query
 from pytest_cepbench.datasets.questions import (
     MOST_CONTROLS,
     NO,

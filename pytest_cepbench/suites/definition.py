@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from pytest_cepbench.artifacts.answer import MOST_STEPS
-from pytest_cepbench.chains import CaptionRules, ChainPlan, Modality
+from pytest_cepbench.chains import ChainPlan, Modality
 from pytest_cepbench.chains.answers.answer_plan import (
     REFERENCE_PLACEHOLDER,
     STEP_PLACEHOLDER,
@@ -22,7 +22,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
     ScoreName,
     TieName,
 )
-from pytest_cepbench.chains.chain import PLACEHOLDER
+from pytest_cepbench.chains.chain import PLACEHOLDER, CaptionRules
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
 from pytest_cepbench.gate.policy import GateName, LabelsName, LooksName

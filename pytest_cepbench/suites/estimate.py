@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import Modality, PendingChain, RoleRunner
+from pytest_cepbench.chains import Modality, RoleRunner
 from pytest_cepbench.chains.batching import Throughput, load_throughput
+from pytest_cepbench.chains.growth import PendingChain
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.measures.base import RequiredFeatures
 from pytest_cepbench.measures.chain_data import ChainData

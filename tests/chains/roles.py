@@ -15,7 +15,9 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, ImageArtifact, digest_text
-from pytest_cepbench.chains import ChainGroup, ChainModels, ChainPlan, RoleRunner, Trace, trace
+from pytest_cepbench.chains import ChainModels, ChainPlan, RoleRunner, Trace
+from pytest_cepbench.chains.features import trace
+from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.chains.steps import Step, key_of
 from pytest_cepbench.datasets.sample import DrawnImage, Sample
 from pytest_cepbench.models.binding import BoundRole, Resources

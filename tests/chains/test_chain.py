@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.chains import CaptionRules, ChainPlan
-from pytest_cepbench.chains.chain import derive_seed
+from pytest_cepbench.chains import ChainPlan
+from pytest_cepbench.chains.chain import CaptionRules, derive_seed
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,

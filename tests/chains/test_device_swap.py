@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import Chain, ChainGroup, ChainModels, RoleRunner, grow_together, total
+from pytest_cepbench.chains import Chain, ChainModels, RoleRunner, total
+from pytest_cepbench.chains.growth import ChainGroup, grow_together
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
 from pytest_cepbench.errors import DeviceMemoryError, ModelError
 from pytest_cepbench.models.binding import BoundRole

@@ -12,18 +12,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import (
-    Chain,
-    ChainGroup,
-    ChainModels,
-    ChainPlan,
-    RoleRunner,
-    boxes,
-    load_link,
-    store_vectors,
-    trace,
-    vectors,
-)
+from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner, load_link
+from pytest_cepbench.chains.features import boxes, store_vectors, trace, vectors
+from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.errors import DamagedChainsError
 from pytest_cepbench.metrics.gc import cosine_to_start
 from pytest_cepbench.store import Store

@@ -13,16 +13,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.chains import (
-    Chain,
-    ChainGroup,
-    ChainModels,
-    ChainPlan,
-    Modality,
-    RoleRunner,
-    start_chains,
-)
+from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.chain import derive_seed
+from pytest_cepbench.chains.growth import ChainGroup, start_chains
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import (
     DrawnImage,

@@ -8,15 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.chains import (
-    CaptionRules,
-    ChainGroup,
-    ChainModels,
-    ChainPlan,
-    PendingChain,
-    RoleRunner,
-    look_ahead,
-)
+from pytest_cepbench.chains import ChainModels, ChainPlan, RoleRunner
+from pytest_cepbench.chains.chain import CaptionRules
+from pytest_cepbench.chains.growth import ChainGroup, PendingChain, look_ahead
 from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.store import Store
 from tests.chains.roles import PLAN, TEXT_PLAN, SmallDescriber, SmallGenerator, bound, samples

@@ -10,17 +10,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.chains import (
-    Chain,
-    ChainGroup,
-    ChainModels,
-    ChainPlan,
-    RoleRunner,
-    load_link,
-    look_ahead,
-    trace,
-)
-from pytest_cepbench.chains.growth import replay_chains
+from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner, load_link
+from pytest_cepbench.chains.features import trace
+from pytest_cepbench.chains.growth import ChainGroup, look_ahead, replay_chains
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError, ImageError

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.chains import ChainGroup, ChainModels, RoleRunner, Step
+from pytest_cepbench.chains import ChainModels, RoleRunner, Step
+from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.chains.steps import key_of
 from pytest_cepbench.models.protocols import CUT, Reply, Usage
 from pytest_cepbench.store import Store, StoredResult

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.chains import CaptionRules
+from pytest_cepbench.chains.chain import CaptionRules
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.measures.chain_similarity import SimilarityTable
 from pytest_cepbench.suites import load_suite
