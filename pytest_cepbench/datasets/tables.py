@@ -216,8 +216,7 @@ class TableReader:
     ) -> Dataset:
         """The samples as a data set, whose identity tells the pinned source."""
         source = {"source": self.table.source} if self.table.source else {}
-        notes = (self.table.note,) if self.table.note else ()
-        return Dataset(name, {**identity, **source}, samples, notes=notes)
+        return Dataset(name, {**identity, **source}, samples, notes=self.table.notes)
 
     def _text(self, row: Row, column: str, value: Any) -> str:
         if isinstance(value, list):

@@ -67,6 +67,7 @@ class DataFiles:
     config, split: which they are; the configuration is None where none has a name.
     rows: as many as the card says; None where it does not.
     whole: whether their names or the choice prove that none is missing.
+    note: a sentence on shards of other formats, which are passed over; empty where there are none.
     """
 
     paths: tuple[str, ...]
@@ -74,6 +75,7 @@ class DataFiles:
     split: str
     rows: int | None
     whole: bool
+    note: str = ""
 
 
 def find_files(
@@ -119,7 +121,13 @@ def find_files(
     paths = tuple(splits[split])
     whole = named_file or _check_numbers(source, paths)
     rows = None if path else _rows(card, config, split)
-    return DataFiles(paths, config, split, rows, whole)
+    kind = PurePosixPath(paths[0]).suffix
+    others = [file for file in files if file.endswith((*SHARDS, *COMPRESSED))]
+    passed = len(others) - len(shards)
+    note = (
+        f"{source}: {passed} files of other formats than {kind} are passed over" if passed else ""
+    )
+    return DataFiles(paths, config, split, rows, whole, note)
 
 
 def _below(path: str, folder: str) -> bool:
@@ -215,22 +223,27 @@ def _choose(source: str, what: str, wanted: str | None, known: Mapping[str, obje
 
 
 def _check_numbers(source: str, paths: Sequence[str]) -> bool:
-    """Whether all are numbered shards and none is missing; DatasetError where one is."""
+    """Whether all are numbered shards; DatasetError where one is missing or there twice."""
     # Older versions of `datasets` end every name with a digest of its own.
-    series: dict[tuple[str, str, int], set[int]] = {}
+    series: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for path in paths:
         numbered = _NUMBERED.fullmatch(path)
         if numbered is None:
             return False
-        suffix = PurePosixPath(path).suffix
-        key = numbered["stem"], suffix, int(numbered["count"])
-        series.setdefault(key, set()).add(int(numbered["number"]))
-    for (stem, suffix, count), numbers in series.items():
-        missing = sorted(set(range(count)) - numbers)
-        if missing:
-            name = f"{stem}-{missing[0]:05}-of-{count:05}{suffix}"
+        key = numbered["stem"], PurePosixPath(path).suffix
+        series.setdefault(key, []).append((int(numbered["count"]), int(numbered["number"])))
+    for (stem, suffix), numbers in series.items():
+        counts = sorted({count for count, _ in numbers})
+        if len(counts) > 1 or len(set(numbers)) < len(numbers):
             raise DatasetError(
-                f"{source}: {len(missing)} of {count} shards are missing, the first {name!r}"
+                f"{source}: the shards '{stem}-*{suffix}' of {' and of '.join(map(str, counts))} "
+                "are there more than once, as where a data set was written again: keep one state"
+            )
+        missing = sorted({*range(counts[0])} - {number for _, number in numbers})
+        if missing:
+            name = f"{stem}-{missing[0]:05}-of-{counts[0]:05}{suffix}"
+            raise DatasetError(
+                f"{source}: {len(missing)} of {counts[0]} shards are missing, the first {name!r}"
             )
     return True
 
@@ -320,7 +333,7 @@ def open_hub_table(repository: Repository, choice: Choice, indexes: Path | None)
         name=_name(location, files),
         files=tuple(repository.file(path, indexes) for path in files.paths),
         source=f"{pinned}?{config}split={files.split}",
-        note=repository.note,
+        notes=tuple(filter(None, (repository.note, files.note))),
         rows=None if repository.listed else files.rows,
     )
 
@@ -350,6 +363,7 @@ def open_local_table(
             local_file(path / name if path.is_dir() else path, path, indexes)
             for name in files.paths
         ),
+        notes=(files.note,) if files.note else (),
     )
 
 

@@ -48,14 +48,14 @@ class Table:
     name: the location, for errors.
     files: its shards, in the order of the rows.
     source: what identities hold of it: the pinned location on the hub; empty for local files.
-    note: a sentence for the reader of results; empty where there is none.
+    notes: sentences for the reader of results.
     rows: as many as there have to be; None where that is not known.
     """
 
     name: str
     files: tuple[DataFile, ...]
     source: str = ""
-    note: str = ""
+    notes: tuple[str, ...] = ()
     rows: int | None = None
 
     @cached_property

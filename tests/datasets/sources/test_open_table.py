@@ -65,6 +65,14 @@ def test_the_shards_of_a_choice(
     assert found.paths == ((files[0],) if path is ... else (path,))
 
 
+def test_other_formats_are_counted() -> None:
+    """A folder may hold a set twice, or parts of it as archives: whoever reads results sees that."""
+    files = ["a.parquet", "b.tar", "c.tar.gz"]
+    expected = "d: 2 files of other formats than .parquet are passed over"
+    assert find_files("d", files, {}, Choice()).note == expected
+    assert find_files("d", files[:1], {}, Choice()).note == ""
+
+
 def test_digests_in_names_do_not_part_numbered_shards() -> None:
     """As older versions of `datasets` wrote them: `test-00000-of-00002-DIGEST.parquet`."""
     names = [f"data/test-0000{k}-of-00002-{digest}.parquet" for k, digest in enumerate("ab")]
@@ -99,6 +107,18 @@ def test_the_default_configuration_is_taken() -> None:
         (["a.parquet"], {}, Choice(split="test"), "no split 'test'; its splits: train"),
         (["a.parquet"], {}, Choice(config="x"), "has one configuration: leave out config=x"),
         ([*FILES[:1], "z.parquet"], TWO_CONFIGS, Choice(config="noisy"), "'noisy' are not there"),
+        (
+            ["t-00000-of-00001.parquet", "t-00000-of-00002.parquet", "t-00001-of-00002.parquet"],
+            {},
+            Choice(),
+            r"the shards 't-\*\.parquet' of 1 and of 2 are there more than once",
+        ),
+        (
+            ["t-00000-of-00001-aa.parquet", "t-00000-of-00001-bb.parquet"],
+            {},
+            Choice(),
+            "of 1 are there more than once, as where a data set was written again: keep one state",
+        ),
         (
             ["t-00000-of-00003.parquet", "t-00002-of-00003.parquet"],
             {},
