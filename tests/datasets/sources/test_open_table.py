@@ -66,7 +66,7 @@ def test_the_shards_of_a_choice(
 
 
 def test_other_formats_are_counted() -> None:
-    """A folder may hold a set twice, or parts of it as archives: whoever reads results sees that."""
+    """A folder may hold a set twice, or parts of it as archives: results say so."""
     files = ["a.parquet", "b.tar", "c.tar.gz"]
     expected = "d: 2 files of other formats than .parquet are passed over"
     assert find_files("d", files, {}, Choice()).note == expected
