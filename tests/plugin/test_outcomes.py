@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from xml.dom import minidom
 
 import pytest
 
@@ -14,6 +16,8 @@ from tests.plugin.scored_project import (
     model,
     scored_suite,
 )
+
+SERVICES = Path(__file__).parents[1] / "report" / "services"
 
 CATEGORIES = ("aside", "better", "same", "unclear", "worse")
 
@@ -172,6 +176,13 @@ def test_junit_carries_verdicts_and_numbers(plain: tuple[Ended, Path]) -> None:
                 assert f"cepbench_{field}" not in properties
             else:
                 assert float(properties[f"cepbench_{field}"]) == case[field]
+
+
+def test_junit_is_what_its_file_shows(plain: tuple[Ended, Path]) -> None:
+    """As viewers of CI services read it: properties of each case, one message of one that fails."""
+    text = minidom.parse(str(plain[1])).toprettyxml(indent=" ")
+    shown = re.sub(r' (time|timestamp|hostname)="[^"]*"', "", text)
+    assert shown == (SERVICES / "junit.xml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("mode", MODES)

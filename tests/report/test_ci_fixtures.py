@@ -41,7 +41,11 @@ def _written(name: str) -> str:
     return markdown_summary(FACTS, RESULTS)
 
 
-@pytest.mark.parametrize("path", sorted(SERVICES.iterdir()), ids=lambda path: path.name)
+WRITTEN = sorted(path for path in SERVICES.iterdir() if path.suffix != ".xml")
+"""But for JUnit, which pytest writes: tests/plugin/test_outcomes.py compares it."""
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
 def test_a_service_is_given_what_its_file_shows(path: Path) -> None:
     """So that a change of any part of it is seen in review."""
     assert _written(path.name) == path.read_text(encoding="utf-8")
