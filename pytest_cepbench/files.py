@@ -157,6 +157,24 @@ def replace_small(path: Path, data: bytes) -> None:
             fresh.unlink(missing_ok=True)
 
 
+def append_line(file: int, line: bytes) -> None:
+    """Add a line to an open file and sync it; on an error no part of it is left. Raises OSError.
+
+    A line that was cut off when a process was killed stays, and the new one begins below it.
+    """
+    size = os.fstat(file).st_size
+    cut_off = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+    data = b"\n" + line if cut_off else line
+    try:
+        if os.write(file, data) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # noqa: TRY301 - as a full disk
+        os.fsync(file)
+    except OSError:
+        with suppress(OSError):  # what is left is found when it is read next
+            os.ftruncate(file, size)
+        raise
+
+
 def keep_out_of_git(home: Path, path: Path) -> None:
     """Put a `.gitignore` into the folder for everything that runs leave behind.
 

@@ -113,7 +113,9 @@ def render_item(shown: Shown, study: Study, image_name: Callable[[str], str]) ->
         ]
 
     item = shown.item
-    options = [item.options[place] for place in _places(shown)]
+    sides = {"first": 0, "second": 1}
+    places = shown.order or range(len(item.options))  # numbers of the options, or their names
+    options = [item.options[sides[side] if isinstance(side, str) else side] for side in places]
     offered = [option_name(option) for option in item.options]
     return render(
         "item.html.jinja",
@@ -127,19 +129,6 @@ def render_item(shown: Shown, study: Study, image_name: Callable[[str], str]) ->
         others=[] if item.known else [name for name in study.names if name not in offered],
         practice=shown.kind == "practice",
     )
-
-
-def _places(shown: Shown) -> Sequence[int]:
-    """Numbers of the options, in the order of the page."""
-    if not shown.order:
-        return range(len(shown.item.options))
-    sides = {"first": 0, "second": 1}
-    return [sides[side] if isinstance(side, str) else side for side in shown.order]
-
-
-def image_names(html: str) -> list[str]:
-    """Opaque names of the images of a part of a page."""
-    return re.findall(r'src="image/([0-9a-f]{32})"', html)
 
 
 def _displayed(value: object) -> object:
@@ -300,7 +289,7 @@ class _People:
                 {
                     "slot": item.slot,
                     "html": html,
-                    "images": image_names(html),
+                    "images": re.findall(r'src="image/([0-9a-f]{32})"', html),
                     "practice": item.kind == "practice",
                 }
                 for item, html in pages
@@ -392,8 +381,11 @@ async def _body(request: Request) -> bytes:
     first, which is not answered; and browsers say where a request comes from.
     """
     site = request.headers.get("sec-fetch-site")
-    origin = request.headers.get("origin")
-    if site != "same-origin" and (origin is None or _place(origin) != request.url.netloc):
+    try:
+        place = urlsplit(request.headers.get("origin", "")).netloc
+    except ValueError:
+        place = ""
+    if site != "same-origin" and (not place or place != request.url.netloc):
         raise HTTPException(403, "a request from another page is refused")
     if "x-cepbench" not in request.headers:
         raise HTTPException(403, "a request without the page's header is refused")
@@ -403,14 +395,6 @@ async def _body(request: Request) -> bytes:
         if len(data) > MOST_BODY:
             raise HTTPException(413, f"a request has at most {MOST_BODY:,} bytes")
     return data
-
-
-def _place(origin: str) -> str:
-    """Host and port of an origin; empty where it is none."""
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:
-        return ""
 
 
 def _key(data: bytes) -> str:
@@ -442,20 +426,14 @@ def _json(content: dict[str, Any]) -> Response:
 def _refused(_: Request, error: Exception) -> Response:
     """Why, in a line without what lies where on this machine."""
     if isinstance(error, WriteError):
-        reason, status = _disk_reason(str(error)), 507
+        full = any(words in str(error) for words in ("No space left", "the disk is full"))
+        why = "the server's disk is full" if full else "the server could not write to its disk"
+        reason, status = f"{why}; tell the organizer", 507
     elif isinstance(error, HTTPException):
         reason, status = error.detail, error.status_code
     else:
         reason, status = one_line(str(error)), 400
     return JSONResponse({"saved": False, "reason": reason}, status, headers=_HEADERS)
-
-
-def _disk_reason(words: str) -> str:
-    """What of an error of writing is for annotators: no path."""
-    full = "No space left" in words or "the disk is full" in words
-    return "the server's disk is full; tell the organizer" if full else (
-        "the server could not write to its disk; tell the organizer"
-    )  # fmt: skip
 
 
 def _missing(_: Request, __: Exception) -> Response:

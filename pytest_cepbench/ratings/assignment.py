@@ -7,7 +7,7 @@ stopped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -137,21 +137,6 @@ class _Person:
         """Whether a slot is answered or held."""
         return slot in self.answered or slot in self.held
 
-    def open_items(self) -> Iterator[Slot]:
-        """Items that are neither answered nor held, in order."""
-        while (
-            self.first_open < len(self.items)
-            and Slot(self.items[self.first_open], "item") in self.answered
-        ):
-            self.first_open += 1
-        slots = (Slot(name, "item") for name in islice(self.items, self.first_open, None))
-        return (slot for slot in slots if not self.has(slot))
-
-    def judged_before(self, apart: int) -> list[str]:
-        """Items that were judged, with so many items after them; what was skipped is left out."""
-        answers = [(slot, judged) for slot, judged in self.answered.items() if slot.kind == "item"]
-        return [slot.item for slot, judged in answers[:-apart] if judged]
-
 
 class Assignment:
     """The work of all people of a study.
@@ -161,19 +146,20 @@ class Assignment:
 
     def __init__(self, study: Study, items: Sequence[Item], counted: Iterable[Vote]) -> None:
         self._order = Order(study, items)
-        self._people = {name: self._person(name) for name in study.annotators}
+        self._people = {
+            name: _Person(
+                self._order.of(name, "practice"),
+                self._order.of(name, "item"),
+                self._order.of(name, "attention"),
+            )
+            for name in study.annotators
+        }
         self._judges = {item.item: self._order.judges(item.item) for item in items}
         self._voters: dict[str, set[str]] = {item.item: set() for item in items}
         self._leases: dict[str, dict[str, float]] = {item.item: {} for item in items}
         self._shares = {name: self._share(name) for name in study.annotators}
         for vote in counted:
             self.answer(vote)
-
-    def _person(self, name: str) -> _Person:
-        practice, items, attention = (
-            self._order.of(name, kind) for kind in ("practice", "item", "attention")
-        )
-        return _Person(practice, items, attention)
 
     def upcoming(self, annotator: str, now: float) -> list[Slot]:
         """The slots that a person has, the first one being shown; none where nothing is left.
@@ -276,7 +262,13 @@ class Assignment:
         for name in person.practice:
             if not person.has(Slot(name, "practice")):
                 return Slot(name, "practice")
-        free = (slot for slot in person.open_items() if self._is_free(slot, annotator, now))
+        while (
+            person.first_open < len(person.items)
+            and Slot(person.items[person.first_open], "item") in person.answered
+        ):
+            person.first_open += 1
+        slots = (Slot(name, "item") for name in islice(person.items, person.first_open, None))
+        free = (s for s in slots if not person.has(s) and self._is_free(s, annotator, now))
         item = next(free, None)
         if item is None:
             return None
@@ -284,8 +276,9 @@ class Assignment:
         kind = self._order.hidden(annotator, place)
         if kind == "attention":
             names = person.attention
-        elif kind == "repeat":
-            names = person.judged_before(_APART)
+        elif kind == "repeat":  # of an item that was judged, and not skipped
+            answers = [own for own in person.answered.items() if own[0].kind == "item"]
+            names = [slot.item for slot, judged in answers[:-_APART] if judged]
         else:
             return item
         hidden = (Slot(name, kind) for name in names)

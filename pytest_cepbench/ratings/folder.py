@@ -6,6 +6,7 @@ not count is kept, and counted in `Remarks`.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hmac
 import os
@@ -25,7 +26,7 @@ import msgspec
 from pytest_cepbench.artifacts.image import ImageArtifact, read_image
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import one_line
-from pytest_cepbench.files import MOST_TEXT, digest_bytes, read_regular
+from pytest_cepbench.files import MOST_TEXT, append_line, digest_bytes, read_regular
 from pytest_cepbench.ratings.records import (
     FORMAT,
     Item,
@@ -198,7 +199,21 @@ def read_votes(ratings: Ratings) -> Votes:
     owners: dict[str, Path] = {}
     folder = ratings.path / VOTES
     for path in sorted(folder.glob(f"*{_LINES}")):
-        votes = tuple(_valid_votes(path, ratings, remarks))
+        votes = []
+        for line in filter(bytes.strip, _read(path, _MOST_ITEMS).splitlines()):
+            try:
+                vote = msgspec.json.decode(line, type=Vote)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                remarks.unreadable += 1
+                continue
+            item = ratings.items.get(vote.item)
+            if item is None:
+                remarks.unknown += 1
+            elif fault := _version_fault(vote.v) or fault_of(vote, ratings.study, item):
+                remarks.invalid += 1
+                remarks.first_fault = remarks.first_fault or fault
+            else:
+                votes.append(vote)
         for annotator in dict.fromkeys(vote.annotator for vote in votes):
             if owners.setdefault(annotator, path) != path:
                 raise DatasetError(
@@ -209,27 +224,6 @@ def read_votes(ratings: Ratings) -> Votes:
             remarks.backwards += sum(later.at < earlier.at for earlier, later in pairwise(own))
             records[annotator] = own
     return Votes(records, remarks, owners)
-
-
-def _valid_votes(path: Path, ratings: Ratings, remarks: Remarks) -> Iterator[Vote]:
-    for line in _read(path, _MOST_ITEMS).splitlines():
-        if not line.strip():
-            continue
-        try:
-            vote = msgspec.json.decode(line, type=Vote)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            remarks.unreadable += 1
-            continue
-        item = ratings.items.get(vote.item)
-        if item is None:
-            remarks.unknown += 1
-            continue
-        fault = _version_fault(vote.v) or fault_of(vote, ratings.study, item)
-        if fault:
-            remarks.invalid += 1
-            remarks.first_fault = remarks.first_fault or fault
-            continue
-        yield vote
 
 
 class VoteFile:
@@ -246,7 +240,10 @@ class VoteFile:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, flags, 0o666)
-            _sync_folder(path.parent)
+            folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with suppress(OSError):  # some file systems cannot sync folders
+                os.fsync(folder)
+            os.close(folder)
         except OSError as error:
             raise WriteError(
                 f"{path} could not be opened for writing: {error.strerror or error}"
@@ -254,38 +251,21 @@ class VoteFile:
 
     def append(self, vote: Vote) -> None:
         """Add a vote and sync it. Raises WriteError, after which no part of it is left."""
-        data = record_line(vote)
-        reason = ""
-        size = None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)  # another process may add to it as well
-            size = os.fstat(self._file).st_size
-            if size and os.pread(self._file, 1, size - 1) != b"\n":
-                data = b"\n" + data
-            if os.write(self._file, data) < len(data):
-                reason = "the disk is full"
-            else:
-                os.fsync(self._file)
+            append_line(self._file, record_line(vote))
         except OSError as error:
-            reason = error.strerror or str(error)
-        if reason and size is not None:
-            with suppress(OSError):  # what is left is found when it is read next
-                os.ftruncate(self._file, size)
-        with suppress(OSError):
-            fcntl.flock(self._file, fcntl.LOCK_UN)
-        if reason:
-            raise WriteError(f"{self._path} could not be written: {reason}; it is as it was before")
+            reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or error
+            raise WriteError(
+                f"{self._path} could not be written: {reason}; it is as it was before"
+            ) from error
+        finally:
+            with suppress(OSError):
+                fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
-
-
-def _sync_folder(folder: Path) -> None:
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    with suppress(OSError):  # some file systems cannot sync folders
-        os.fsync(file)
-    os.close(file)
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -394,7 +374,19 @@ def open_session(folder: Path, annotators: Sequence[str]) -> Session:
     try:
         content = msgspec.json.decode(read_regular(path, MOST_TEXT, links=False), type=_File)
     except FileNotFoundError:
-        content = _make(path, annotators)
+        tokens = {name: secrets.token_urlsafe(18) for name in annotators}
+        content = _File(1, secrets.token_hex(32), tokens, secrets.token_urlsafe(18))
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(file, "wb") as stream:
+                stream.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
     except (OSError, msgspec.MsgspecError) as error:
         raise DatasetError(
             f"{path} cannot be read ({error}): delete it, and people get new addresses"
@@ -403,22 +395,5 @@ def open_session(folder: Path, annotators: Sequence[str]) -> Session:
         raise DatasetError(
             f"{path} is of other annotators: delete it, and people get new addresses"
         )
-    tokens = {token: name for name, token in content.tokens.items()}
-    return Session(bytes.fromhex(content.key), tokens, content.operator)
-
-
-def _make(path: Path, annotators: Sequence[str]) -> _File:
-    tokens = {name: secrets.token_urlsafe(18) for name in annotators}
-    content = _File(1, secrets.token_hex(32), tokens, secrets.token_urlsafe(18))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(file, "wb") as stream:
-            stream.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
-    return content
+    names = {token: name for name, token in content.tokens.items()}
+    return Session(bytes.fromhex(content.key), names, content.operator)

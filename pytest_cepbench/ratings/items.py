@@ -13,7 +13,7 @@ import msgspec
 
 from pytest_cepbench.artifacts.image import ImageArtifact, encode_image, read_image
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
-from pytest_cepbench.escapes import escape_json, one_line
+from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import MOST_TEXT, digest_bytes, read_text
 from pytest_cepbench.ratings.folder import (
     IMAGES,
@@ -23,6 +23,7 @@ from pytest_cepbench.ratings.folder import (
     STUDY,
     VOTES,
     check_annotators,
+    decoded,
 )
 from pytest_cepbench.ratings.records import (
     GRADES,
@@ -76,7 +77,12 @@ def is_right(task: Task, known: Fields, vote: Vote) -> bool:
     if task in ("pair", "caption"):
         return bool(vote.winner == known["winner"])
     if task == "grades":
-        return all(_is_above(vote, *pair) for pair in known["better"])
+        places = {option: at for at, options in enumerate(vote.places) for option in options}
+        return all(
+            places[better] < places[worse]
+            and GRADES.index(vote.grades[str(better)]) <= GRADES.index(vote.grades[str(worse)])
+            for better, worse in known["better"]
+        )
     if task == "describe":
         words = set(re.findall(r"\w+", (vote.text or "").casefold()))
         return all(words & {word.casefold() for word in group} for group in known["words"])
@@ -99,15 +105,6 @@ def expected_answer(task: Task, known: Fields, shown: Sequence[str | int], item:
         return f"A description says: {', '.join(words)}."
     fitting = [name for name in map(option_name, item.options) if name in known["ticked"]]
     return f"These fit: {', '.join(fitting) or 'none'}."
-
-
-def _is_above(vote: Vote, better: int, worse: int) -> bool:
-    places: dict[int, int] = {}
-    for place, options in enumerate(vote.ranking):
-        for option in (options,) if isinstance(options, int) else options:
-            places[option] = place
-    grades = [GRADES.index(vote.grades[str(option)]) for option in (better, worse)]
-    return places[better] < places[worse] and grades[0] <= grades[1]
 
 
 def _is_pair(pair: object, item: Item) -> bool:
@@ -206,8 +203,17 @@ def write_study(
         created=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         data=digest_bytes(lines),
     )
-    named = {digest for item in unique.values() for digest in images_of(item)}
-    _write_images(folder, {digest: images[digest] for digest in sorted(named)})
+    try:
+        (folder / IMAGES).mkdir(parents=True, exist_ok=True)
+        for digest in sorted({digest for item in unique.values() for digest in images_of(item)}):
+            path = folder / IMAGES / f"{digest}.webp"  # without loss, without metadata
+            temporary = path.with_name(f".{digest}.{secrets.token_hex(4)}")
+            temporary.write_bytes(encode_image(images[digest]))
+            temporary.replace(path)
+    except OSError as error:
+        raise WriteError(
+            f"images could not be written to {str(folder)!r}: {error.strerror or error}"
+        ) from error
     document = msgspec.json.format(msgspec.json.encode(written), indent=1).decode()
     replace_files(
         folder,
@@ -224,21 +230,6 @@ def write_study(
 
 def _json_lines(records: Iterable[Item | Source]) -> bytes:
     return b"".join(escape_json(record_line(record).decode()).encode() for record in records)
-
-
-def _write_images(folder: Path, images: Mapping[str, ImageArtifact]) -> None:
-    """Write images losslessly, without metadata."""
-    try:
-        (folder / IMAGES).mkdir(parents=True, exist_ok=True)
-        for digest, image in images.items():
-            path = folder / IMAGES / f"{digest}.webp"
-            temporary = path.with_name(f".{digest}.{secrets.token_hex(4)}")
-            temporary.write_bytes(encode_image(image))
-            temporary.replace(path)
-    except OSError as error:
-        raise WriteError(
-            f"images could not be written to {str(folder)!r}: {error.strerror or error}"
-        ) from error
 
 
 def check_study(study: Study) -> None:
@@ -330,8 +321,15 @@ def read_items(path: Path, task: Task) -> OwnItems:
     """
     own = OwnItems()
     equal: list[int] = []
-    for number, line in _lines(path):
+    try:
+        text = read_text(path, MOST_TEXT)
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from error
+    for number, content in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
+        if not content.strip():
+            continue
         where = f"{path}, line {number}"
+        line = decoded(content.encode(), _Line, where)
         if line.models and len(line.models) != len(line.options):
             raise DatasetError(f"{where}: {len(line.models)} models of {len(line.options)} options")
         question = _parts(line.question, path.parent, where, own)
@@ -346,51 +344,32 @@ def read_items(path: Path, task: Task) -> OwnItems:
             for option, model in zip(item.options, models, strict=True)
         ] or [Source(item=item.item, sample=line.sample)]
     if equal:
+        named = ", ".join(map(str, equal[:_NAMED]))
+        named += f" and {len(equal) - _NAMED} more" if len(equal) > _NAMED else ""
         raise DatasetError(
-            f"{path}: both sides are equal in {_named(equal)}, which is a tie without asking "
-            "anybody: leave these items out, and count them yourself"
+            f"{path}: both sides are equal in {'line' if len(equal) == 1 else 'lines'} {named}, "
+            "which is a tie without asking anybody: leave these items out, and count them yourself"
         )
     if not own.items:
         raise DatasetError(f"{path} holds no item")
     return own
 
 
-def _named(lines: Sequence[int]) -> str:
-    """The first of some lines of a file, by number."""
-    names = ", ".join(map(str, lines[:_NAMED]))
-    more = f" and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
-    return f"{'line' if len(lines) == 1 else 'lines'} {names}{more}"
-
-
-def _lines(path: Path) -> Iterator[tuple[int, _Line]]:
-    """Number and content of each line that is not empty."""
-    try:
-        text = read_text(path, MOST_TEXT)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from error
-    for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            yield number, msgspec.json.decode(line.encode(), type=_Line)
-        except msgspec.MsgspecError as error:
-            raise DatasetError(f"{path}, line {number}: {one_line(str(error))}") from error
-
-
 def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) -> list[Part]:
-    return [
-        Part(text=piece) if isinstance(piece, str) else _image(piece.image, folder, where, own)
-        for piece in pieces
-    ]
-
-
-def _image(name: str, folder: Path, where: str, own: OwnItems) -> Part:
-    relative = PurePosixPath(name)
-    if relative.is_absolute() or ".." in relative.parts or "\0" in name:
-        raise DatasetError(f"{where}: image {name!r} has to lie below the folder of the file")
-    try:
-        image = read_image(folder / name)
-    except ImageError as error:
-        raise DatasetError(f"{where}: image {name!r}: {error}") from error
-    own.images[image.digest] = image
-    return Part(image=image.digest)
+    parts = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            parts.append(Part(text=piece))
+            continue
+        relative = PurePosixPath(piece.image)
+        if relative.is_absolute() or ".." in relative.parts or "\0" in piece.image:
+            raise DatasetError(
+                f"{where}: image {piece.image!r} has to lie below the folder of the file"
+            )
+        try:
+            image = read_image(folder / piece.image)
+        except ImageError as error:
+            raise DatasetError(f"{where}: image {piece.image!r}: {error}") from error
+        own.images[image.digest] = image
+        parts.append(Part(image=image.digest))
+    return parts

@@ -8,8 +8,8 @@ are left out. Tasks without options have nothing to damage, and take the world's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from math import ceil
 
 import numpy as np
@@ -78,9 +78,9 @@ def attention_remark(study: Study, items: Iterable[Item]) -> str:
     )
 
 
-def _attention_wanted(study: Study, count: int) -> int:
+def _attention_wanted(study: Study, items: int) -> int:
     """How many attention items a study of so many items asks for."""
-    return min(ceil(study.attention * count), MOST_ATTENTION)
+    return min(ceil(study.attention * items), MOST_ATTENTION)
 
 
 # -- the world of shapes -------------------------------------------------------------------------
@@ -88,9 +88,7 @@ def _attention_wanted(study: Study, count: int) -> int:
 
 def _worlds(study: Study, kind: ItemKind, made: _Images) -> Iterator[Item]:
     """Items of scenes, without end; their images are added."""
-    number = 0
-    while True:
-        number += 1
+    for number in count(1):
         rng = random_generator(derived_seed(study.seed, f"{kind} {number}"))
         first, *others = some(rng, LOOKS, 4)
         other = next((look for look in others if look[1] != first[1]), None)
@@ -101,108 +99,72 @@ def _worlds(study: Study, kind: ItemKind, made: _Images) -> Iterator[Item]:
             scene_of(cells, [look, others[-1]]) for look in (first, (first[0], other[1], first[2]))
         )
         unrelated = scene_of(cells[:1], [others[-1]])
-        better = below(rng, 2)
-        yield _SCENE_ITEMS[study.kind](
-            kind, _Scenes(scene, wrong, unrelated, better, derived_seed(study.seed, str(number))),
-            made,
-        )  # fmt: skip
+        place = below(rng, 2)
+        seed = derived_seed(study.seed, str(number))
+        yield _scene_item(study.kind, kind, (scene, wrong, unrelated), place, (seed, made))
 
 
-class _Scenes:
-    """What an item is made of: a scene, another with one wrong color, one that misses an object.
+def _scene_item(
+    task: Task,
+    kind: ItemKind,
+    scenes: tuple[Scene, Scene, Scene],
+    place: int,
+    drawing: tuple[int, _Images],
+) -> Item:
+    """An item whose answer is known.
 
-    better: place of the right option, 0 or 1.
+    scenes: what is asked about, the same with one wrong color, and one that misses an object.
+    place: of the right one of two options.
+    drawing: seed of the images, and where they are added.
     """
+    right, wrong, _ = scenes
+    seed, made = drawing
 
-    def __init__(self, scene: Scene, wrong: Scene, poor: Scene, better: int, seed: int) -> None:
-        self.scene, self.wrong, self.poor, self.better, self.seed = scene, wrong, poor, better, seed
-
-    def image(self, scene: Scene, made: _Images) -> Part:
+    def drawn(scene: Scene) -> Part:
         """A scene as a part, drawn large enough for people."""
-        small = render(scene, self.seed)
-        image = ImageArtifact(small.pixels.repeat(6, axis=0).repeat(6, axis=1))
+        image = ImageArtifact(render(scene, seed).pixels.repeat(6, axis=0).repeat(6, axis=1))
         made[image.digest] = image
         return Part(image=image.digest)
 
-    def ordered(self, right: Sequence[Part], wrong: Sequence[Part]) -> list[Sequence[Part]]:
-        """Both options, the right one at its place."""
-        return [right, wrong] if self.better == 0 else [wrong, right]
-
-    @property
-    def winner(self) -> str:
-        """Of two options."""
-        return ("first", "second")[self.better]
-
-    @property
-    def words(self) -> str:
-        """The scene in words."""
-        return caption(self.scene).replace(" :", ":").replace(" ,", ",")
-
-    @property
-    def difference(self) -> str:
-        """Which color is wrong."""
-        pairs = zip(self.scene.objects, self.wrong.objects, strict=True)
-        right, wrong = next((a, b) for a, b in pairs if a.color != b.color)
-        return f"a {right.shape} is {right.color}, and not {wrong.color}"
-
-
-def _pair(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
-    text = Part(text="I have drawn it as you asked:")
-    right = [text, scenes.image(scenes.scene, made)]
-    wrong = [text, scenes.image(scenes.wrong, made)]
-    known = {"winner": scenes.winner, "why": f"In what was asked for, {scenes.difference}."}
-    question = [Part(text=f"Draw {scenes.words}.")]
-    return make_item("pair", question, scenes.ordered(right, wrong), kind, known)
-
-
-def _caption(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
-    captions = [
-        Part(text=caption(scene).replace(" :", ":").replace(" ,", ","))
-        for scene in (scenes.scene, scenes.wrong)
-    ]
-    known = {"winner": scenes.winner, "why": f"In the image, {scenes.difference}."}
-    question = [scenes.image(scenes.scene, made)]
-    return make_item("caption", question, scenes.ordered(captions[:1], captions[1:]), kind, known)
-
-
-def _grades(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
-    pictures = [scenes.image(scene, made) for scene in (scenes.scene, scenes.wrong, scenes.poor)]
-    order = [0, 1, 2] if scenes.better == 0 else [2, 0, 1]
-    place = {number: at for at, number in enumerate(order)}
-    known: Fields = {
-        "better": [[place[0], place[1]], [place[0], place[2]]],
-        "why": f"In what was asked for, {scenes.difference}; the third misses an object.",
-    }
-    options = [[pictures[number]] for number in order]
-    return make_item("grades", [Part(text=f"Draw {scenes.words}.")], options, kind, known)
-
-
-def _describe(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
-    colors = sorted({scene_object.color for scene_object in scenes.scene.objects})
-    known: Fields = {
-        "words": [[color] for color in colors],
-        "why": f"One description of it is: {scenes.words}.",
-    }
-    return make_item("describe", [scenes.image(scenes.scene, made)], [], kind, known)
-
-
-def _verify(kind: ItemKind, scenes: _Scenes, made: _Images) -> Item:
-    colors = {scene_object.color for scene_object in scenes.scene.objects}
-    known: Fields = {
-        "ticked": sorted(colors),
-        "why": f"The image shows {scenes.words}.",
-    }
-    options = [[Part(text=color)] for color in COLORS]
-    return make_item("verify", [scenes.image(scenes.scene, made)], options, kind, known)
-
-
-_SCENE_ITEMS: Mapping[Task, Callable[[ItemKind, _Scenes, _Images], Item]] = {
-    "pair": _pair,
-    "caption": _caption,
-    "grades": _grades,
-    "describe": _describe,
-    "verify": _verify,
-}
+    words, wrong_words = (
+        caption(scene).replace(" :", ":").replace(" ,", ",") for scene in (right, wrong)
+    )
+    pairs = zip(right.objects, wrong.objects, strict=True)
+    good, bad = next((a, b) for a, b in pairs if a.color != b.color)
+    difference = f"a {good.shape} is {good.color}, and not {bad.color}"
+    colors = sorted({scene_object.color for scene_object in right.objects})
+    winner = ("first", "second")[place]
+    known: Fields
+    question, options = [Part(text=f"Draw {words}.")], []
+    if task == "pair":
+        text = Part(text="I have drawn it as you asked:")
+        options = [[text, drawn(right)], [text, drawn(wrong)]]
+        known = {"winner": winner, "why": f"In what was asked for, {difference}."}
+    elif task == "grades":
+        pictures = [[drawn(scene)] for scene in scenes]
+        order = [0, 1, 2] if place == 0 else [2, 0, 1]
+        at = {number: here for here, number in enumerate(order)}
+        known = {
+            "better": [[at[0], at[1]], [at[0], at[2]]],
+            "why": f"In what was asked for, {difference}; the third misses an object.",
+        }
+        return make_item(task, question, [pictures[number] for number in order], kind, known)
+    else:
+        question = [drawn(right)]
+    if task == "caption":
+        options = [[Part(text=words)], [Part(text=wrong_words)]]
+        known = {"winner": winner, "why": f"In the image, {difference}."}
+    elif task == "describe":
+        known = {
+            "words": [[color] for color in colors],
+            "why": f"One description of it is: {words}.",
+        }
+    elif task == "verify":
+        options = [[Part(text=color)] for color in COLORS]
+        known = {"ticked": colors, "why": f"The image shows {words}."}
+    if "winner" in known and place:
+        options = options[::-1]
+    return make_item(task, question, options, kind, known)
 
 
 # -- the study's own items, damaged --------------------------------------------------------------
@@ -241,15 +203,16 @@ def _spoil(
         return Part(text=" ".join(some(rng, words, len(words))))
     image = images[str(part.image)]
     columns, rows = map(_starts, image.size)
-    tiles = [
-        (slice(y, y + _length(rows)), slice(x, x + _length(columns))) for y in rows for x in columns
-    ]
+    wide, high = (
+        int(starts[1] - starts[0]) if len(starts) > 1 else 1 for starts in (columns, rows)
+    )
+    tiles = [(slice(y, y + high), slice(x, x + wide)) for y in rows for x in columns]
     pixels = np.full_like(image.pixels, 128)
     for target, source in zip(tiles, some(rng, tiles, len(tiles)), strict=True):
         taken = image.pixels[source]
         room = pixels[target]
-        high, wide = min(len(taken), len(room)), min(taken.shape[1], room.shape[1])
-        room[:high, :wide] = taken[:high, :wide]
+        down, across = min(len(taken), len(room)), min(taken.shape[1], room.shape[1])
+        room[:down, :across] = taken[:down, :across]
     spoiled = ImageArtifact(pixels)
     made[spoiled.digest] = spoiled
     return Part(image=spoiled.digest)
@@ -265,25 +228,17 @@ def _is_visible(part: Part, spoiled: Part, images: Mapping[str, ImageArtifact]) 
         before, after = part.text.split(), (spoiled.text or "").split()
         moved = sum(a != b for a, b in zip(before, after, strict=True))
         return len(before) >= _LEAST_WORDS and moved >= _LEAST_MOVED * len(before)
-    edges = [_edges(images[str(each.image)]) for each in (part, spoiled)]
+    edges = []  # shares of the pixels along the tiles' sides at which the image changes abruptly
+    for image in (images[str(each.image)] for each in (part, spoiled)):
+        pixels = image.pixels.astype(np.int16)
+        columns, rows = (_starts(side)[1:] for side in image.size)
+        across = np.abs(pixels[:, columns] - pixels[:, columns - 1]).max(axis=-1)
+        down = np.abs(pixels[rows] - pixels[rows - 1]).max(axis=-1)
+        steps = np.concatenate([across.ravel(), down.ravel()])
+        edges.append(float(np.mean(steps >= _EDGE)) if steps.size else 0.0)
     return edges[1] - edges[0] >= _LEAST_EDGES
-
-
-def _edges(image: ImageArtifact) -> float:
-    """Share of the pixels along the tiles' sides at which an image changes abruptly."""
-    pixels = image.pixels.astype(np.int16)
-    columns, rows = (_starts(side)[1:] for side in image.size)
-    across = np.abs(pixels[:, columns] - pixels[:, columns - 1]).max(axis=-1)
-    down = np.abs(pixels[rows] - pixels[rows - 1]).max(axis=-1)
-    steps = np.concatenate([across.ravel(), down.ravel()])
-    return float(np.mean(steps >= _EDGE)) if steps.size else 0.0
 
 
 def _starts(side: int) -> npt.NDArray[np.int64]:
     """Where tiles start along a side."""
     return np.arange(0, side, max(1, -(-side // _TILES)))
-
-
-def _length(starts: npt.NDArray[np.int64]) -> int:
-    """Of a tile, from where tiles start."""
-    return int(starts[1] - starts[0]) if len(starts) > 1 else 1

@@ -6,11 +6,11 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -108,11 +108,8 @@ def form_of(vote: Vote, item: Item) -> Fields:
                 letters = dict(zip(vote.shown, "AB", strict=True))
                 form["errors"] = {letters[side]: kinds for side, kinds in vote.errors.items()}
         case "grades":
-            ranks = {
-                number: rank
-                for rank, place in enumerate(vote.ranking, 1)
-                for number in ((place,) if isinstance(place, int) else place)
-            }
+            places = enumerate(vote.places, 1)
+            ranks = {number: rank for rank, place in places for number in place}
             form["grades"] = [vote.grades[str(number)] for number in vote.shown]
             form["ranks"] = [ranks[int(number)] for number in vote.shown]
         case "describe":
@@ -173,7 +170,18 @@ def _own(task: Task, answer: Answer, item: Item, shown: Sequence[str | int]) -> 
             winner, tie = meaning
             return {"verdict": answer.verdict, "winner": winner, "tie": tie, "errors": errors}
         case "grades":
-            return _grades(answer, [int(number) for number in shown])
+            if not len(answer.grades) == len(answer.ranks) == len(shown):
+                raise DatasetError(f"each of the {len(shown)} outputs needs a grade and a rank")
+            numbers = [int(number) for number in shown]
+            grades = sorted(zip(map(str, numbers), answer.grades, strict=True))
+            places: dict[int, list[int]] = {}
+            for number, rank in zip(numbers, answer.ranks, strict=True):
+                places.setdefault(rank, []).append(number)
+            ranking = tuple(
+                options[0] if len(options) == 1 else tuple(sorted(options))
+                for _, options in sorted(places.items())
+            )
+            return {"grades": dict(grades), "ranking": ranking}
         case "describe":
             words = len(answer.text.split())
             if words > MOST_WORDS:
@@ -191,22 +199,7 @@ def _own(task: Task, answer: Answer, item: Item, shown: Sequence[str | int]) -> 
             }
 
 
-def _grades(answer: Answer, shown: Sequence[int]) -> dict[str, Any]:
-    if not len(answer.grades) == len(answer.ranks) == len(shown):
-        raise DatasetError(f"each of the {len(shown)} outputs needs a grade and a rank")
-    grades = dict(sorted((str(n), grade) for n, grade in zip(shown, answer.grades, strict=True)))
-    places: dict[int, list[int]] = {}
-    for number, rank in zip(shown, answer.ranks, strict=True):
-        places.setdefault(rank, []).append(number)
-    ranking = tuple(
-        options[0] if len(options) == 1 else tuple(sorted(options))
-        for _, options in sorted(places.items())
-    )
-    return {"grades": grades, "ranking": ranking}
-
-
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     """What a person is shown.
 
     slot: its opaque name.
@@ -255,7 +248,14 @@ class LiveStudy:
         with ExitStack() as opened:
             opened.callback(os.close, _lock(ratings))
             votes = read_votes(ratings)
-            _check_files(ratings, votes)
+            for annotator, path in votes.files.items():
+                # Else there would be two files with votes of one person, which nothing can read.
+                expected = ratings.vote_path(annotator)
+                if path != expected:
+                    raise DatasetError(
+                        f"{path} has votes of {annotator!r}: move them to {expected.name}, and "
+                        "start again"
+                    )
             self.remarks: Remarks = votes.remarks
             self.consents = Consents(ratings.path)
             self._records = {name: list(votes.records.get(name, ())) for name in study.annotators}
@@ -264,7 +264,10 @@ class LiveStudy:
                 opened.callback(file.close)
             self._opened = opened.pop_all()
         self._keys = {name: {v.key for v in own if v.key} for name, own in self._records.items()}
-        in_order = [vote for own in self._records.values() for vote in counted_in_order(own)]
+        in_order: list[Vote] = []  # of each person, as far as they count
+        for own in self._records.values():
+            counted = {id(vote) for vote in counted_votes(own).values()}
+            in_order += [vote for vote in own if id(vote) in counted]
         self.assignment = Assignment(study, list(ratings.items.values()), in_order)
         self.arrived: list[Vote] = sorted(in_order, key=lambda vote: vote.at)
         """Answers in the order in which they were given, those that were withdrawn among them."""
@@ -313,34 +316,17 @@ class LiveStudy:
 
     def upcoming(self, annotator: str) -> list[Shown]:
         """What a person is shown now, and next."""
-        return [
-            self._shown(annotator, slot)
-            for slot in self.assignment.upcoming(annotator, self._clock())
-        ]
-
-    def _shown(self, annotator: str, slot: Slot) -> Shown:
-        item = self.ratings.items[slot.item]
-        order = self.assignment.shown(item, annotator, slot.kind)
-        return Shown(self._slot_name(annotator, slot), item, slot.kind, order)
+        shown = []
+        for slot in self.assignment.upcoming(annotator, self._clock()):
+            item = self.ratings.items[slot.item]
+            order = self.assignment.shown(item, annotator, slot.kind)
+            shown.append(Shown(self._slot_name(annotator, slot), item, slot.kind, order))
+        return shown
 
     def _slot_name(self, annotator: str, slot: Slot) -> str:
         name = self.session.opaque("slot", annotator, slot.item, slot.kind)
         self._slots.setdefault(annotator, {})[name] = slot
         return name
-
-    def _slot(self, annotator: str, name: str) -> Slot:
-        """The slot of an opaque name, which may be of an earlier server. Raises DatasetError."""
-        known = self._slots.setdefault(annotator, {})
-        if name not in known:
-            for item in self.ratings.items.values():
-                kinds: tuple[VoteKind, ...] = (
-                    (item.kind, "repeat") if item.kind == "item" else (item.kind,)
-                )
-                for kind in kinds:
-                    self._slot_name(annotator, Slot(item.item, kind))
-        if name not in known:
-            raise DatasetError("an answer to something that this study does not ask")
-        return known[name]
 
     def save(self, annotator: str, answer: Answer) -> Feedback | None:
         """Write an answer to the disk. An answer that is sent again is not written again.
@@ -348,7 +334,15 @@ class LiveStudy:
         Returns feedback where the person practises.
         Raises DatasetError for what is no answer, and WriteError where it could not be written.
         """
-        slot = self._slot(annotator, answer.slot)
+        known = self._slots.setdefault(annotator, {})
+        if answer.slot not in known:  # it may be of an earlier server
+            for asked in self.ratings.items.values():
+                kinds: tuple[VoteKind, ...] = (asked.kind,)
+                for kind in (*kinds, "repeat") if asked.kind == "item" else kinds:
+                    self._slot_name(annotator, Slot(asked.item, kind))
+        if answer.slot not in known:
+            raise DatasetError("an answer to something that this study does not ask")
+        slot = known[answer.slot]
         item = self.ratings.items[slot.item]
         shown = self.assignment.shown(item, annotator, slot.kind)
         vote = make_vote(
@@ -402,25 +396,6 @@ class LiveStudy:
         self._files[vote.annotator].append(vote)
         self._records[vote.annotator].append(vote)
         self._keys[vote.annotator].add(vote.key)
-
-
-def counted_in_order(records: list[Vote]) -> Iterator[Vote]:
-    """The answers of one person that count, in the order in which they were given."""
-    counted = {id(vote) for vote in counted_votes(records).values()}
-    return (vote for vote in records if id(vote) in counted)
-
-
-def _check_files(ratings: Ratings, votes: Votes) -> None:
-    """Raise DatasetError where a person's votes are in another file than that to which this adds.
-
-    Else there would be two files with votes of one person, which nothing can read any more.
-    """
-    for annotator, path in votes.files.items():
-        expected = ratings.vote_path(annotator)
-        if path != expected:
-            raise DatasetError(
-                f"{path} has votes of {annotator!r}: move them to {expected.name}, and start again"
-            )
 
 
 def _now() -> str:

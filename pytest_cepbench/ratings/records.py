@@ -176,6 +176,11 @@ class Vote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     skip: str = ""
     undo: bool = False
 
+    @property
+    def places(self) -> list[tuple[int, ...]]:
+        """The ranking, the options of each place together."""
+        return [(place,) if isinstance(place, int) else place for place in self.ranking]
+
 
 _ALWAYS = {
     Item: ("v", "item", "kind", "question", "options", "probability"),
@@ -219,48 +224,29 @@ def fault_of(vote: Vote, study: Study, item: Item) -> str:
         return ""
     if vote.errors and vote.task != "pair":
         return "errors are told of pairs of answers"
-    return _FAULTS[vote.task](vote, study, item)
-
-
-def _sides_fault(vote: Vote, _: Study, __: Item) -> str:
-    if sorted(map(str, vote.shown)) != ["first", "second"]:
-        return "shown has to be first and second, in the order of the page"
-    if un_swapped(vote.task, vote.verdict, vote.shown) != (vote.winner, vote.tie):
-        return "verdict, shown and winner contradict each other"
-    return ""
-
-
-def _grades_fault(vote: Vote, _: Study, item: Item) -> str:
-    numbers = set(range(len(item.options)))
-    ranked: list[int] = []
-    for place in vote.ranking:
-        ranked += [place] if isinstance(place, int) else place
-    if set(vote.grades) != set(map(str, numbers)):
-        return f"each of the {len(numbers)} options needs a grade"
-    if set(ranked) != numbers or len(ranked) != len(numbers):
-        return f"each of the {len(numbers)} options needs one place in the ranking"
-    return ""
-
-
-def _text_fault(vote: Vote, _: Study, __: Item) -> str:
-    return "" if vote.text and vote.text.strip() else "a description has at least a word"
-
-
-def _ticks_fault(vote: Vote, study: Study, item: Item) -> str:
-    offered = [option_name(option) for option in item.options]
-    if sorted([*(vote.ticked or ()), *(vote.unticked or ())]) != sorted(offered):
-        return "each offered name is either ticked or unticked"
-    others = set(study.names) - set(offered)
-    return "" if set(vote.added or ()) <= others else "an added name is not in the closed list"
-
-
-_FAULTS = {
-    "pair": _sides_fault,
-    "caption": _sides_fault,
-    "grades": _grades_fault,
-    "describe": _text_fault,
-    "verify": _ticks_fault,
-}
+    fault = ""
+    match vote.task:
+        case "pair" | "caption":
+            if sorted(map(str, vote.shown)) != ["first", "second"]:
+                fault = "shown has to be first and second, in the order of the page"
+            elif un_swapped(vote.task, vote.verdict, vote.shown) != (vote.winner, vote.tie):
+                fault = "verdict, shown and winner contradict each other"
+        case "grades":
+            numbers = range(len(item.options))
+            if set(vote.grades) != set(map(str, numbers)):
+                fault = f"each of the {len(numbers)} options needs a grade"
+            elif sorted(option for place in vote.places for option in place) != list(numbers):
+                fault = f"each of the {len(numbers)} options needs one place in the ranking"
+        case "describe":
+            if not (vote.text and vote.text.strip()):
+                fault = "a description has at least a word"
+        case "verify":
+            offered = [option_name(option) for option in item.options]
+            if sorted([*(vote.ticked or ()), *(vote.unticked or ())]) != sorted(offered):
+                fault = "each offered name is either ticked or unticked"
+            elif not set(vote.added or ()) <= set(study.names) - set(offered):
+                fault = "an added name is not in the closed list"
+    return fault
 
 
 def un_swapped(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
@@ -39,22 +39,12 @@ def repeat_results(votes: Votes) -> Iterator[tuple[Vote, bool]]:
     for vote in votes.answers("repeat"):
         first = votes.counted.get((vote.annotator, vote.item, "item"))
         if vote.task != "describe" and first is not None and not first.skip:
-            yield vote, _is_same(first, vote)
-
-
-def _is_same(first: Vote, second: Vote) -> bool:
-    """Whether two answers to one item are equal; a tie counts for the side to which it leans."""
-    match first.task:
-        case "grades":
-            return first.grades == second.grades
-        case "verify":
-            return _names(first) == _names(second)
-        case _:
-            return first.winner == second.winner
-
-
-def _names(vote: Vote) -> set[str]:
-    return {*(vote.ticked or ()), *(vote.added or ())}
+            # A tie counts for the side to which it leans.
+            said = [
+                (own.winner, own.grades, {*(own.ticked or ()), *(own.added or ())})
+                for own in (first, vote)
+            ]
+            yield vote, said[0] == said[1]
 
 
 LEAST_SHARED = 10
@@ -135,22 +125,33 @@ class StudySummary:
 
 def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
     """The summary of a study. complete: items judged by as many people as are to."""
-    counted = list(votes.counted.values())
     own: dict[str, list[Vote]] = {name: [] for name in ratings.study.annotators}
-    for vote in counted:
+    for vote in votes.counted.values():
         own[vote.annotator].append(vote)
     attention = _by_annotator(attention_results(ratings, votes))
     repeats = _by_annotator(repeat_results(votes))
     doubts = doubtful_annotators(ratings, votes)
-    people = tuple(
-        _annotator(
-            name, given, attention.get(name, []), repeats.get(name, []), doubts.get(name, "")
+    people = []
+    for name, given in own.items():
+        judged = [vote for vote in given if vote.kind == "item" and not vote.skip]
+        checks, again = attention.get(name, []), repeats.get(name, [])
+        people.append(
+            AnnotatorSummary(
+                name=name,
+                votes=len(judged),
+                skipped=sum(bool(vote.skip) for vote in given),
+                practised=sum(vote.kind == "practice" for vote in given),
+                attention=len(checks),
+                attention_failed=checks.count(False),
+                repeats=len(again),
+                repeats_equal=again.count(True),
+                seconds=median(vote.seconds for vote in judged) if judged else None,
+                doubt=doubts.get(name, ""),
+            )
         )
-        for name, given in own.items()
-    )
     items = [item for item in ratings.items.values() if item.kind == "item"]
     alpha, several = agreement_so_far(ratings, votes.answers())
-    return StudySummary(people, len(items), complete, alpha, several)
+    return StudySummary(tuple(people), len(items), complete, alpha, several)
 
 
 def _by_annotator(results: Iterable[tuple[Vote, bool]]) -> dict[str, list[bool]]:
@@ -158,28 +159,6 @@ def _by_annotator(results: Iterable[tuple[Vote, bool]]) -> dict[str, list[bool]]
     for vote, good in results:
         own.setdefault(vote.annotator, []).append(good)
     return own
-
-
-def _annotator(
-    name: str,
-    votes: Sequence[Vote],
-    attention: Sequence[bool],
-    repeats: Sequence[bool],
-    doubt: str,
-) -> AnnotatorSummary:
-    judged = [vote for vote in votes if vote.kind == "item" and not vote.skip]
-    return AnnotatorSummary(
-        name=name,
-        votes=len(judged),
-        skipped=sum(bool(vote.skip) for vote in votes),
-        practised=sum(vote.kind == "practice" for vote in votes),
-        attention=len(attention),
-        attention_failed=attention.count(False),
-        repeats=len(repeats),
-        repeats_equal=repeats.count(True),
-        seconds=median(vote.seconds for vote in judged) if judged else None,
-        doubt=doubt,
-    )
 
 
 def agreement_so_far(ratings: Ratings, answers: Iterable[Vote]) -> tuple[float | None, int]:

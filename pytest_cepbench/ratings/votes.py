@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,11 @@ class BattleVotes:
         as the digest of both answers has it: to the same in both orders, not always to the first.
         """
         a, _, _, b = self.shares
-        first = self._leans_first
+        leaning = [WINNERS.index(winner) <= _TIE_A for winner in self.winners.values()]
+        sides = sorted(option.option for option in self.item.options)
+        first = sides[int(digest_json(sides)[:8], 16) % 2] == self.item.options[0].option
+        if leaning.count(True) != leaning.count(False):
+            first = leaning.count(True) > leaning.count(False)
         if rule == "majority":
             if max(a, b) > 1 / 2:  # more than half of the votes
                 return "A" if a > b else "B"
@@ -80,16 +84,6 @@ class BattleVotes:
         highest = max(self.shares)
         ordered = range(len(WINNERS)) if first else reversed(range(len(WINNERS)))
         return next(WINNERS[place] for place in ordered if self.shares[place] == highest)
-
-    @property
-    def _leans_first(self) -> bool:
-        leaning = [WINNERS.index(winner) <= _TIE_A for winner in self.winners.values()]
-        first, second = leaning.count(True), leaning.count(False)
-        if first != second:
-            return first > second
-        sides = sorted(option.option for option in self.item.options)
-        preferred = sides[int(digest_json(sides)[:8], 16) % 2]
-        return preferred == self.item.options[0].option
 
 
 def battle_votes(
@@ -143,8 +137,7 @@ IntArray = npt.NDArray[np.int64]
 GRADES_RISING = ("poor", "medium", "good")
 
 
-@dataclass(frozen=True)
-class VoteScale:
+class VoteScale(NamedTuple):
     """What annotators say of each thing.
 
     name: in reports.
@@ -163,8 +156,7 @@ def ranks(vote: Vote) -> dict[str, float]:
     """The rank of each option in a ranking, 1 for the best; equal options share their mean rank."""
     places: dict[str, float] = {}
     above = 0
-    for place in vote.ranking:
-        options = (place,) if isinstance(place, int) else place
+    for options in vote.places:
         places |= {str(option): above + (len(options) + 1) / 2 for option in options}
         above += len(options)
     return places
@@ -204,8 +196,7 @@ SCALES: Mapping[Task, tuple[VoteScale, ...]] = {
 """What the annotators of each task say; descriptions have no values to compare."""
 
 
-@dataclass(frozen=True)
-class VoteTable:
+class VoteTable(NamedTuple):
     """The votes of several annotators on one scale.
 
     annotators: in the order of the rows.
@@ -347,8 +338,7 @@ Section = Literal["understanding", "generation", "answer"]
 SDP, section 3.3, for the first two."""
 
 
-@dataclass(frozen=True)
-class PeopleScore:
+class PeopleScore(NamedTuple):
     """What one person thinks of one output.
 
     item: digest of the item. sample, model, fingerprint: as of `Source`.
@@ -386,44 +376,36 @@ def people_scores(ratings: Ratings, votes: Votes) -> list[PeopleScore]:
         raise DatasetError(
             f"{str(ratings.path)!r} has no sources.jsonl, which says what each model made"
         )
-    return [
-        score
-        for vote in votes.answers()
-        for score in _scores(vote, ratings.items[vote.item], sources)
-    ]
-
-
-def _scores(
-    vote: Vote, item: Item, sources: Mapping[tuple[str, str], list[Source]]
-) -> Iterator[PeopleScore]:
-    places = ranks(vote)
-    for number, option in enumerate(item.options):
-        grade: Grade | None = vote.grades.get(str(number))
-        score = _side_score(vote, number) if grade is None else grade_score(grade)
-        for source in sources.get((item.item, option.option), ()):
-            yield PeopleScore(
-                annotator=vote.annotator,
-                item=item.item,
-                sample=source.sample,
-                model=source.model,
-                fingerprint=source.fingerprint,
-                section=section_of(item),
-                score=score,
-                rank=places.get(str(number)),
-                grade=grade,
-            )
-
-
-def _side_score(vote: Vote, number: int) -> float:
-    if vote.tie or vote.winner == "comparable":
-        return 0.5
-    return float(vote.winner == ("first", "second")[number])
-
-
-def section_of(item: Item) -> Section:
-    """What the outputs of an item show of a model."""
-    parts = {part.text is None for option in item.options for part in option.parts}
-    asked = {part.text is None for part in item.question}
-    if parts == {False} and asked == {True}:
-        return "understanding"
-    return "generation" if parts == {True} and asked == {False} else "answer"
+    scores = []
+    for vote in votes.answers():
+        item, places = ratings.items[vote.item], ranks(vote)
+        drawn = {part.text is None for option in item.options for part in option.parts}
+        asked = {part.text is None for part in item.question}
+        section: Section = "answer"
+        if (drawn, asked) == ({False}, {True}):
+            section = "understanding"
+        elif (drawn, asked) == ({True}, {False}):
+            section = "generation"
+        for number, option in enumerate(item.options):
+            grade: Grade | None = vote.grades.get(str(number))
+            if grade is not None:
+                score = grade_score(grade)
+            elif vote.tie or vote.winner == "comparable":
+                score = 0.5
+            else:
+                score = float(vote.winner == ("first", "second")[number])
+            scores += [
+                PeopleScore(
+                    annotator=vote.annotator,
+                    item=item.item,
+                    sample=source.sample,
+                    model=source.model,
+                    fingerprint=source.fingerprint,
+                    section=section,
+                    score=score,
+                    rank=places.get(str(number)),
+                    grade=grade,
+                )
+                for source in sources.get((item.item, option.option), ())
+            ]
+    return scores

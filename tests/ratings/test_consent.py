@@ -63,7 +63,7 @@ def test_the_consent_names_what_a_record_keeps(tmp_path: Path) -> None:
     assert [field for field, said in words.items() if said not in text] == []
     assert "when you agreed to this text" in text
     answers = {"v", "task", "item", "key", "page", "kind", "shown", "verdict", "winner", "tie"}
-    answers |= {"grades", "ranking", "text", "words", "ticked", "unticked", "added"}
+    answers |= {"errors", "grades", "ranking", "text", "words", "ticked", "unticked", "added"}
     assert set(Vote.__struct_fields__) == words.keys() | answers
 
 

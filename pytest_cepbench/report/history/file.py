@@ -6,7 +6,6 @@ cases lie beside, in `identities/DIGEST.json`, each written once.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import gc
 import json
@@ -16,7 +15,7 @@ import socket
 import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from pytest_cepbench.errors import HistoryError, WriteError
-from pytest_cepbench.files import open_regular, read_regular, read_text, replace_small
+from pytest_cepbench.files import append_line, open_regular, read_regular, read_text, replace_small
 
 if TYPE_CHECKING:
     from pytest_cepbench.report.result import CaseResult
@@ -392,7 +391,7 @@ def append_run(folder: Path, run: HistoryRun, identities: Mapping[str, Mapping[s
                 text = json.dumps(identity, indent=1, sort_keys=True) + "\n"
                 replace_small(path_of, text.encode())
         with _opened(path) as file:
-            _append(file, msgspec.json.encode(run) + b"\n")
+            append_line(file, msgspec.json.encode(run) + b"\n")
     except OSError as error:
         raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
     return path
@@ -426,20 +425,3 @@ def _lock(file: int) -> None:
             return
         else:
             return
-
-
-def _append(file: int, line: bytes) -> None:
-    """Add a line; on an error no part of it is left. Raises OSError."""
-    size = os.fstat(file).st_size
-    cut_off = size > 0 and os.pread(file, 1, size - 1) != b"\n"  # by a process that was killed
-    data = b"\n" + line if cut_off else line
-    try:
-        written = os.write(file, data)
-        os.fsync(file)
-    except OSError:
-        with suppress(OSError):
-            os.ftruncate(file, size)
-        raise
-    if written < len(data):
-        os.ftruncate(file, size)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
