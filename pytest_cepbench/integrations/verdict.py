@@ -17,6 +17,9 @@ SCHEMA = 2
 
 _MOST = 2**30  # bytes of a report
 
+_JUDGED = {"held", "improved", "inconclusive"}
+"""Verdicts of cases that do not fail a run: none of a checkpoint that is worse or not compared."""
+
 
 class Outcome(StrEnum):
     """What becomes of a checkpoint. Failed: it was not measured, so nothing is known of it."""
@@ -168,12 +171,14 @@ def read_outcome(code: int, report: Path, *, case: str | None, first: bool) -> G
         reason = "the run accepted what it was to judge: remove --snapshot-update from its options"
     elif code == 0 and not passed:
         reason = "the report's verdict is neither `passed` nor `undecided`"
+    elif code == 0 and not first and (others := verdicts - _JUDGED):
+        reason = f"the run passed, and a case that can fail it is {', '.join(sorted(others))}"
     elif code == 0:
         undecided = not first and "inconclusive" in verdicts
         outcome = Outcome.INCONCLUSIVE if undecided else Outcome.ACCEPTED
     elif code == 1 and "regressed" in verdicts:
         outcome = Outcome.REGRESSED
-    elif code == 1 and "inconclusive" in verdicts <= {"held", "improved", "inconclusive"}:
+    elif code == 1 and "inconclusive" in verdicts <= _JUDGED:
         outcome = Outcome.INCONCLUSIVE
     return GateOutcome(outcome, cases, reason)
 

@@ -264,8 +264,11 @@ class ApiClient:
         self._changed: set[str] = set()
         self._cut = 0
 
-    def check(self) -> None:
+    def check(self, *, listed: bool = False) -> None:
         """Request the list of models, which costs nothing.
+
+        listed: whether the server's list should have the model, which is remarked where it has not:
+            some servers answer for any name, as whatever model they have.
 
         Raises ModelError for an address without a server, and for a refused key. Any other fault
         shows at the first real request.
@@ -283,6 +286,12 @@ class ApiClient:
             raise self._error("web page", describe_body(result))
         else:
             self._models = read_models(read_json(result))
+            if listed and self._models and self._endpoint.model not in self._models:
+                names = ", ".join(map(self._endpoint.clean, self._models[:3]))
+                self._remarks[
+                    f"{self._endpoint.name}: the server does not list this model; it lists "
+                    f"{names}: see that what answers has the weights that the spec names"
+                ] = None
 
     def send_all(self, requests: Sequence[ApiRequest]) -> list[Reply]:
         """One reply for each request, in order.

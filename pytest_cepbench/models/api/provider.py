@@ -158,7 +158,7 @@ def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -
     endpoint = find_endpoint(spec.target, role, server)
     prices = (server.price_in, server.price_out, getattr(request, "price_image", 0.0))
     client = ApiClient(endpoint, server, prices)
-    client.check()
+    client.check(listed=server.weights is not None)
     if role == "generator":
         return ApiGenerator(client, spec.target, request)
     return CHATS[role][1](client, spec.target, request)

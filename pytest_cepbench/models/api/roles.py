@@ -79,6 +79,9 @@ _AROUND_WORD = _AROUND_LETTER + ",;!"
 """Characters around a letter or word in a token; the last two of the first are tokenizers' marks of
 a space."""
 
+_SPACES = {0x2581: " ", 0x120: " ", 0x10A: "\n"}
+"""Marks of tokenizers, and what they stand for."""
+
 
 @dataclass(frozen=True)
 class ChatModel(Generic[P]):
@@ -347,11 +350,16 @@ def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) 
         return replace(response, value=float(said))
     tokens = read_likelihoods(document)
     # Servers that give reasoning apart list its tokens too.
-    start, end = "".join(token for token, _ in tokens).rfind(reply), 0
+    start, end = "".join(token for token, _ in tokens).translate(_SPACES).rfind(reply), 0
     texts = {answer[0] for answer in wanted if answer}
     for token, logarithms in tokens:
         end += len(token)
-        if end > start and token.strip(_AROUND_WORD):
+        word = token.strip(_AROUND_WORD)
+        if end > start and word:
+            if start < 0 and not reply.strip(_AROUND_WORD).lower().startswith(word.lower()):
+                # The tokens are not those of the reply: the first may be one of reasoning.
+                failure = Failure("bad-answer", f"the token {word!r:.40} does not begin the reply")
+                return replace(response, value=failure)
             mass = sum(
                 math.exp(logarithm)
                 for text, logarithm in logarithms.items()

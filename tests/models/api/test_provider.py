@@ -18,6 +18,7 @@ from pytest_cepbench.models.binding import check_installed, detect, weights_byte
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import SCHEMES, parse_spec
 from pytest_cepbench.store import Store
+from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import FakeServer, fault
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint
@@ -139,6 +140,20 @@ def test_a_key_in_a_spec_is_refused_and_not_repeated(query: str) -> None:
         with pytest.raises(SpecError, match=r"environment|OPENAI_BASE_URL|a key\)") as raised:
             refuse(f"openai:m?{query}" if "revision" in query else f"openai:m?revision=1&{query}")
         assert "secret" not in str(raised.value)
+
+
+def test_a_server_that_answers_for_any_name_is_remarked(
+    server: FakeServer, load: Load, tmp_path: Path
+) -> None:
+    """It may have other weights than those that the spec names, as before it was started anew."""
+    weights = f"weights={write_checkpoint(tmp_path / 'step-2', LLAVA)}"
+
+    (listed,) = describe(load("describer", weights))
+    (other,) = describe(load("describer", weights, "policy"))
+
+    assert not listed.remarks
+    (remark,) = other.remarks
+    assert "does not list this model; it lists tiny, large: see that" in remark
 
 
 def test_a_missing_client_is_one_line_with_the_command(

@@ -126,3 +126,19 @@ def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:
     for text in ("Yes", "<think>No</think>\nYes"):  # given apart, and left in the text
         server.in_turn(likely(text, *tokens))
         assert _ask(load, YES).value == [pytest.approx(0.75)]
+
+
+def test_tokens_that_are_not_those_of_the_answer_are_no_answer(
+    server: FakeServer, load: Load
+) -> None:
+    """Where the answer is not found among them, its first word has to be the first token."""
+    sure = {"Yes": 0.75, "No": 0.25}
+    marked = {"\u0120Yes": 0.75, "\u0120No": 0.25}
+    server.in_turn(likely("Yes, it is", ("\u0120Yes", marked), (",", {}), ("\u0120it\u0120is", {})))
+    assert _ask(load, YES).value == [pytest.approx(0.75)]
+    server.in_turn(likely("Yes: it's", ("Yes", sure), (":", {}), ("it\u00e2\u0122s", {})))
+    assert _ask(load, YES).value == [pytest.approx(0.75)]
+    server.in_turn(likely("Yes: it's", ("No", {"No": 1.0}), ("Yes", sure), ("\u00e2", {})))
+    failure = _ask(load, YES).value
+    assert isinstance(failure, Failure)
+    assert failure.kind == "bad-answer"
