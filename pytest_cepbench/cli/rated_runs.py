@@ -24,9 +24,10 @@ from pytest_cepbench.studies.rated_items import (
     RatedRun,
     answer_grades,
     answer_pairs,
+    caption_pairs,
+    chain_grades,
     described_images,
 )
-from pytest_cepbench.studies.rating_agreement import caption_pairs, chain_grades
 from pytest_cepbench.studies.remeasurement import seeds_of
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, load_suite
 from pytest_cepbench.suites.chain_run import require_chains

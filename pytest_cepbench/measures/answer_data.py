@@ -113,7 +113,7 @@ class AnswerData(SampleData):
         missing = [sample for sample in samples if sample.id not in self._answers]
         every = {sample.id: sample for sample in missing}
         for cell in self.shards(missing):
-            for sample in self._layout.packed.get(cell, ()):
+            for sample in self._packed.get(cell, ()):
                 if sample.id not in self._answers:
                     every.setdefault(sample.id, sample)
         for shard in self.shards(list(every.values())).values():
@@ -324,17 +324,19 @@ class AnswerData(SampleData):
             keys = {s.id: (s.id, answers[s.id].digest) for s in shard if answers[s.id].answer}
             missing = [s for s in shard if s.id in keys and keys[s.id] not in self._scores]
             if missing:
-                stored = [self._stored_answer(s, answers[s.id].answer) for s in missing]
+                stored = []
+                for sample in missing:
+                    own = answers[sample.id].answer
+                    assert own is not None
+                    question = refer_to_question(sample, self.store)
+                    stored.append(
+                        StoredAnswer(sample.id, question, refer_to_answer(own, sample.id))
+                    )
                 made = score_answers(stored, self.rules.seed, self.runner("judge"))
                 self._scores.update(zip((keys[s.id] for s in missing), made, strict=True))
             self.store.image_cache.clear()
             scores |= {name: self._scores[key] for name, key in keys.items()}
         return scores
-
-    def _stored_answer(self, sample: Sample, answer: Answer | None) -> StoredAnswer:
-        assert answer is not None
-        question = refer_to_question(sample, self.store)
-        return StoredAnswer(sample.id, question, refer_to_answer(answer, sample.id))
 
     def known_scores(self, sample: Sample) -> CriteriaScores | None:
         """The scores of a sample's answer where it was scored before; no judge is asked."""

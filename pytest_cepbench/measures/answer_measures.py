@@ -17,7 +17,7 @@ from pytest_cepbench.artifacts.outcome import (
     CriterionResult,
     Winner,
 )
-from pytest_cepbench.chains.answers.battles import OrderedVerdict, PairOutcome
+from pytest_cepbench.chains.answers.battles import PairOutcome
 from pytest_cepbench.datasets.judged_battles import VERDICT
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
@@ -162,8 +162,31 @@ class AgreementMeasure(AnswerMeasure):
         parts = by_category(case, data)
         samples = everyone(parts)
         fought = data.battles(samples, None)
-        scores = {s.id: self._share(s, fought[s.id]) for s in samples}
-        outcomes = [_outcome(s, fought[s.id]) for s in samples]
+        scores: dict[str, float] = {}
+        outcomes = []
+        for sample in samples:
+            stored, outcome = sample.metadata.get(VERDICT), fought[sample.id]
+            if stored not in WINNERS:
+                raise MeasurementError(
+                    f"{sample.id} has no stored verdict, which {self.name!r} is agreement with: "
+                    'use the loader "judged-battles"'
+                )
+            if not outcome.verdicts:
+                raise MeasurementError(
+                    f"{sample.id}: both of its answers are the same, so no judge can choose"
+                )
+            agreed = 0
+            for verdict in outcome.verdicts:
+                if not isinstance(verdict.winner, Failure):
+                    place = WINNERS.index(verdict.winner)
+                    # As if the sample's own answer had been shown first.
+                    own = place if verdict.candidate_first else len(WINNERS) - 1 - place
+                    agreed += self._reading(WINNERS[own]) == self._reading(stored)
+            scores[sample.id] = agreed / len(outcome.verdicts)
+            # A server that answers one order alone is no worse judge.
+            silent = len(outcome.failures) == len(outcome.verdicts)
+            failure = outcome.failures[0] if silent else None
+            outcomes.append(CaseScores(sample.id, failure, JUDGE if silent else None))
         asked = [v.winner for outcome in fought.values() for v in outcome.verdicts]
         given = [winner for winner in asked if not isinstance(winner, Failure)]
         notes = []
@@ -179,43 +202,10 @@ class AgreementMeasure(AnswerMeasure):
             by_part(parts, scores), samples, outcomes, notes=tuple(notes), verdicts=len(given)
         )
 
-    def _share(self, sample: Sample, outcome: PairOutcome) -> float:
-        stored = sample.metadata.get(VERDICT)
-        if stored not in WINNERS:
-            raise MeasurementError(
-                f"{sample.id} has no stored verdict, which {self.name!r} is agreement with: use "
-                'the loader "judged-battles"'
-            )
-        if not outcome.verdicts:
-            raise MeasurementError(
-                f"{sample.id}: both of its answers are the same, so no judge can choose"
-            )
-        right = self._reading(stored)
-        agreed = [self._reading(_unmirrored(verdict)) == right for verdict in outcome.verdicts]
-        return sum(agreed) / len(agreed)
-
-    def _reading(self, winner: Winner | None) -> str | None:
-        if winner is None:
-            return None
+    def _reading(self, winner: Winner) -> str:
         if self.ties == "three" and winner in ("Tie(A)", "Tie(B)"):
             return "tie"
         return "first" if winner in ("A", "Tie(A)") else "second"
-
-
-def _unmirrored(verdict: OrderedVerdict) -> Winner | None:
-    """The verdict as if the sample's own answer had been shown first; None where there is none."""
-    if isinstance(verdict.winner, Failure):
-        return None
-    if verdict.candidate_first:
-        return verdict.winner
-    return WINNERS[len(WINNERS) - 1 - WINNERS.index(verdict.winner)]
-
-
-def _outcome(sample: Sample, outcome: PairOutcome) -> CaseScores:
-    """Failed where no order gave a verdict: a server that answers nothing is no worse judge."""
-    failures = outcome.failures
-    failed = bool(outcome.verdicts) and len(failures) == len(outcome.verdicts)
-    return CaseScores(sample.id, failures[0] if failed else None, JUDGE if failed else None)
 
 
 def make_criteria(

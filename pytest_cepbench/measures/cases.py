@@ -112,8 +112,17 @@ class SampleData(ABC):
     def __init__(self, dataset: Dataset) -> None:
         self.dataset = dataset
         self.population = dataset
-        self._layout = ShardLayout(dataset.samples)
         self._known: dict[Hashable, dict[str, Any]] = {}
+        # The number of each sample's category, and its own number therein.
+        self._places: dict[str, tuple[int, int]] = {}
+        homes: dict[str, int] = {}
+        counts: dict[str, int] = {}
+        for sample in dataset.samples:
+            name = sample.categories[0]
+            number = counts[name] = counts.get(name, -1) + 1
+            self._places[sample.id] = (homes.setdefault(name, len(homes)), number)
+        # Cell -> the samples of small categories that are grown together there.
+        self._packed: dict[Cell, list[Sample]] = {}
 
     @property
     @abstractmethod
@@ -137,12 +146,31 @@ class SampleData(ABC):
         samples: all that the run needs. Called before any chain is grown, with the same samples in
         every process of the run: batches depend on it.
         """
-        if self.small:
-            self._layout.pack(samples)
+        if not self.small:
+            return
+        homes: dict[int, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            homes.setdefault(self._places[sample.id][0], []).append(sample)
+        pack: list[Sample] = []
+        for home, own in homes.items():
+            if not pack or len(pack) + len(own) > PACK:
+                pack = self._packed[home, 0] = []
+                first = home
+            if len(own) > PACK:
+                del self._packed[first, 0]
+                pack = []
+                continue
+            for sample in own:
+                self._places[sample.id] = (first, len(pack))
+                pack.append(sample)
 
     def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
         """The samples by their shard, in an order that depends on the samples alone."""
-        return self._layout.shards(samples)
+        shards: dict[Cell, list[Sample]] = {}
+        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
+            home, number = self._places[sample.id]
+            shards.setdefault((home, number // SHARD), []).append(sample)
+        return shards
 
     def named(self, sample_id: str) -> list[Sample]:
         """The sample of this id, in a list."""
@@ -156,58 +184,3 @@ class SampleData(ABC):
             known[name] = make()
         result: V = known[name]
         return result
-
-
-class ShardLayout:
-    """The shards of a data set.
-
-    packed: cell -> the samples of small categories that are grown together there.
-    """
-
-    def __init__(self, samples: Sequence[Sample]) -> None:
-        self._places = _places(samples)
-        self.packed: dict[Cell, list[Sample]] = {}
-
-    def pack(self, samples: Iterable[Sample]) -> None:
-        """Grow neighbouring categories together as far as they are small, where small models run.
-
-        samples: all that the run needs. Called before any chain is grown, with the same samples in
-        every process of the run: batches depend on it.
-        """
-        homes: dict[int, list[Sample]] = {}
-        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
-            homes.setdefault(self._places[sample.id][0], []).append(sample)
-        pack: list[Sample] = []
-        for home, own in homes.items():
-            if not pack or len(pack) + len(own) > PACK:
-                pack = self.packed[home, 0] = []
-                first = home
-            if len(own) > PACK:
-                del self.packed[first, 0]
-                pack = []
-                continue
-            for sample in own:
-                self._places[sample.id] = (first, len(pack))
-                pack.append(sample)
-
-    def shards(self, samples: Iterable[Sample]) -> dict[Cell, list[Sample]]:
-        """The samples by their place, in an order that depends on the samples alone."""
-        shards: dict[Cell, list[Sample]] = {}
-        for sample in sorted(samples, key=lambda sample: self._places[sample.id]):
-            home, number = self._places[sample.id]
-            shards.setdefault((home, number // SHARD), []).append(sample)
-        return shards
-
-
-def _places(samples: Sequence[Sample]) -> dict[str, tuple[int, int]]:
-    """The number of each sample's category, and its own number therein, by sample id."""
-    homes: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    places = {}
-    for sample in samples:
-        name = sample.categories[0]
-        home = homes.setdefault(name, len(homes))
-        number = counts.get(name, 0)
-        places[sample.id] = (home, number)
-        counts[name] = number + 1
-    return places

@@ -364,7 +364,7 @@ class ChainData(SampleData):
         wanted = list(samples)
         missing = {s.id: s for s in wanted if s.id not in groups}
         for cell in self.shards(missing.values()):
-            packed = self._layout.packed.get(cell, ())
+            packed = self._packed.get(cell, ())
             missing.update((s.id, s) for s in packed if s.id not in groups)
         for shard in self.shards(missing.values()).values():
             group = ChainGroup(self.plans[start], shard, self._models, self.replay)

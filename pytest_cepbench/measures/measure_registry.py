@@ -225,30 +225,21 @@ def list_cases(
             )
     whole = parts.pop(OVERALL)
     parts |= dict.fromkeys((*own, OVERALL), whole)
-    labels = _labels(measures)
-    return [
-        Case(CaseKey(suite, part, measure.name), labels[measure.name], categories, measure.pool)
-        for part, categories in parts.items()
-        for measure in measures.values()
-        if _has_case(measure, part, mapping=part in own)
-    ]
-
-
-def _labels(measures: Mapping[str, MeasureBase]) -> dict[str, str]:
-    """The label of each measure by its name; of several with the same, all but the first have the
-    name beside it.
-    """
     labels: dict[str, str] = {}
-    for measure in measures.values():
+    for measure in measures.values():  # of several with the same all but the first add their name
         taken = measure.label in labels.values()
         labels[measure.name] = f"{measure.label} [{measure.name}]" if taken else measure.label
-    return labels
-
-
-def _has_case(measure: MeasureBase, part: str, *, mapping: bool) -> bool:
-    if mapping:
-        return part in measure.own_parts
-    return measure.parts == "all" or (measure.parts == "overall" and part == OVERALL)
+    cases = []
+    for part, categories in parts.items():
+        for measure in measures.values():
+            if part in own:
+                there = part in measure.own_parts
+            else:
+                there = measure.parts == "all" or (measure.parts == "overall" and part == OVERALL)
+            if there:
+                key = CaseKey(suite, part, measure.name)
+                cases.append(Case(key, labels[measure.name], categories, measure.pool))
+    return cases
 
 
 def _comparing(measures: Mapping[str, Measure]) -> dict[Modality, str]:
@@ -282,38 +273,32 @@ def explain_mismatch(error: Exception, table: type) -> str:
     error: what reading TOML or converting it raised. table: the msgspec type that was expected.
     """
     text = str(error)
-    for pattern, known_at in ((_UNKNOWN_KEY, _keys_of), (_UNKNOWN_WORD, _words_of)):
+    for pattern in (_UNKNOWN_KEY, _UNKNOWN_WORD):
         match = pattern.fullmatch(text)
-        if match is not None:
-            table_name = (match["path"] or "").strip(".")
-            typed = f"[{table_name}] {match['given']}" if table_name else match["given"]
-            if pattern is _UNKNOWN_KEY and (
-                gone := removed(typed) or removed(match["given"], typed)
-            ):
-                return gone
-            known = known_at(_type_at(table, match["path"]))
-            near = did_you_mean(match["given"], known)
-            if not near and pattern is _UNKNOWN_WORD:
-                near = f" Expected: {', '.join(known)}"
-            return f"{text}.{near}"
+        if match is None:
+            continue
+        given, path = match["given"], match["path"] or ""
+        table_name = path.strip(".")
+        typed = f"[{table_name}] {given}" if table_name else given
+        if pattern is _UNKNOWN_KEY and (gone := removed(typed) or removed(given, typed)):
+            return gone
+        # A path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it.
+        at: Any = table
+        for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", path):
+            at = _given(get_type_hints(at)[key] if key else get_args(at)[-1])
+        if pattern is _UNKNOWN_KEY:
+            known = [field.encode_name for field in msgspec.structs.fields(at)]
+            return f"{text}.{did_you_mean(given, known)}"
+        known = _words_of(at)
+        near = did_you_mean(given, known) or f" Expected: {', '.join(known)}"
+        return f"{text}.{near}"
     return text
-
-
-def _type_at(table: Any, path: str | None) -> Any:
-    """The type at a path such as `.gate.bounds` or `.cases[...].gate`, as msgspec writes it."""
-    for key, _ in re.findall(r"\.(\w+)|(\[.*?\])", path or ""):
-        table = _given(get_type_hints(table)[key] if key else get_args(table)[-1])
-    return table
 
 
 def _given(hint: Any) -> Any:
     """The type of what may be left out, where it is there."""
     types = [part for part in get_args(hint) if part is not NoneType]
     return types[0] if len(types) == 1 and NoneType in get_args(hint) else hint
-
-
-def _keys_of(table: Any) -> list[str]:
-    return [field.encode_name for field in msgspec.structs.fields(table)]
 
 
 def _words_of(table: Any) -> list[str]:

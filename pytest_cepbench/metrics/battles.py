@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -51,7 +51,21 @@ class BattleTable:
         """Raises ValueError for no battles, a model against itself, or one battle judged twice."""
         if not battles:
             raise ValueError("expected at least one battle")
-        _check(battles)
+        seen: Counter[tuple[str, str, str]] = Counter()
+        for battle in battles:
+            if battle.first == battle.second:
+                raise ValueError(
+                    f"question {battle.question!r}: {battle.first!r} cannot battle against itself"
+                )
+            seen[battle.question, battle.first, battle.second] += 1
+        repeated = [key for key, count in seen.items() if count > 1]
+        if repeated:
+            question, first, second = repeated[0]
+            more = f", and {len(repeated) - 1} more" if len(repeated) > 1 else ""
+            raise ValueError(
+                f"question {question!r}: {first!r} against {second!r} was judged "
+                f"{seen[repeated[0]]} times in this order{more}; keep one verdict of each"
+            )
         names = sorted({name for battle in battles for name in (battle.first, battle.second)})
         index = {name: i for i, name in enumerate(names)}
         grades = {winner: i for i, winner in enumerate(WINNERS)}
@@ -74,24 +88,6 @@ class BattleTable:
         _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
         weights: FloatArray = 1 / counts[inverse]
         return weights
-
-
-def _check(battles: Iterable[JudgedBattle]) -> None:
-    seen: Counter[tuple[str, str, str]] = Counter()
-    for battle in battles:
-        if battle.first == battle.second:
-            raise ValueError(
-                f"question {battle.question!r}: {battle.first!r} cannot battle against itself"
-            )
-        seen[battle.question, battle.first, battle.second] += 1
-    repeated = [key for key, count in seen.items() if count > 1]
-    if repeated:
-        question, first, second = repeated[0]
-        more = f", and {len(repeated) - 1} more" if len(repeated) > 1 else ""
-        raise ValueError(
-            f"question {question!r}: {first!r} against {second!r} was judged "
-            f"{seen[repeated[0]]} times in this order{more}; keep one verdict of each"
-        )
 
 
 _DIGITS = 2
@@ -244,32 +240,26 @@ def roulette(
             f"expected 1 to {pairs} rounds: {len(models)} models make {pairs} pairs; got {rounds}"
         )
     battles = []
+    size = len(models)
+    strides = range(1, max((size - 1) // 2, 1) + 1)[:rounds]
     for task, questions in tasks.items():
         ring = sorted(models, key=lambda name: _digest(seed, task, name))
-        offset = _digest(seed, task, "offset") % len(ring)
+        offset = _digest(seed, task, "offset") % size
         for i, question in enumerate(questions):
-            for left, right in _pairs(ring, offset + i, rounds, (seed, question)):
+            place = offset + i
+            made = [(ring[place % size], ring[(place + stride) % size]) for stride in strides]
+            if rounds > len(made):
+                met = {frozenset(pair) for pair in made}
+                rest = [
+                    pair for pair in combinations(sorted(ring), 2) if frozenset(pair) not in met
+                ]
+                rest.sort(key=lambda pair: _digest(seed, question, *pair))
+                made += rest[: rounds - len(made)]
+            for left, right in made:
                 swapped = _digest(seed, question, *sorted((left, right))) % 2
                 first, second = sorted((left, right), reverse=bool(swapped))
                 battles.append(Pairing(question, first, second))
     return battles
-
-
-def _pairs(
-    ring: Sequence[str], position: int, rounds: int, key: tuple[object, ...]
-) -> Iterator[tuple[str, str]]:
-    """The pairs of one question: by strides, then those that are left."""
-    size = len(ring)
-    strides = range(1, max((size - 1) // 2, 1) + 1)
-    made = [
-        (ring[position % size], ring[(position + stride) % size]) for stride in strides[:rounds]
-    ]
-    yield from made
-    if rounds > len(made):
-        met = {frozenset(pair) for pair in made}
-        left = [pair for pair in combinations(sorted(ring), 2) if frozenset(pair) not in met]
-        left.sort(key=lambda pair: _digest(*key, *pair))
-        yield from left[: rounds - len(made)]
 
 
 def _digest(*parts: object) -> int:

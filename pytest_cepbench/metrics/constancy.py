@@ -184,17 +184,14 @@ def chance_level(
     equal distances in the order that is given.
     score: which number of a pair is meant.
     """
-    scores = [
-        score(edit_score(own.before, own.expected, other.after, changes=changes))
-        for place, own in enumerate(pairs)
-        for other in _others(pairs, place)
-    ]
+    scores = []
+    for place, own in enumerate(pairs):
+        ring = (*pairs[place + 1 :], *pairs[:place])
+        others = [other for other in ring if other.unit != own.unit]
+        if len(others) > _MOST_OTHERS:
+            others = [others[k * len(others) // _MOST_OTHERS] for k in range(_MOST_OTHERS)]
+        scores += [
+            score(edit_score(own.before, own.expected, other.after, changes=changes))
+            for other in others
+        ]
     return fsum(scores) / len(scores) if scores else None
-
-
-def _others(pairs: Sequence[EditedFacts], place: int) -> Sequence[EditedFacts]:
-    ring = (*pairs[place + 1 :], *pairs[:place])
-    others = [other for other in ring if other.unit != pairs[place].unit]
-    if len(others) <= _MOST_OTHERS:
-        return others
-    return [others[k * len(others) // _MOST_OTHERS] for k in range(_MOST_OTHERS)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import atanh, isfinite, sqrt, tanh
 from statistics import NormalDist
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -63,9 +63,11 @@ def correlation(
     MMGenBench, Tables 9-12 and 16-19 (Spearman and Kendall). Neither gives intervals.
     Raises ValueError for columns that do not fit, an unknown method or a confidence outside (0, 1).
     """
-    if method not in _COEFFICIENTS or not 0 < confidence < 1:
-        msg = f"expected one of {sorted(_COEFFICIENTS)} and a confidence in (0, 1), "
-        raise ValueError(msg + f"got {method!r} and {confidence}")
+    if method not in get_args(Method) or not 0 < confidence < 1:
+        raise ValueError(
+            f"expected one of {sorted(get_args(Method))} and a confidence in (0, 1), got "
+            f"{method!r} and {confidence}"
+        )
     x, y = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
         raise ValueError(
@@ -77,10 +79,18 @@ def correlation(
         )
     if (x == x[0]).all() or (y == y[0]).all():
         return None
-    value = _COEFFICIENTS[method](x, y)
+    value = _coefficient(x, y, method)
     if abs(value) > 1 - _ROUNDING:
         value = 1.0 if value > 0 else -1.0
-    low, high = _interval(value, len(x), method, confidence)
+    above, below = {
+        "pearson": (1.0, len(x) - 3),
+        "spearman": (1 + value**2 / 2, len(x) - 3),
+        "kendall": (0.437, len(x) - 4),
+    }[method]
+    if below <= 0 or abs(value) == 1.0:
+        return Correlation(method, len(x), value, None, None)
+    half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(above / below)
+    low, high = tanh(atanh(value) - half), tanh(atanh(value) + half)
     return Correlation(method, len(x), value, low, high)
 
 
@@ -115,45 +125,15 @@ def mean_of_pairs(matrix: Sequence[Sequence[float | None]]) -> float | None:
     return sum(known) / len(known) if known and len(known) == len(pairs) else None
 
 
-def _pearson(x: Array, y: Array) -> float:
-    from scipy.stats import pearsonr
+def _coefficient(x: Array, y: Array, method: Method) -> float:
+    from scipy.stats import kendalltau, pearsonr, rankdata
 
+    if method == "kendall":
+        return float(kendalltau(x, y).statistic)
+    if method == "spearman":
+        x, y = rankdata(x), rankdata(y)
     # Less their first entry: SciPy's mean of scores that differ by little would round them away.
     return float(pearsonr(x - x[0], y - y[0]).statistic)
-
-
-def _spearman(x: Array, y: Array) -> float:
-    from scipy.stats import rankdata
-
-    return _pearson(rankdata(x), rankdata(y))
-
-
-def _kendall(x: Array, y: Array) -> float:
-    from scipy.stats import kendalltau
-
-    return float(kendalltau(x, y).statistic)
-
-
-_COEFFICIENTS: Mapping[str, Callable[[Array, Array], float]] = {
-    "pearson": _pearson,
-    "spearman": _spearman,
-    "kendall": _kendall,
-}
-
-
-def _interval(
-    value: float, n: int, method: Method, confidence: float
-) -> tuple[float, float] | tuple[None, None]:
-    variance = {
-        "pearson": (1.0, n - 3),
-        "spearman": (1 + value**2 / 2, n - 3),
-        "kendall": (0.437, n - 4),
-    }
-    above, below = variance[method]
-    if below <= 0 or abs(value) == 1.0:
-        return None, None
-    half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(above / below)
-    return tanh(atanh(value) - half), tanh(atanh(value) + half)
 
 
 def shared_ranks(

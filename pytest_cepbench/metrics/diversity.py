@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.errors import TooFewError
+from pytest_cepbench.metrics.gc import directed, unit_vectors
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Array = npt.NDArray[np.float64]
@@ -56,7 +57,8 @@ def vendi_scores(vectors: FloatArray, blocks: Labels, count: int) -> tuple[float
     """
     _check(vectors)
     wide = len(vectors) < len(vectors[0])
-    whole = _kernel(vectors) if wide else _moments(vectors)
+    unit = unit_vectors(vectors) if wide else vectors
+    whole = unit @ unit.T if wide else _moments(vectors)
     without = []
     for kept in _rests(blocks, count):
         rest = whole[np.ix_(kept, kept)] if wide else whole - _moments(vectors[~kept])
@@ -93,9 +95,7 @@ def _check(vectors: FloatArray) -> None:
         raise ValueError(f"expected (n, d) vectors, got {shape}")
     if shape[0] < 2:
         raise TooFewError(f"the diversity of a set needs at least 2 vectors, got {shape[0]}")
-    largest = np.abs(vectors).max(axis=1)
-    if not np.isfinite(largest).all() or not largest.all():
-        raise ValueError("a vector is zero or not finite")
+    directed(vectors)
 
 
 def _rests(blocks: Labels, count: int) -> Iterator[npt.NDArray[np.bool_]]:
@@ -110,35 +110,20 @@ def _rests(blocks: Labels, count: int) -> Iterator[npt.NDArray[np.bool_]]:
         yield kept
 
 
-def unit_rows(vectors: FloatArray) -> Array:
-    """(n, d) float64 of length 1; none may be of length 0."""
-    wide = np.asarray(vectors, dtype=np.float64)
-    # Scaled by the largest entry first, so that squares neither overflow nor vanish.
-    wide = wide / np.abs(wide).max(axis=1, keepdims=True)
-    unit: Array = wide / np.linalg.norm(wide, axis=1, keepdims=True)
-    return unit
-
-
 def _sum(vectors: FloatArray) -> Array:
     """(d,) sum of the unit vectors."""
     total = np.zeros(vectors.shape[1])
     for low in range(0, len(vectors), _ROWS):
-        total += unit_rows(vectors[low : low + _ROWS]).sum(axis=0)
+        total += unit_vectors(vectors[low : low + _ROWS]).sum(axis=0)
     return total
 
 
 def _moments(vectors: FloatArray) -> Array:
     moments = np.zeros((vectors.shape[1], vectors.shape[1]))
     for low in range(0, len(vectors), _ROWS):
-        rows = unit_rows(vectors[low : low + _ROWS])
+        rows = unit_vectors(vectors[low : low + _ROWS])
         moments += rows.T @ rows
     return moments
-
-
-def _kernel(vectors: FloatArray) -> Array:
-    unit = unit_rows(vectors)
-    kernel: Array = unit @ unit.T
-    return kernel
 
 
 def _effective_number(products: Array, count: int) -> float:
@@ -189,7 +174,7 @@ class Gallery:
         if len(first) < 2:
             raise ValueError(f"retrieval needs at least 2 different starts, got {len(first)}")
         return cls(
-            unit_rows(_checked(np.asarray(vectors)[list(first.values())])),
+            unit_vectors(directed(np.asarray(vectors)[list(first.values())])),
             {name: number for number, name in enumerate(first)},
         )
 
@@ -227,7 +212,7 @@ class Gallery:
         scores = np.empty(len(outputs))
         for low in range(0, len(outputs), _RETRIEVAL_ROWS):
             rows = slice(low, low + _RETRIEVAL_ROWS)
-            cosines = unit_rows(_checked(np.asarray(outputs[rows]))) @ self.vectors.T
+            cosines = unit_vectors(directed(np.asarray(outputs[rows]))) @ self.vectors.T
             largest = cosines.max(axis=1)
             tied = cosines >= (largest - TIED)[:, None]
             right = tied[np.arange(len(cosines)), own[rows]]
@@ -238,14 +223,6 @@ class Gallery:
         """(m,) what each start itself scores: 1, or 1 / k where k starts have one direction."""
         names = sorted(self.place, key=lambda name: self.place[name])
         return self.top_1(self.vectors, names)
-
-
-def _checked(vectors: FloatArray) -> FloatArray:
-    """The vectors, each with a direction."""
-    largest = np.abs(vectors).max(axis=1, initial=0.0)
-    if not np.isfinite(largest).all() or not largest.all():
-        raise ValueError("a vector is zero or not finite")
-    return vectors
 
 
 _UNSPACED = (
@@ -342,24 +319,17 @@ class WordStatistics:
     within: float | None
 
 
-def count_words(text: str) -> int:
-    """Words of a text: what is left between white space.
-
-    A text in a script without spaces counts as one word. MMGenBench does not say how it counts;
-    its released code cuts captions at spaces.
-    """
-    return len(text.split())
-
-
 def word_statistics(texts: Sequence[str], band: LengthBand | None = None) -> WordStatistics:
     """Mean and standard deviation of the word counts, and the share inside the band.
 
+    Words are what is left between white space: a text in a script without spaces counts as one.
+    MMGenBench does not say how it counts; its released code cuts captions at spaces.
     std is that of a sample (divided by n - 1). The captions behind MMGenBench's Table 4 are not
     published, so neither it nor the deviation of a population can be shown to be the paper's;
     its Table 14, which can be checked, has that of a sample.
     Source: MMGenBench, C.8 and Table 4, which gives no share.
     """
-    counts = [count_words(text) for text in texts]
+    counts = [len(text.split()) for text in texts]
     n = len(counts)
     if n == 0:
         return WordStatistics(0, None, None, None)

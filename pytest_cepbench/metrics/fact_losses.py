@@ -15,7 +15,6 @@ from pytest_cepbench.metrics.facts import (
     half_life,
     mean_answered,
     order_kinds,
-    right_share,
 )
 
 FloatArray = npt.NDArray[np.floating[Any]]
@@ -223,8 +222,19 @@ def _summary(
     """The summary of one kind, or of all facts where no kind is named."""
     tables = [own.answers[[not kind or k == kind for k in own.kinds]] for own in checked]
     stacked = np.concatenate(tables)
-    shares = [right_share(own, kind) if kind else mean_answered(own.answers) for own in checked]
-    of_units = _unit_means(shares, units)
+    shares = [mean_answered(table) for table in tables]
+    by_unit: dict[str, list[Array]] = {}
+    for unit, share in zip(units, shares, strict=True):
+        by_unit.setdefault(unit, []).append(share)
+    of_units = np.array([mean_answered(np.array(rows)) for rows in by_unit.values()])
+    pairs = []
+    for place in range(0, len(generations) - 1, 2):
+        first, second = stacked[:, place], stacked[:, place + 1]
+        here, after = generations[place], generations[place + 1]
+        if roles[place] == "describer":
+            pairs.append(PairTable(here, after, truth_table(first, second)))
+        else:
+            pairs.append(PairTable(after, here, truth_table(second, first)))
     return KindSummary(
         kind=kind,
         facts=len(stacked),
@@ -232,7 +242,7 @@ def _summary(
         losses=tuple(
             _with_claims(loss, kind, checked, roles) for loss in attribute_losses([stacked], roles)
         ),
-        tables=tuple(_pair_tables(stacked, generations, roles)),
+        tables=tuple(pairs),
     )
 
 
@@ -256,26 +266,3 @@ def _with_claims(
             invented += float(added.sum())
             changed += float(np.minimum(lost, added).sum())
     return replace(loss, claims=right + untrue, untrue=untrue, invented=invented, changed=changed)
-
-
-def _unit_means(shares: Sequence[Array], units: Sequence[str]) -> Array:
-    """(n_units, n_artifacts): samples that are not independent of each other count once."""
-    by_unit: dict[str, list[Array]] = {}
-    for unit, share in zip(units, shares, strict=True):
-        by_unit.setdefault(unit, []).append(share)
-    return np.array([mean_answered(np.array(rows)) for rows in by_unit.values()])
-
-
-def _pair_tables(
-    answers: Array, generations: Sequence[int], roles: Sequence[Role]
-) -> list[PairTable]:
-    """Of each artifact and the one that was made from it, beginning with the first."""
-    pairs = []
-    for place in range(0, len(generations) - 1, 2):
-        first, second = answers[:, place], answers[:, place + 1]
-        here, after = generations[place], generations[place + 1]
-        if roles[place] == "describer":
-            pairs.append(PairTable(here, after, truth_table(first, second)))
-        else:
-            pairs.append(PairTable(after, here, truth_table(second, first)))
-    return pairs

@@ -132,11 +132,6 @@ class FactAnswers:
         return int(self.answers.shape[1])
 
 
-def right_share(checked: FactAnswers, kind: str) -> Array:
-    """(n_artifacts,) mean answer over the answered facts of a kind; NaN where there is none."""
-    return mean_answered(checked.answers[[own == kind for own in checked.kinds]])
-
-
 def mean_answered(answers: FloatArray) -> Array:
     """(n_artifacts,) mean over rows without NaN; NaN where a column has no answer."""
     answered = ~np.isnan(answers)
@@ -159,30 +154,25 @@ def fact_f1(checked: FactAnswers) -> Array:
     Source: F1 over atomic facts of a scene graph, after XTC-Bench (2026); over chains, ours.
     """
     means = np.full(checked.artifacts, np.nan)
+    surplus = checked.surplus
     for column in range(checked.artifacts):
-        scores = list(_kind_scores(checked, column).values())
+        scores = []
+        for kind in order_kinds((*checked.kinds, *(surplus or ()))):
+            own = [
+                float(answers[column])
+                for other, answers in zip(checked.kinds, checked.answers, strict=True)
+                if other == kind and not isnan(answers[column])
+            ]
+            right, false = fsum(own), 0.0
+            if surplus is not None and kind in surplus:
+                false = float(surplus[kind][column])
+            if surplus is None and own:
+                scores.append(right / len(own))
+            elif own or false > 0:
+                scores.append(2 * right / (right + len(own) + false))
         if scores and not np.isnan(checked.answers[:, column]).all():
             means[column] = fsum(scores) / len(scores)
     return means
-
-
-def _kind_scores(checked: FactAnswers, column: int) -> dict[str, float]:
-    """F1, or recall, of each kind at one artifact."""
-    scores = {}
-    for kind in order_kinds((*checked.kinds, *(checked.surplus or ()))):
-        own = [
-            float(answers[column])
-            for other, answers in zip(checked.kinds, checked.answers, strict=True)
-            if other == kind and not isnan(answers[column])
-        ]
-        right, false = fsum(own), 0.0
-        if checked.surplus is not None and kind in checked.surplus:
-            false = float(checked.surplus[kind][column])
-        if checked.surplus is None and own:
-            scores[kind] = right / len(own)
-        elif own or false > 0:
-            scores[kind] = 2 * right / (right + len(own) + false)
-    return scores
 
 
 @dataclass(frozen=True)
@@ -283,36 +273,27 @@ def chance_f1(
     sets = [frozenset(facts) for facts in starts]
     if len(set(sets)) < 2:
         return None
-    scores = _score_table(sets, claims)
+    every = {fact for facts in sets for fact in facts}
+    every |= {fact for row in claims for facts in row for fact in facts}
+    kinds = order_kinds(fact.kind for fact in every)
+    words = {kind: [fact for fact in every if fact.kind == kind] for kind in kinds}
+    there = {kind: _table(sets, words[kind]) for kind in kinds}
+    scores = np.zeros((len(sets), len(sets)))  # of start i in the artifacts of sample j
+    for column in range(len(claims[0])):
+        of_kinds, present = np.zeros_like(scores), np.zeros_like(scores)
+        for kind in kinds:
+            claimed = _table([row[column] for row in claims], words[kind])
+            sizes = there[kind].sum(axis=1)[:, None] + claimed.sum(axis=1)[None, :]
+            of_kinds += 2 * (there[kind] @ claimed.T) / np.maximum(sizes, 1)
+            present += sizes > 0
+        scores += of_kinds / np.maximum(present, 1)
+    scores /= len(claims[0])
     differ = np.array([[own != other for other in sets] for own in sets])
     same_home = np.equal.outer(np.array(homes), np.array(homes))
     allowed = differ & same_home
     allowed = np.where(allowed.any(axis=1, keepdims=True), allowed, differ)
     chance: Array = (scores * allowed).sum(axis=1) / allowed.sum(axis=1)
     return chance
-
-
-def _score_table(
-    starts: Sequence[frozenset[Fact]], claims: Sequence[Sequence[Collection[Fact]]]
-) -> Array:
-    """(n, n) mean over artifacts of the macro-F1 of start i in the artifacts of sample j."""
-    every = {fact for facts in starts for fact in facts}
-    every |= {fact for row in claims for facts in row for fact in facts}
-    artifacts = len(claims[0])
-    total = np.zeros((len(starts), len(starts)))
-    kinds = order_kinds(fact.kind for fact in every)
-    words = {kind: [fact for fact in every if fact.kind == kind] for kind in kinds}
-    there = {kind: _table(starts, words[kind]) for kind in kinds}
-    for column in range(artifacts):
-        scores, present = np.zeros_like(total), np.zeros_like(total)
-        for kind in kinds:
-            claimed = _table([row[column] for row in claims], words[kind])
-            sizes = there[kind].sum(axis=1)[:, None] + claimed.sum(axis=1)[None, :]
-            scores += 2 * (there[kind] @ claimed.T) / np.maximum(sizes, 1)
-            present += sizes > 0
-        total += scores / np.maximum(present, 1)
-    mean: Array = total / artifacts
-    return mean
 
 
 def _table(sets: Sequence[Collection[Fact]], columns: Sequence[Fact]) -> npt.NDArray[Any]:

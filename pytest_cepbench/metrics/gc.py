@@ -29,7 +29,7 @@ def cosine_to_start(start: FloatArray, later: FloatArray) -> npt.NDArray[np.floa
     for low in range(0, len(start), _BLOCK):
         block = slice(low, low + _BLOCK)
         similarity[block] = np.einsum(
-            "nd,ntd->nt", _unit(_checked(start[block])), _unit(_checked(later[block]))
+            "nd,ntd->nt", unit_vectors(directed(start[block])), unit_vectors(directed(later[block]))
         )
     return similarity.clip(-1.0, 1.0)
 
@@ -81,7 +81,7 @@ def _exchange(
     chance: npt.NDArray[np.float64],
 ) -> list[int]:
     """Fill in the rows of the members; returns those without another to be exchanged with."""
-    outputs = _unit(later[list(members)])
+    outputs = unit_vectors(later[list(members)])
     whole = outputs.sum(axis=0)
     unmatched: list[int] = []
     for own in _rows_by([starts[i] for i in members]):
@@ -89,7 +89,7 @@ def _exchange(
         others = len(members) - len(own)
         if others:
             mean = (whole - outputs[own].sum(axis=0)) / others
-            chance[rows] = _unit(start[rows]) @ mean.T
+            chance[rows] = unit_vectors(start[rows]) @ mean.T
         else:
             unmatched += rows
     return unmatched
@@ -103,8 +103,8 @@ def _rows_by(names: Sequence[Hashable]) -> list[list[int]]:
     return list(rows_of.values())
 
 
-def _unit(vectors: FloatArray) -> npt.NDArray[np.float64]:
-    """Of length 1, or of length 0 where they were."""
+def unit_vectors(vectors: FloatArray) -> npt.NDArray[np.float64]:
+    """(..., d) float64 of length 1, or of length 0 where they were."""
     wide = vectors.astype(np.float64)
     # Scaled by the largest entry first, so that squares neither overflow nor vanish.
     largest = np.abs(wide).max(axis=-1, keepdims=True, initial=0.0)
@@ -114,7 +114,7 @@ def _unit(vectors: FloatArray) -> npt.NDArray[np.float64]:
     return unit
 
 
-def _checked(vectors: FloatArray) -> FloatArray:
+def directed(vectors: FloatArray) -> FloatArray:
     """The vectors, each with a direction. Raises ValueError for those of zeros, NaN or infinity."""
     largest = np.abs(vectors).max(axis=-1, initial=0.0)
     if not np.isfinite(largest).all() or (largest == 0.0).any():

@@ -103,15 +103,12 @@ def crop_object(image: Image.Image, detection: Detection) -> Image.Image:
             )
         inside = Image.fromarray(detection.mask.to_array().astype(np.uint8) * 255)
         whole = Image.composite(whole, Image.new("RGB", whole.size, _CANVAS), inside)
-    left, top, right, bottom = detection.box
-    across = _span(left, right, whole.width)
-    down = _span(top, bottom, whole.height)
-    return whole.crop((across[0], down[0], across[1], down[1]))
-
-
-def _span(low: float, high: float, side: int) -> tuple[int, int]:
-    first = min(max(round(low), 0), side - 1)
-    return first, max(min(round(high), side), first + 1)
+    box = detection.box
+    left = min(max(round(box[0]), 0), whole.width - 1)
+    top = min(max(round(box[1]), 0), whole.height - 1)
+    right = max(min(round(box[2]), whole.width), left + 1)
+    bottom = max(min(round(box[3]), whole.height), top + 1)
+    return whole.crop((left, top, right, bottom))
 
 
 def _unit(vectors: FloatArray) -> npt.NDArray[np.float64]:
@@ -155,7 +152,9 @@ def objects_to_color(
     needed = [
         ToColor(clause.name, detection)
         for clause in prompt.include
-        if _looks_at_color(clause, settings) and len(kept[clause.name]) >= clause.count
+        if clause.color is not None
+        and settings.variant == "geneval"
+        and len(kept[clause.name]) >= clause.count
         for detection in kept[clause.name][: clause.count]
         if detection.color is None
     ]
@@ -186,11 +185,7 @@ def judge(
         objects = kept[clause.name]
         if settings.variant == "geneval":
             objects = objects[: clause.count]
-        wrong = (
-            _miscounted(clause, objects)
-            or _miscolored(clause, objects, colors, settings)
-            or _misplaced(clause, objects, groups, settings)
-        )
+        wrong = _what_is_wrong(clause, objects, groups, colors, settings)
         groups.append(None if wrong else objects)
         reasons += [wrong] if wrong else []
     for exclusion in prompt.exclude:
@@ -202,71 +197,50 @@ def judge(
     return PromptResult(not reasons, tuple(reasons))
 
 
-def _miscounted(clause: Clause, objects: Sequence[Detection]) -> str | None:
-    if len(objects) >= clause.count:
-        return None
-    return f"{clause.count} {clause.name} expected, {len(objects)} found"
-
-
-def _looks_at_color(clause: Clause, settings: SelectionSettings) -> bool:
-    return clause.color is not None and settings.variant == "geneval"
-
-
-def _miscolored(
-    clause: Clause,
-    objects: Sequence[Detection],
-    colors: Mapping[ToColor, str],
-    settings: SelectionSettings,
-) -> str | None:
-    if not _looks_at_color(clause, settings):
-        return None
-    colored = [_color(ToColor(clause.name, detection), colors) for detection in objects]
-    if colored.count(str(clause.color)) >= clause.count:
-        return None
-    return f"{clause.count} {clause.color} {clause.name} expected, found {', '.join(colored)}"
-
-
-def _color(needed: ToColor, colors: Mapping[ToColor, str]) -> str:
-    color = needed.detection.color or colors.get(needed)
-    if color is None:
-        raise ValueError(
-            f"the color of {needed.name!r} at {needed.detection.box} is needed and was not told: "
-            "pass the colors of all that objects_to_color names"
-        )
-    return color
-
-
-def _misplaced(
+def _what_is_wrong(
     clause: Clause,
     objects: Sequence[Detection],
     groups: Sequence[Sequence[Detection] | None],
+    colors: Mapping[ToColor, str],
     settings: SelectionSettings,
 ) -> str | None:
+    """The first demand of a clause that its objects do not meet: number, color, place."""
+    if len(objects) < clause.count:
+        return f"{clause.count} {clause.name} expected, {len(objects)} found"
+    if clause.color is not None and settings.variant == "geneval":
+        colored = []
+        for detection in objects:
+            color = detection.color or colors.get(ToColor(clause.name, detection))
+            if color is None:
+                raise ValueError(
+                    f"the color of {clause.name!r} at {detection.box} is needed and was not told: "
+                    "pass the colors of all that objects_to_color names"
+                )
+            colored.append(color)
+        if colored.count(clause.color) < clause.count:
+            wanted = f"{clause.count} {clause.color} {clause.name}"
+            return f"{wanted} expected, found {', '.join(colored)}"
     if clause.position is None:
         return None
-    relation = clause.position.relation
-    targets = groups[clause.position.target]
+    relation, targets = clause.position.relation, groups[clause.position.target]
     if targets is None:
         return f"nothing that {clause.name} could be {relation}"
     of_targets = all if settings.variant == "geneval" else any
     for subject in objects:
-        seen = [_relations(subject, target, settings) for target in targets]
+        seen = [
+            relations(
+                subject.box,
+                target.box,
+                position_threshold=settings.position_threshold,
+                min_offset=settings.min_offset,
+                in_pixels=settings.variant == "mgg-code",
+            )
+            for target in targets
+        ]
         if not of_targets(relation in some for some in seen):
             actual = " or ".join(sorted({" and ".join(sorted(some)) or "neither" for some in seen}))
             return f"{clause.name} {relation} its target expected, found {actual}"
     return None
-
-
-def _relations(
-    subject: Detection, target: Detection, settings: SelectionSettings
-) -> frozenset[str]:
-    return relations(
-        subject.box,
-        target.box,
-        position_threshold=settings.position_threshold,
-        min_offset=settings.min_offset,
-        in_pixels=settings.variant == "mgg-code",
-    )
 
 
 def relations(
@@ -292,7 +266,12 @@ def relations(
     down = _beyond(subject[1], subject[3], target[1], target[3], position_threshold)
     if abs(across) < _NOWHERE and abs(down) < _NOWHERE:
         return frozenset()
-    unit = 1.0 if in_pixels else _distance(subject, target)
+    unit = 1.0
+    if not in_pixels:
+        unit = hypot(
+            (subject[0] + subject[2]) / 2 - (target[0] + target[2]) / 2,
+            (subject[1] + subject[3]) / 2 - (target[1] + target[3]) / 2,
+        )
     judged: tuple[tuple[Relation, float], ...] = (
         ("left of", -across),
         ("right of", across),
@@ -307,12 +286,6 @@ def _beyond(low: float, high: float, target_low: float, target_high: float, shar
     offset = (low + high) / 2 - (target_low + target_high) / 2
     rest = max(abs(offset) - share * ((high - low) + (target_high - target_low)), 0.0)
     return rest if offset > 0 else -rest
-
-
-def _distance(subject: Box, target: Box) -> float:
-    across = (subject[0] + subject[2]) / 2 - (target[0] + target[2]) / 2
-    down = (subject[1] + subject[3]) / 2 - (target[1] + target[3]) / 2
-    return hypot(across, down)
 
 
 BoolArray = npt.NDArray[np.bool_]

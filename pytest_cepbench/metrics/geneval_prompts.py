@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeGuard, get_args
 
@@ -110,78 +110,57 @@ def parse_prompt(metadata: Mapping[str, Any]) -> Prompt:
     """
     if "tag" not in metadata:
         raise ValueError(f"tag: missing; one of {', '.join(TASKS)} is expected")
-    include = [
-        _parse_clause(fields, f"include[{index}]")
-        for index, fields in enumerate(_list(metadata.get("include"), "include"))
-    ]
-    exclude = [
-        _parse_exclusion(fields, f"exclude[{index}]")
-        for index, fields in enumerate(_list(metadata.get("exclude", []), "exclude"))
-    ]
-    return Prompt(metadata["tag"], tuple(include), tuple(exclude))
+    parsed: dict[str, list[Any]] = {"include": [], "exclude": []}
+    given = {"include": metadata.get("include"), "exclude": metadata.get("exclude", [])}
+    for key, clauses in given.items():
+        if not isinstance(clauses, list | tuple):
+            actual = "missing" if clauses is None else f"got {clauses!r}"
+            raise ValueError(f"{key}: a list of clauses is expected, {actual}")  # noqa: TRY004 - every wrong prompt is a ValueError to the caller
+        for index, fields in enumerate(clauses):
+            try:
+                parsed[key].append(_parse_clause(fields, excluded=key == "exclude"))
+            except ValueError as error:
+                raise ValueError(f"{key}[{index}]: {error}") from error
+    return Prompt(metadata["tag"], tuple(parsed["include"]), tuple(parsed["exclude"]))
+
+
+def _parse_clause(fields: object, *, excluded: bool) -> Clause | Exclusion:
+    if not isinstance(fields, Mapping):
+        raise ValueError(  # noqa: TRY004 - as above
+            f"an object with the fields class and count is expected, got {fields!r}"
+        )
+    for name in ("class", "count"):
+        if name not in fields:
+            raise ValueError(f"{name}: missing")
+    allowed = _EXCLUSION_FIELDS if excluded else _CLAUSE_FIELDS
+    for name in fields:  # a misspelt one would be a demand that is never made
+        if name not in allowed:
+            raise ValueError(unknown_name("field", str(name), allowed))
+    if excluded:
+        return Exclusion(fields["class"], fields["count"])
+    position = fields.get("position")
+    if position is not None and not (isinstance(position, Sequence) and len(position) == 2):
+        raise ValueError(f"position: [relation, index of a clause] is expected, got {position!r}")
+    relation = None if position is None else Position(*position)
+    return Clause(fields["class"], fields["count"], fields.get("color"), relation)
 
 
 def prompt_metadata(prompt: Prompt) -> dict[str, Any]:
     """A prompt's metadata as built-in types, fields in the order of the published file."""
-    metadata: dict[str, Any] = {"tag": prompt.task, "include": [*map(_clause, prompt.include)]}
+    include: list[dict[str, Any]] = []
+    for clause in prompt.include:
+        fields: dict[str, Any] = {"class": clause.name, "count": clause.count}
+        if clause.color is not None:
+            fields["color"] = clause.color
+        if clause.position is not None:
+            fields["position"] = [clause.position.relation, clause.position.target]
+        include.append(fields)
+    metadata: dict[str, Any] = {"tag": prompt.task, "include": include}
     if prompt.exclude:
         metadata["exclude"] = [
             {"class": clause.name, "count": clause.count} for clause in prompt.exclude
         ]
     return metadata
-
-
-def _clause(clause: Clause) -> dict[str, Any]:
-    fields: dict[str, Any] = {"class": clause.name, "count": clause.count}
-    if clause.color is not None:
-        fields["color"] = clause.color
-    if clause.position is not None:
-        fields["position"] = [clause.position.relation, clause.position.target]
-    return fields
-
-
-def _parse_clause(fields: object, where: str) -> Clause:
-    known = _fields(fields, _CLAUSE_FIELDS, where)
-    position = known.get("position")
-    if position is not None and not (isinstance(position, Sequence) and len(position) == 2):
-        raise ValueError(
-            f"{where}: position: [relation, index of a clause] is expected, got {position!r}"
-        )
-    try:
-        relation = None if position is None else Position(*position)
-        return Clause(known["class"], known["count"], known.get("color"), relation)
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _parse_exclusion(fields: object, where: str) -> Exclusion:
-    known = _fields(fields, _EXCLUSION_FIELDS, where)
-    try:
-        return Exclusion(known["class"], known["count"])
-    except ValueError as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _fields(fields: object, allowed: set[str], where: str) -> Mapping[str, Any]:
-    """The fields of a clause; a misspelt one would be a demand that is never made."""
-    if not isinstance(fields, Mapping):
-        raise ValueError(  # noqa: TRY004 - every wrong prompt is a ValueError to the caller
-            f"{where}: an object with the fields class and count is expected, got {fields!r}"
-        )
-    for name in ("class", "count"):
-        if name not in fields:
-            raise ValueError(f"{where}: {name}: missing")
-    for name in fields:
-        if name not in allowed:
-            raise ValueError(f"{where}: {unknown_name('field', str(name), allowed)}")
-    return fields
-
-
-def _list(value: object, where: str) -> Sequence[Any]:
-    if not isinstance(value, list | tuple):
-        actual = "missing" if value is None else f"got {value!r}"
-        raise ValueError(f"{where}: a list of clauses is expected, {actual}")  # noqa: TRY004 - as above
-    return value
 
 
 def _check_named_count(name: object, count: object) -> None:
@@ -231,26 +210,26 @@ def prompt_atoms(prompt: Prompt) -> tuple[PromptAtom, ...]:
     An image that is right for the prompt meets all of them. One that meets all of them may still be
     wrong, where a relation holds to a target that lacks its color.
     """
-    return tuple({(atom.kind, atom.words): atom for atom in _atoms(prompt)}.values())
+    atoms: dict[tuple[str, str], PromptAtom] = {}
 
+    def add(kind: str, words: str, demand: Prompt, target: Clause | None = None) -> None:
+        atoms[kind, words] = PromptAtom(kind, words, demand, clause, target)
 
-def _atoms(prompt: Prompt) -> Iterator[PromptAtom]:
     for clause in prompt.include:
         name, count = clause.name, clause.count
         excluded = tuple(own for own in prompt.exclude if own.name == name)
-        yield PromptAtom("object", name, Prompt(prompt.task, (Clause(name),)), clause)
+        add("object", name, Prompt(prompt.task, (Clause(name),)))
         if count > 1 or excluded:
-            counted = Prompt(prompt.task, (Clause(name, count),), excluded)
-            yield PromptAtom("count", f"{count} {name}", counted, clause)
+            add("count", f"{count} {name}", Prompt(prompt.task, (Clause(name, count),), excluded))
         if clause.color is not None:
             colored = Prompt(prompt.task, (Clause(name, count, clause.color),))
-            yield PromptAtom("color", f"{clause.color} {name}", colored, clause)
+            add("color", f"{clause.color} {name}", colored)
         if clause.position is not None:
             target, relation = prompt.include[clause.position.target], clause.position.relation
             placed = Clause(name, count, position=Position(relation, 0))
             demand = Prompt(prompt.task, (Clause(target.name, target.count), placed))
-            words = f"{name} {relation} {target.name}"
-            yield PromptAtom("relation", words, demand, clause, target)
+            add("relation", f"{name} {relation} {target.name}", demand, target)
+    return tuple(atoms.values())
 
 
 Box = tuple[float, float, float, float]
@@ -382,46 +361,30 @@ def keep_objects(
     for a handful of boxes. There is no order of its own to follow, and a gate needs the same one
     everywhere.
     """
-    named = [clause.name for clause in prompt.include] + [clause.name for clause in prompt.exclude]
-    return {name: _keep(prompt, found.get(name, ()), settings) for name in named}
-
-
-def _keep(
-    prompt: Prompt, detections: Sequence[Detection], settings: SelectionSettings
-) -> list[Detection]:
-    if settings.variant == "mgg-code":
-        return _above(detections, settings.threshold)
-    counting = prompt.task == "counting"
-    sure = _above(detections, settings.counting_threshold if counting else settings.threshold)
-    sure = sure[: settings.max_objects]
-    return sure if settings.max_overlap == 1.0 else _suppress(sure, settings.max_overlap)
-
-
-def _above(detections: Sequence[Detection], threshold: float) -> list[Detection]:
-    sure = [detection for detection in detections if detection.score > threshold]
-    return sorted(sure, key=lambda detection: -detection.score)
-
-
-def _suppress(detections: Sequence[Detection], max_overlap: float) -> list[Detection]:
-    """Greedy non-maximum suppression of detections sorted by confidence."""
-    kept: list[Detection] = []
-    for detection in detections:
-        if all(_overlap(better.box, detection.box) < max_overlap for better in kept):
-            kept.append(detection)
-    return kept
+    geneval = settings.variant == "geneval"
+    counting = geneval and prompt.task == "counting"
+    threshold = settings.counting_threshold if counting else settings.threshold
+    objects: dict[str, list[Detection]] = {}
+    for name in [*(own.name for own in prompt.include), *(own.name for own in prompt.exclude)]:
+        sure = [own for own in found.get(name, ()) if own.score > threshold]
+        sure.sort(key=lambda detection: -detection.score)
+        if geneval:
+            sure = sure[: settings.max_objects]
+        if geneval and settings.max_overlap < 1.0:  # greedy non-maximum suppression
+            kept: list[Detection] = []
+            for own in sure:
+                if all(_overlap(better.box, own.box) < settings.max_overlap for better in kept):
+                    kept.append(own)
+            sure = kept
+        objects[name] = sure
+    return objects
 
 
 def _overlap(first: Box, second: Box) -> float:
     """Intersection over union of boxes that include their last pixel, as in GenEval's evaluator."""
-    both = (
-        max(first[0], second[0]),
-        max(first[1], second[1]),
-        min(first[2], second[2]),
-        min(first[3], second[3]),
+    both = (*map(max, first[:2], second[:2]), *map(min, first[2:], second[2:]))
+    shared, *areas = (
+        max(box[2] - box[0] + 1, 0.0) * max(box[3] - box[1] + 1, 0.0)
+        for box in (both, first, second)
     )
-    shared = _area(both)
-    return shared / (_area(first) + _area(second) - shared)
-
-
-def _area(box: Box) -> float:
-    return max(box[2] - box[0] + 1, 0.0) * max(box[3] - box[1] + 1, 0.0)
+    return shared / (sum(areas) - shared)

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
 from pytest_cepbench.metrics.battles import (
@@ -109,17 +108,26 @@ def agreement(shared: Pairs, reading: Reading, unseen: Collection[str] = ()) -> 
         for battle, other in shared
         if battle.winner in verdicts and other in verdicts
     ]
-    known = [pair for pair in pairs if not _is_unseen(pair[2], unseen)]
-    new = [pair for pair in pairs if _is_unseen(pair[2], unseen)]
+    right = [mine == theirs for mine, theirs, _ in pairs]
+    new = [battle.first in unseen or battle.second in unseen for *_, battle in pairs]
+
+    def of(chosen: Sequence[bool]) -> Share:
+        own = [
+            (good, p[2].question)
+            for good, p, in_it in zip(right, pairs, chosen, strict=True)
+            if in_it
+        ]
+        return share([good for good, _ in own], [question for _, question in own])
+
     labels = list(dict.fromkeys(verdicts.values()))
     table = np.zeros((len(labels), len(labels)))
     for mine, theirs, _ in pairs:
         table[labels.index(mine), labels.index(theirs)] += 1
     return Agreement(
         reading=reading,
-        overall=_share_of_equal(pairs),
-        seen=_share_of_equal(known),
-        unseen=_share_of_equal(new),
+        overall=of([True] * len(pairs)),
+        seen=of([not own for own in new]),
+        unseen=of(new),
         kappa=cohen_kappa(table),
         chance=float(table.sum(axis=1).max() / len(pairs)) if pairs else None,
     )
@@ -180,30 +188,15 @@ def item_coincidences(ratings: FloatArray) -> FloatArray:
 def alpha_of_coincidences(coincidences: FloatArray, distance: Distance) -> float | None:
     """Krippendorff's alpha of a (V, V) table of coincidences; None where one value alone occurs."""
     totals = coincidences.sum(axis=1)
-    squared = _squared_distances(totals, distance)
+    squared: FloatArray = 1 - np.eye(len(totals))
+    if distance == "ordinal":  # the values from one to the other, its ends counted half
+        middle = np.cumsum(totals) - totals / 2
+        squared = np.subtract.outer(middle, middle) ** 2
     expected_disagreement = float((squared * np.outer(totals, totals)).sum())
     if not expected_disagreement:
         return None
     observed = float((squared * coincidences).sum())
     return 1 - (float(totals.sum()) - 1) * observed / expected_disagreement
-
-
-def _squared_distances(totals: FloatArray, distance: Distance) -> FloatArray:
-    """(V, V); ordinal: the values from one to the other, its ends counted half."""
-    if distance == "nominal":
-        return 1 - np.eye(len(totals))
-    middle = np.cumsum(totals) - totals / 2
-    squared: FloatArray = np.subtract.outer(middle, middle) ** 2
-    return squared
-
-
-def _share_of_equal(pairs: Sequence[tuple[str, str, JudgedBattle]]) -> Share:
-    equal = [mine == theirs for mine, theirs, _ in pairs]
-    return share(equal, [battle.question for _, _, battle in pairs])
-
-
-def _is_unseen(battle: JudgedBattle, unseen: Collection[str]) -> bool:
-    return battle.first in unseen or battle.second in unseen
 
 
 def share(right: Sequence[bool], questions: Sequence[str]) -> Share:
@@ -241,9 +234,6 @@ def cohen_kappa(table: FloatArray) -> float | None:
     return (observed - by_chance) / (1 - by_chance) if by_chance < 1 else None
 
 
-_FEWEST_ANNOTATORS = 2
-
-
 @dataclass(frozen=True)
 class RatedThings:
     """What several raters said of the same things.
@@ -273,7 +263,7 @@ class RatedThings:
         self, statistic: Callable[[FloatArray], float | None], draws: int = DRAWS
     ) -> Estimate:
         """A statistic of (things,) weights with its interval by item, over items with a pair."""
-        shared = np.isfinite(self.values).sum(axis=0) >= _FEWEST_ANNOTATORS
+        shared = np.isfinite(self.values).sum(axis=0) >= _FEWEST_RATERS
         numbers, places = np.unique(self.items[shared], return_inverse=True)
 
         def weighted(weights: FloatArray) -> float | None:
@@ -300,7 +290,10 @@ def mean_cohen_estimate(rated: RatedThings, draws: int = DRAWS) -> Estimate:
     Pairs whose kappa is not defined are left out. Source: Light, Measures of response agreement for
     qualitative data (1971).
     """
-    codes, values = _codes(rated.values)
+    judged = np.isfinite(rated.values)
+    names, places = np.unique(rated.values[judged], return_inverse=True)
+    codes, values = np.full(rated.values.shape, -1, np.int64), len(names)
+    codes[judged] = places
     shared: list[IntArray] = []  # things of each pair
     cells: list[IntArray] = []  # where in its pair's table each of them counts
     for first, second in combinations(codes, 2):
@@ -331,7 +324,7 @@ def fleiss_kappa(counts: FloatArray, weights: FloatArray | None = None) -> float
     Raises ValueError for items with different numbers of raters, or with fewer than two.
     """
     raters = counts.sum(axis=1)
-    if not len(counts) or (raters != raters[0]).any() or raters[0] < _FEWEST_ANNOTATORS:
+    if not len(counts) or (raters != raters[0]).any() or raters[0] < _FEWEST_RATERS:
         raise ValueError(
             f"expected one number of raters, at least 2, for all items, got {raters.tolist()!r}"
         )
@@ -356,7 +349,7 @@ def fleiss_estimate(rated: RatedThings, draws: int = DRAWS) -> tuple[Estimate, i
     counts = value_counts(rated.values)
     raters = counts.sum(axis=1).astype(int)
     usual = np.bincount(raters)
-    usual[:_FEWEST_ANNOTATORS] = 0
+    usual[:_FEWEST_RATERS] = 0
     if not usual.any():
         return Estimate(None, None, None, 0), 0
     most = len(usual) - 1 - int(np.argmax(usual[::-1]))
@@ -388,12 +381,7 @@ def ratio_estimate(right: FloatArray, total: FloatArray, draws: int = DRAWS) -> 
     """
     there = np.flatnonzero(total)
     right, total = right[there], total[there]
-
-    return estimate_by_items(
-        lambda weights: _ratio(weights, right, total),
-        len(there),
-        draws=draws,
-    )
+    return estimate_by_items(lambda w: _ratio(w, right, total), len(there), draws=draws)
 
 
 def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = DRAWS) -> Estimate:
@@ -412,12 +400,3 @@ def median_estimate(values: Sequence[float], items: Sequence[int], draws: int = 
         return float(ordered[np.searchsorted(reached, reached[-1] / 2)])
 
     return estimate_by_items(median, int(places.max()) + 1 if len(places) else 0, draws=draws)
-
-
-def _codes(ratings: FloatArray) -> tuple[npt.NDArray[np.int64], int]:
-    """Ratings as numbers from 0 in the order of their values, -1 for missing; and how many."""
-    rated = np.isfinite(ratings)
-    values, places = np.unique(ratings[rated], return_inverse=True)
-    codes = np.full(ratings.shape, -1, np.int64)
-    codes[rated] = places
-    return codes, len(values)

@@ -6,7 +6,7 @@ verdict is turned round. Scores are 1 for a win, 1/2 for a tie of either side, 0
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import sqrt
@@ -213,9 +213,18 @@ def judge_card(
     matched = match_battles(people, judge)
     if not matched:
         raise ValueError("the judge and people have no battle in common")
-    theirs = [battle for battle, _ in matched]
     scores = np.array([[_SCORES[b.winner], _SCORES[winner]] for b, winner in matched]).T
-    models = _model_biases(matched)
+    columns: dict[str, list[FloatArray]] = {}  # of each model its scores by people and the judge
+    for (battle, _), column in zip(matched, scores.T, strict=True):
+        columns.setdefault(battle.first, []).append(column)
+        columns.setdefault(battle.second, []).append(1 - column)
+    by_model = {model: np.array(rows).T for model, rows in sorted(columns.items())}
+    biases = [ModelBias(name, *map(float, own.mean(axis=1))) for name, own in by_model.items()]
+    models = sorted(biases, key=lambda model: -model.people)
+    win_rates = np.array([[model.people, model.judge] for model in models]).T
+    lined = len(models) > 2 and win_rates[0].std()
+    within = [value for own in by_model.values() if (value := _correlation(*own)) is not None]
+    fought = {_pair(battle) for battle, _ in matched}
     return JudgeCard(
         battles=len(matched),
         agreements=tuple(
@@ -226,11 +235,11 @@ def judge_card(
         first_right=_right(matched, ("A", "Tie(A)")),
         second_right=_right(matched, ("B", "Tie(B)")),
         score_correlation=_correlation(*scores),
-        score_correlation_within=_correlation_within(theirs, scores),
-        order=_order_effect(_on_same_battles(judge, matched)),
-        people_order=_order_effect(_on_same_battles(people, matched)),
-        models=models,
-        slope=_slope(models),
+        score_correlation_within=float(np.mean(within)) if within else None,
+        order=_order_effect([battle for battle in judge if _pair(battle) in fought]),
+        people_order=_order_effect([battle for battle in people if _pair(battle) in fought]),
+        models=tuple(models),
+        slope=float(np.polyfit(win_rates[0], win_rates[1], 1)[0]) if lined else None,
         both_orders=_both_orders(judge),
         stability=_stability([judge, *repeats]) if repeats else None,
     )
@@ -295,14 +304,6 @@ def _right(matched: Sequence[tuple[JudgedBattle, Winner]], side: tuple[Winner, .
     return share([winner in side for _, winner in own], [battle.question for battle, _ in own])
 
 
-def _on_same_battles(
-    verdicts: Sequence[JudgedBattle], matched: Sequence[tuple[JudgedBattle, Winner]]
-) -> Sequence[JudgedBattle]:
-    """Those on the matched battles, in both orders where there are both."""
-    wanted = {_pair(battle) for battle, _ in matched}
-    return [battle for battle in verdicts if _pair(battle) in wanted]
-
-
 def _pair(battle: JudgedBattle) -> tuple[str, str, str]:
     low, high = sorted((battle.first, battle.second))
     return battle.question, low, high
@@ -318,46 +319,10 @@ def _order_effect(battles: Sequence[JudgedBattle]) -> OrderEffect | None:
     return OrderEffect(ratings.order_effect, ratings.order_error)
 
 
-def _scores_by_model(
-    battles: Sequence[JudgedBattle], scores: FloatArray
-) -> Mapping[str, FloatArray]:
-    """Model -> (2, battles of the model) its scores by people and by the judge."""
-    columns: dict[str, list[FloatArray]] = {}
-    for battle, column in zip(battles, scores.T, strict=True):
-        columns.setdefault(battle.first, []).append(column)
-        columns.setdefault(battle.second, []).append(1 - column)
-    return {model: np.array(rows).T for model, rows in sorted(columns.items())}
-
-
-def _model_biases(matched: Sequence[tuple[JudgedBattle, Winner]]) -> tuple[ModelBias, ...]:
-    battles = [battle for battle, _ in matched]
-    scores = np.array([[_SCORES[b.winner], _SCORES[winner]] for b, winner in matched]).T
-    models = [
-        ModelBias(model, *map(float, rows.mean(axis=1)))
-        for model, rows in _scores_by_model(battles, scores).items()
-    ]
-    return tuple(sorted(models, key=lambda model: -model.people))
-
-
-def _slope(models: Sequence[ModelBias]) -> float | None:
-    """Of a straight line through the win rates, by least squares."""
-    people = np.array([model.people for model in models])
-    if len(models) < 3 or not people.std():
-        return None
-    judge = np.array([model.judge for model in models])
-    return float(np.polyfit(people, judge, 1)[0])
-
-
 def _correlation(people: FloatArray, judge: FloatArray) -> float | None:
     if not (people.std() and judge.std()):
         return None
     return float(np.corrcoef(people, judge)[0, 1])
-
-
-def _correlation_within(battles: Sequence[JudgedBattle], scores: FloatArray) -> float | None:
-    by_model = _scores_by_model(battles, scores).values()
-    values = [value for rows in by_model if (value := _correlation(*rows)) is not None]
-    return float(np.mean(values)) if values else None
 
 
 def _both_orders(judge: Sequence[JudgedBattle]) -> BothOrders | None:

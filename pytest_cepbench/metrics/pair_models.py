@@ -157,7 +157,13 @@ def fit_ratings(
     where the judge leaned to the same side in every battle, which says nothing of the models, and
     where the battles leave open whether the order of the answers or the models made a difference.
     """
-    _check_sides(table)
+    to_first = table.grades < 2
+    if to_first.all() or not to_first.any():
+        side = "first" if to_first.all() else "second"
+        raise ValueError(
+            f"the judge leaned to the {side} answer in all {len(table)} battles: that says nothing "
+            "of the models"
+        )
     from scipy.optimize import minimize
 
     problem = _Problem(table, model, order_effect=order_effect)
@@ -166,7 +172,15 @@ def fit_ratings(
         problem.loss, start, jac=problem.gradient, hess=problem.hessian, method="trust-exact"
     )
     fitted: FloatArray = result.x
-    _check_bounded(problem, fitted)
+    if order_effect:
+        # An order effect without limit would explain the verdicts best where the likelihood is all
+        # but flat, in one direction or in both; the tie parameter is the last.
+        try:
+            variance = np.linalg.inv(problem.hessian(fitted))[-2, -2]
+        except np.linalg.LinAlgError:
+            variance = inf
+        if not 0 <= variance <= _FLAT:
+            raise ValueError(_OPEN)
     covariance = _covariance(problem, table, fitted)
     contrasts = problem.contrasts
     count = contrasts.shape[1]
@@ -183,21 +197,6 @@ def fit_ratings(
         loss=problem.loss_of_verdicts(fitted),
         regularized=problem.regularized,
     )
-
-
-def _check_bounded(problem: _Problem, fitted: FloatArray) -> None:
-    """Raise ValueError where an order effect without limit would explain the verdicts best.
-
-    The likelihood is all but flat there, in one direction or in both.
-    """
-    if not problem.order_effect:
-        return
-    try:
-        variance = np.linalg.inv(problem.hessian(fitted))[-2, -2]  # the tie parameter is the last
-    except np.linalg.LinAlgError:
-        variance = inf
-    if not 0 <= variance <= _FLAT:
-        raise ValueError(_OPEN)
 
 
 def _covariance(problem: _Problem, table: BattleTable, fitted: FloatArray) -> FloatArray:
@@ -228,7 +227,8 @@ class _Problem:
         ties = np.isin(table.grades, (1, 2))
         self.regularized = _is_separated(table) or bool(ties.all() or not ties.any())
         size = len(table.models)
-        self.contrasts = _contrasts(size)
+        # (M, M - 1) with orthonormal columns that sum to 0.
+        self.contrasts: FloatArray = np.linalg.svd(np.eye(size) - 1 / size)[0][:, : size - 1]
         signs = np.zeros((len(table), size))
         rows = np.arange(len(table))
         signs[rows, table.first], signs[rows, table.second] = 1.0, -1.0
@@ -299,14 +299,6 @@ def _second(terms: _Terms, design: FloatArray, weights: FloatArray) -> FloatArra
     return hessian
 
 
-def _contrasts(size: int) -> FloatArray:
-    """(M, M - 1) with orthonormal columns that sum to 0."""
-    centred = np.eye(size) - 1 / size
-    basis, _, _ = np.linalg.svd(centred)
-    columns: FloatArray = basis[:, : size - 1]
-    return columns
-
-
 def _davidson(x: FloatArray, s: float, grades: IntArray) -> _Terms:
     """P(A) : P(tie) : P(B) = e^(x/2) : nu : e^(-x/2) with nu = e^s."""
     utilities = np.stack([x / 2, np.full_like(x, s), -x / 2])
@@ -368,16 +360,6 @@ def _scaled(derivative: FloatArray, factor: FloatArray) -> FloatArray:
     """Their product; 0 at an end without bound, where the derivative is 0."""
     product: FloatArray = derivative * np.where(np.isfinite(factor), factor, 0)
     return product
-
-
-def _check_sides(table: BattleTable) -> None:
-    to_first = table.grades < 2
-    if to_first.all() or not to_first.any():
-        side = "first" if to_first.all() else "second"
-        raise ValueError(
-            f"the judge leaned to the {side} answer in all {len(table)} battles: that says nothing "
-            "of the models"
-        )
 
 
 def _is_separated(table: BattleTable) -> bool:

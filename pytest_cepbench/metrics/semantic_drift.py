@@ -177,12 +177,27 @@ def fit_drift_rate(
         return DriftRate(len(x), confidence, residual=0.0, reason="the curve is flat")
     profile = _Profile(x, s)
     rates = np.geomspace(_SLOWEST / x[-1], _FASTEST / max(x[0], np.diff(x).min()), _GRID)
-    best = _lowest(profile, rates)
+    tried = rates
+    for _ in range(_ZOOMS):  # the smallest sum of squares: on the grid, then between its neighbours
+        i = int(profile.squares(tried).argmin())
+        tried = np.geomspace(tried[max(i - 1, 0)], tried[min(i + 1, len(tried) - 1)], _ZOOM)
+    best = float(tried[_ZOOM // 2])
     squares = float(profile.squares(np.array([best]))[0])
     allowed = max(squares, len(x) * _ROUNDING**2) * (1 + quantile**2 / (len(x) - 3))
     low, high = _interval(profile, rates, best, allowed)
     inside = bool(rates[0] * 1.001 < best < rates[-1] / 1.001)
     a, c = profile.linear_part(best)
+    doubts = (
+        (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
+        (a <= 0, "the curve rises: similarity grows with the generations"),
+        (low is None, "a straight line fits as well: there is no bend to tell a rate from"),
+        (high is None, "the curve falls in one step and then stays: any faster rate fits as well"),
+        (
+            low is not None and high is not None and high > LARGEST_RATIO * low,
+            f"the rate is known no better than to a factor of {LARGEST_RATIO:g}",
+        ),
+        (abs(c) > 1, f"the curve would level off at {c:.3g}, where no similarity is"),
+    )
     fit = DriftRate(
         points=len(x),
         confidence=confidence,
@@ -190,11 +205,17 @@ def fit_drift_rate(
         high=high,
         residual=sqrt(squares / len(x)),
         converged=inside,
-        reason=_doubt(a, c, low, high),
+        reason=next((reason for holds, reason in doubts if holds), ""),
     )
     if fit.reason:
         return fit
-    a_error, b_error, c_error = _standard_errors(x, a, best, squares)
+    # Standard errors from the curve's derivatives by a, b and c.
+    decay = np.exp(-best * x)
+    slopes = np.stack([decay, -a * x * decay, np.ones_like(x)], axis=1)
+    scale = np.linalg.norm(slopes, axis=0)
+    inverse = np.linalg.inv(np.linalg.qr(slopes / scale).R)
+    errors = sqrt(squares / (len(x) - 3)) * np.linalg.norm(inverse, axis=1) / scale
+    a_error, b_error, c_error = errors.tolist()
     return replace(fit, a=a, b=best, c=c, a_error=a_error, b_error=b_error, c_error=c_error)
 
 
@@ -228,14 +249,6 @@ class _Profile:
         return shape
 
 
-def _lowest(profile: _Profile, rates: Array) -> float:
-    """The rate with the smallest sum of squares: on the grid, then between its neighbours."""
-    for _ in range(_ZOOMS):
-        i = int(profile.squares(rates).argmin())
-        rates = np.geomspace(rates[max(i - 1, 0)], rates[min(i + 1, len(rates) - 1)], _ZOOM)
-    return float(rates[_ZOOM // 2])
-
-
 def _interval(
     profile: _Profile, rates: Array, best: float, allowed: float
 ) -> tuple[float | None, float | None]:
@@ -254,32 +267,6 @@ def _crossing(profile: _Profile, inside: float, outside: float, allowed: float) 
         i = int((profile.squares(rates[1:]) > allowed).argmax()) + 1
         inside, outside = rates[i - 1], rates[i]
     return float(inside)
-
-
-def _doubt(a: float, c: float, low: float | None, high: float | None) -> str:
-    """Reason why a fit has no rate; empty where it has one."""
-    doubts = (
-        (low is None and high is None, "the noise is larger than the decay: any rate fits as well"),
-        (a <= 0, "the curve rises: similarity grows with the generations"),
-        (low is None, "a straight line fits as well: there is no bend to tell a rate from"),
-        (high is None, "the curve falls in one step and then stays: any faster rate fits as well"),
-        (
-            low is not None and high is not None and high > LARGEST_RATIO * low,
-            f"the rate is known no better than to a factor of {LARGEST_RATIO:g}",
-        ),
-        (abs(c) > 1, f"the curve would level off at {c:.3g}, where no similarity is"),
-    )
-    return next((reason for holds, reason in doubts if holds), "")
-
-
-def _standard_errors(x: Array, a: float, b: float, squares: float) -> list[float]:
-    """Of a, b and c, from the curve's derivatives by them."""
-    decay = np.exp(-b * x)
-    slopes = np.stack([decay, -a * x * decay, np.ones_like(x)], axis=1)
-    scale = np.linalg.norm(slopes, axis=0)
-    inverse = np.linalg.inv(np.linalg.qr(slopes / scale).R)
-    errors = sqrt(squares / (len(x) - 3)) * np.linalg.norm(inverse, axis=1) / scale
-    return [float(error) for error in errors]
 
 
 def _checked(generations: Sequence[int], curve: Sequence[float]) -> tuple[Array, Array]:

@@ -201,46 +201,36 @@ def kernel_distances(
         if count and (len(parts) != len(rows) or not 0 <= parts.min() <= parts.max() < count):
             raise ValueError(f"expected a part from 0 to {count - 1} for each of {len(rows)} rows")
     blocks = min(-(-max(len(x), len(y)) // block), min(len(x), len(y)) // 2)
-    x_kept, y_kept = (parts[:, None] != np.arange(count) for parts in (x_parts, y_parts))
+    kept = [
+        parts[:, None] != np.arange(count) if count else np.empty((len(rows), 0), dtype=np.bool_)
+        for rows, parts in ((x, x_parts), (y, y_parts))
+    ]
     estimates = []
     for of_x, of_y in zip(_ranges(len(x), blocks), _ranges(len(y), blocks), strict=True):
-        kernels = _kernels(x[of_x], y[of_y])
-        rests = _estimates(*kernels, x_kept[of_x], y_kept[of_y]) if count else []
-        estimates.append([_estimate(*kernels), *rests])
+        estimates.append(_block(x[of_x], y[of_y], kept[0][of_x], kept[1][of_y]))
     whole, *without = (fsum(column) / blocks for column in zip(*estimates, strict=True))
     return whole, without
 
 
-def _kernels(x: FloatArray, y: FloatArray) -> tuple[Array, Array, Array]:
-    """Kernels within both sets, a sample with itself left out as 0, and across them."""
+def _block(
+    x: FloatArray, y: FloatArray, x_kept: npt.NDArray[np.bool_], y_kept: npt.NDArray[np.bool_]
+) -> list[float]:
+    """Unbiased squared MMD of a block, and of its rows that are true in each column (n, count)."""
     wide_x, wide_y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         pairs = ((wide_x, wide_x), (wide_y, wide_y), (wide_x, wide_y))
         bases = (a @ b.T / x.shape[1] + 1 for a, b in pairs)
         of_x, of_y, across = (base * base * base for base in bases)
-        np.fill_diagonal(of_x, 0.0)
+        np.fill_diagonal(of_x, 0.0)  # a sample with itself is left out
         np.fill_diagonal(of_y, 0.0)
         if not all(isfinite(float(kernel.sum())) for kernel in (of_x, of_y, across)):
             raise ValueError(
                 "features are too large: their kernel (a . b / D + 1)^3 leaves the range of float64"
             )
-    return of_x, of_y, across
-
-
-def _estimate(of_x: Array, of_y: Array, across: Array) -> float:
-    """Unbiased squared MMD, the kernels within the sets without their diagonals."""
     within = [float(own.sum()) / (len(own) * (len(own) - 1)) for own in (of_x, of_y)]
-    return sum(within) - 2 * float(across.mean())
-
-
-def _estimates(
-    of_x: Array,
-    of_y: Array,
-    across: Array,
-    x_kept: npt.NDArray[np.bool_],
-    y_kept: npt.NDArray[np.bool_],
-) -> list[float]:
-    """The same of some of the rows: of those that are true in each of the columns (n, count)."""
+    whole = sum(within) - 2 * float(across.mean())
+    if not x_kept.shape[1]:
+        return [whole]
     n_x, n_y = x_kept.sum(axis=0), y_kept.sum(axis=0)
     few = np.flatnonzero(np.minimum(n_x, n_y) < 2)
     if len(few):
@@ -251,8 +241,7 @@ def _estimates(
     within_x = np.einsum("nc,nc->c", of_x @ x_kept, x_kept) / (n_x * (n_x - 1))
     within_y = np.einsum("nc,nc->c", of_y @ y_kept, y_kept) / (n_y * (n_y - 1))
     between = np.einsum("nc,nc->c", across @ y_kept, x_kept) / (n_x * n_y)
-    estimates: list[float] = (within_x + within_y - 2 * between).tolist()
-    return estimates
+    return [whole, *(within_x + within_y - 2 * between).tolist()]
 
 
 def _ranges(n: int, count: int) -> list[slice]:

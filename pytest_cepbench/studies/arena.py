@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
 from statistics import fmean
 from typing import Literal, TypeVar
 
@@ -166,7 +167,7 @@ def make_leaderboard(
         ratings = fit_ratings(table, pair_model)
     except ValueError as error:
         raise DatasetError(f"{name}: {error}") from error
-    found, unjudged = _forfeits(name, battles, arranged, without_answer)
+    found, unjudged, unarranged = _forfeits(name, battles, arranged, without_answer)
     lost = [*forfeits, *found]
     records = battle_records(table, lost, forfeit_policy)
     groups = _groups(battles, grouping)
@@ -198,6 +199,11 @@ def make_leaderboard(
         for i in order
         for model in (ratings.models[i],)
     ]
+
+    def rates(policy: TiePolicy) -> tuple[tuple[float | None, ...], ...]:
+        of_pairs = pairwise_win_rates(table, policy)[np.ix_(order, order)].tolist()
+        return tuple(tuple(None if isnan(rate) else rate for rate in row) for row in of_pairs)
+
     return Leaderboard(
         name=name,
         pair_model=pair_model,
@@ -209,9 +215,9 @@ def make_leaderboard(
         regularized=ratings.regularized,
         forfeits=0 if forfeit_policy == "ignored" else len(lost),
         unjudged=unjudged,
-        unarranged=_unarranged(battles, arranged),
+        unarranged=unarranged,
         standings=tuple(standings),
-        pair_win_rates=_pair_win_rates(table, [standing.model for standing in standings]),
+        pair_win_rates={policy: rates(policy) for policy in TIE_POLICIES},
         curves=tuple(_curve(battles, standing.model) for standing in standings),
     )
 
@@ -252,20 +258,16 @@ def make_score_board(
     for model in dict.fromkeys(answer.model for answer in answers):
         own = [answer for answer in answers if answer.model == model]
         overall, means = _score_of(own)
-        by_group = {
-            group: [answer for answer in groups[group] if answer.model == model]
-            for group in sorted(groups)
-        }
-        rows.append(
-            ScoredModel(
-                model,
-                len(own),
-                overall,
-                _clustered_error(own),
-                means,
-                {group: _score_of(part)[0] if part else None for group, part in by_group.items()},
-            )
-        )
+        of_answers = np.array([fmean(answer.scores.values()) for answer in own])
+        sums: dict[str, float] = {}  # questions are the clusters
+        for answer, deviation in zip(own, of_answers - of_answers.mean(), strict=True):
+            sums[answer.question] = sums.get(answer.question, 0.0) + float(deviation)
+        error = float(np.sqrt(np.square(list(sums.values())).sum())) / len(own)
+        by_group: dict[str, float | None] = {}
+        for group in sorted(groups):
+            part = [answer for answer in groups[group] if answer.model == model]
+            by_group[group] = _score_of(part)[0] if part else None
+        rows.append(ScoredModel(model, len(own), overall, error, means, by_group))
     rows.sort(key=lambda row: -row.overall)
     return ScoreBoard(name, len({answer.question for answer in answers}), tuple(rows))
 
@@ -277,15 +279,6 @@ def _score_of(answers: Sequence[ScoredAnswer]) -> tuple[float, dict[str, float]]
             for criterion in answers[0].scores
         }
     )
-
-
-def _clustered_error(answers: Sequence[ScoredAnswer]) -> float:
-    """Standard error of the mean of the answers' mean scores; questions are the clusters."""
-    means = np.array([fmean(answer.scores.values()) for answer in answers])
-    sums: dict[str, float] = {}
-    for answer, deviation in zip(answers, means - means.mean(), strict=True):
-        sums[answer.question] = sums.get(answer.question, 0.0) + float(deviation)
-    return float(np.sqrt(np.square(list(sums.values())).sum())) / len(answers)
 
 
 def compare_judges(
@@ -321,19 +314,15 @@ def compare_judges(
     )
 
 
-def _unarranged(battles: Sequence[JudgedBattle], arranged: Sequence[Pairing]) -> int:
-    """How many verdicts are on battles that a list has not; 0 without a list."""
-    known = {(pairing.question, pairing.first, pairing.second) for pairing in arranged}
-    return sum((b.question, b.first, b.second) not in known for b in battles) if known else 0
-
-
 def _forfeits(
     name: str,
     battles: Sequence[JudgedBattle],
     arranged: Sequence[Pairing],
     without_answer: Collection[str],
-) -> tuple[list[Forfeit], int]:
-    """The forfeits among the arranged battles, and how many others have no verdict."""
+) -> tuple[list[Forfeit], int, int]:
+    """The forfeits among the arranged battles; how many others have no verdict, and how many
+    verdicts are on battles that were not arranged, where these are known.
+    """
     known = {model for pairing in arranged for model in (pairing.first, pairing.second)}
     if absent := sorted(set(without_answer) - known):
         among = f"among the arranged battles: {', '.join(sorted(known))} are" if known else "known"
@@ -347,19 +336,9 @@ def _forfeits(
         for p in missing
         if (p.first in without_answer) != (p.second in without_answer)
     ]
-    return forfeits, len(missing) - len(forfeits)
-
-
-def _pair_win_rates(
-    table: BattleTable, models: Sequence[str]
-) -> dict[TiePolicy, tuple[tuple[float | None, ...], ...]]:
-    places = [table.models.index(model) for model in models]
-
-    def rates(policy: TiePolicy) -> tuple[tuple[float | None, ...], ...]:
-        of_pairs = pairwise_win_rates(table, policy)[places][:, places]
-        return tuple(tuple(None if np.isnan(r) else r for r in row) for row in of_pairs.tolist())
-
-    return {policy: rates(policy) for policy in TIE_POLICIES}
+    places = {(p.question, p.first, p.second) for p in arranged}
+    unarranged = sum((b.question, b.first, b.second) not in places for b in battles)
+    return forfeits, len(missing) - len(forfeits), unarranged if arranged else 0
 
 
 _POINTS = 20
@@ -387,22 +366,19 @@ def _groups(
         return {}
     groups: dict[str, list[Judged]] = {}
     for each in sorted(given, key=lambda each: each.question):
-        question = each.question
-        name = _group(question, grouping) if isinstance(grouping, str) else grouping[question]
+        # By the question's OpenING id; the id's own digits where OpenING has no such task.
+        question, task, topic = each.question, each.question[:4], each.question[:2]
+        match grouping:
+            case "task":
+                name = TASKS.get(task, task)
+            case "meta-topic":
+                name = META_TOPICS.get(topic, topic)
+            case "capability":
+                name = _CAPABILITY.get(task, task)
+            case "difficulty":
+                known = "hard tasks" if task in HARD_TASKS else "common tasks"
+                name = known if task in TASKS else task
+            case _:
+                name = grouping[question]
         groups.setdefault(name, []).append(each)
     return groups
-
-
-def _group(question: str, grouping: Grouping) -> str:
-    """The group of a question by its id; the id's own digits where OpenING has no such task."""
-    task, topic = question[:4], question[:2]
-    match grouping:
-        case "task":
-            return TASKS.get(task, task)
-        case "meta-topic":
-            return META_TOPICS.get(topic, topic)
-        case "capability":
-            return _CAPABILITY.get(task, task)
-        case "difficulty":
-            known = "hard tasks" if task in HARD_TASKS else "common tasks"
-            return known if task in TASKS else task

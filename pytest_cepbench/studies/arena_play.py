@@ -159,7 +159,14 @@ def arrange(
         drawn = roulette(names, by_task, rounds, seed)
     except ValueError as error:
         raise DatasetError(f"the battles could not be arranged: {error}") from error
-    arranged = _in_rounds(drawn, seed)[:limit]
+    # One battle of each question before the second of any, questions by digest: what was judged
+    # when a play ends early is spread over all tasks.
+    count: dict[str, int] = {}
+    placed = []
+    for battle in drawn:
+        place = count[battle.question] = count.get(battle.question, 0) + 1
+        placed.append((place, digest_text(f"{seed} {battle.question}"), battle))
+    arranged = [battle for *_, battle in sorted(placed, key=lambda each: each[:2])][:limit]
     answers = {entrant.name: entrant.answer for entrant in entrants}
 
     @cache  # arranging, planning and asking each refer to it, and several battles do
@@ -169,7 +176,12 @@ def arrange(
     @cache
     def answer(question: str, model: str) -> PieceRefs | None:
         own = answers[model](known[question])
-        return own if only is None or own is None else _limited(own, only)
+        if only is None or own is None:
+            return own
+        pieces = zip(own.pieces, own.inputs, strict=True)
+        kept = [(piece, given) for piece, given in pieces if given[0] == only]
+        name = f"{own.name}, its {only}s alone"
+        return PieceRefs(name, *map(tuple, zip(*kept, strict=True))) if kept else None
 
     def pair(battle: Pairing) -> AnswerPair:
         return AnswerPair(
@@ -195,32 +207,6 @@ def arrange(
     return Battles(tuple(arranged), tuple(fought), tuple(forfeits), equal, empty, pair, tasks)
 
 
-def _in_rounds(battles: Iterable[Pairing], seed: int) -> list[Pairing]:
-    """One battle of each question before the second of any, questions by digest.
-
-    So what was judged when a play ends early is spread over all tasks.
-    """
-    count: dict[str, int] = {}
-    placed = []
-    for battle in battles:
-        place = count[battle.question] = count.get(battle.question, 0) + 1
-        placed.append((place, digest_text(f"{seed} {battle.question}"), battle))
-    return [battle for *_, battle in sorted(placed, key=lambda each: each[:2])]
-
-
-def _limited(answer: PieceRefs, only: Modality) -> PieceRefs | None:
-    """An answer's pieces of one modality; None where it has none."""
-    kept = [
-        (piece, own)
-        for piece, own in zip(answer.pieces, answer.inputs, strict=True)
-        if own[0] == only
-    ]
-    if not kept:
-        return None
-    pieces, inputs = zip(*kept, strict=True)
-    return PieceRefs(f"{answer.name}, its {only}s alone", tuple(pieces), tuple(inputs))
-
-
 @dataclass(frozen=True)
 class PlayPlan:
     """What a play costs before it begins.
@@ -243,23 +229,14 @@ def plan_play(battles: Battles, judge: RoleRunner, order: AskedOrder, seed: int 
         pieces = battles.pair(battle)
         for _, _, pair in shown_in_order([(battle, pieces)], order, seed):
             key, _ = battle_key(pair, rules, judge, candidate_first=True, again=False)
-            shown[key] = _size(pair)
+            sides = (pair.question, pair.candidate, pair.opponent)
+            parts = [piece for refs in sides if refs is not None for piece in refs.pieces]
+            texts = [part for part in parts if isinstance(part, str)]
+            shown[key] = len(parts) - len(texts), sum(len(text.split()) for text in texts)
     stored = judge.store.has(shown)
     asked = [size for key, size in shown.items() if key not in stored]
     mean = [sum(sizes) / len(asked) for sizes in zip(*asked, strict=True)] if asked else [0.0, 0.0]
     return PlayPlan(len(shown), len(stored), *mean)
-
-
-def _size(pair: AnswerPair) -> tuple[int, int]:
-    """Images and words that a judge is shown of a pair."""
-    pieces = [
-        piece
-        for refs in (pair.question, pair.candidate, pair.opponent)
-        if refs is not None
-        for piece in refs.pieces
-    ]
-    texts = [piece for piece in pieces if isinstance(piece, str)]
-    return len(pieces) - len(texts), sum(len(text.split()) for text in texts)
 
 
 def play(

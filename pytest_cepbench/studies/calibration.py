@@ -166,11 +166,22 @@ def calibrate(
         announce(f"{number} of {len(prepared.seeded)}: seed {seed}")
         run = require_chains(suite.run(model_pool), _NEEDS_CHAINS)
         columns.append([_measure(run, case) for case in prepared.own.cases])
-    rows = zip(*columns, strict=True)
-    return [
-        _calibrated(case, prepared.policies[case.key], row, prepared.seeds)
-        for case, row in zip(prepared.own.cases, rows, strict=True)
-    ]
+    calibrated = []
+    for case, *row in zip(prepared.own.cases, *columns, strict=True):
+        policy = prepared.policies[case.key]
+        measured = tuple(result for result in row if isinstance(result, CaseMeasurement))
+        own = row[0] if isinstance(row[0], CaseMeasurement) else None
+        results = zip(row, prepared.seeds, strict=True)
+        lacking = next(((why, seed) for why, seed in results if isinstance(why, str)), None)
+        if lacking is not None:
+            reason = f"not measured under seed {lacking[1]}: {lacking[0]}"
+            result = Calibrated(case.key, case.label, policy, own, None, reason, broken=True)
+        else:
+            noise = noise_of(measured)
+            known, reason = (None, noise) if isinstance(noise, str) else (noise, "")
+            result = Calibrated(case.key, case.label, policy, own, known, reason, seeded=measured)
+        calibrated.append(result)
+    return calibrated
 
 
 def _measure(run: SuiteRun, case: Case) -> CaseMeasurement | str:
@@ -181,22 +192,6 @@ def _measure(run: SuiteRun, case: Case) -> CaseMeasurement | str:
         raise
     except CepError as error:
         return str(error)
-
-
-def _calibrated(
-    case: Case, policy: Policy, row: Sequence[CaseMeasurement | str], seeds: Sequence[int]
-) -> Calibrated:
-    measured = [result for result in row if isinstance(result, CaseMeasurement)]
-    own = row[0] if isinstance(row[0], CaseMeasurement) else None
-    for result, seed in zip(row, seeds, strict=True):
-        if isinstance(result, str):
-            reason = f"not measured under seed {seed}: {result}"
-            return Calibrated(case.key, case.label, policy, own, None, reason, broken=True)
-    noise = noise_of(measured)
-    known, reason = (None, noise) if isinstance(noise, str) else (noise, "")
-    return Calibrated(
-        case.key, case.label, policy, own, known, reason=reason, seeded=tuple(measured)
-    )
 
 
 def repeated_verdicts(case: Calibrated) -> list[Verdict]:
@@ -239,6 +234,9 @@ def noise_of(measurements: Sequence[CaseMeasurement]) -> Noise | str:
     units = differences[0].units
     if units < 2:
         return "one independent sample shows no spread: at least 2 are needed"
+    blocks, shares = bool(measurements[0].sizes), measurements[0].shares
+    methods = [mean_bounds(d, 0.05, shares=shares, blocks=blocks).method for d in differences]
+    by_gaffke = 2 * methods.count(GAFFKE) > len(methods)
     sd = round(sqrt(fsum(pair.sd**2 for pair in differences) / len(differences)), DECIMALS)
     return Noise(
         seeds=len(measurements),
@@ -247,17 +245,8 @@ def noise_of(measurements: Sequence[CaseMeasurement]) -> Noise | str:
         value_sd=round(stdev(measurement.value for measurement in measurements), DECIMALS),
         effective=round(fmean(pair.effective_units for pair in differences), 1),
         degrees=round(fmean(pair.degrees for pair in differences), 1),
-        worst=_worst(differences, measurements[0]) if sd else None,
+        worst=Design.of(differences[0], BEST).worst if sd and by_gaffke else None,
     )
-
-
-def _worst(differences: Sequence[Differences], measurement: CaseMeasurement) -> float | None:
-    """The most that a unit can lose; None where most bounds of such differences are Hall's."""
-    blocks, shares = bool(measurement.sizes), measurement.shares
-    methods = [mean_bounds(d, 0.05, shares=shares, blocks=blocks).method for d in differences]
-    if 2 * methods.count(GAFFKE) <= len(methods):
-        return None
-    return Design.of(differences[0], BEST).worst
 
 
 def _difference(first: CaseMeasurement, second: CaseMeasurement) -> Differences | str:
@@ -265,7 +254,7 @@ def _difference(first: CaseMeasurement, second: CaseMeasurement) -> Differences 
     before, after = (first.blocks, second.blocks) if whole_sets else (first.scores, second.scores)
     if whole_sets and not before.keys() == after.keys() == first.scores.keys():
         return "its sets are too small to leave a block of samples out"
-    if _names(before) != _names(after):
+    if {c: set(part) for c, part in before.items()} != {c: set(part) for c, part in after.items()}:
         what = "blocks of samples" if whole_sets else "samples"
         return f"not the same {what} were scored under every seed"
     differences = {
@@ -275,10 +264,6 @@ def _difference(first: CaseMeasurement, second: CaseMeasurement) -> Differences 
     if not whole_sets:
         return Differences.of(differences, first.clusters)
     return Differences.of(blocks_apart(differences))
-
-
-def _names(scores: Scores) -> dict[str, set[str]]:
-    return {category: set(part) for category, part in scores.items()}
 
 
 TOLERANCE = 0.01
@@ -359,22 +344,23 @@ def propose(calibrated: Sequence[Calibrated], counts: Mapping[str, int], metric:
         f"about {needed} samples would hold as good a checkpoint at a tolerance of {TOLERANCE:g} "
         f"in the whole; there are {sum(counts.values())}"
     )
-    reasons = (
-        scatter,
-        enough,
-        *(
-            f"{part} can lose {plan.loss:.2g}, and a tolerance that holds good checkpoints, "
-            f"{plan.holding:g}, would hide that: "
-            f"{power_remark(plan.design, policies[part]) or 'no drop fails there'}"
-            for part, plan in planned.items()
-            if not plan.sees
-        ),
-        *_on_unchanged_scores(used, policies),
-        *_on_categories(counts),
-    )
+    reasons = [scatter, enough]
+    reasons += [
+        f"{part} can lose {plan.loss:.2g}, and a tolerance that holds good checkpoints, "
+        f"{plan.holding:g}, would hide that: "
+        f"{power_remark(plan.design, policies[part]) or 'no drop fails there'}"
+        for part, plan in planned.items()
+        if not plan.sees
+    ]
+    reasons += _on_unchanged_scores(used, policies)
+    if small := [f"{name} ({n})" for name, n in sorted(counts.items()) if n < _SMALL]:
+        reasons.append(
+            f"fewer than {_SMALL} images: {', '.join(small[:5])}. Give more: a single "
+            "odd image can decide such a case"
+        )
     power = {part: power_of(plan.design, policies[part]) for part, plan in planned.items()}
     by_case = {f"{part}/{metric}": drop for part, drop in own.items()}
-    return Proposal(tolerance, by_case, samples, reasons, power, measured=True)
+    return Proposal(tolerance, by_case, samples, tuple(reasons), power, measured=True)
 
 
 class _Plan(NamedTuple):
@@ -424,16 +410,6 @@ def _on_unchanged_scores(sizes: Mapping[str, int], policies: Mapping[str, Policy
             "a checkpoint that changes next to no score, as the same weights in another precision, "
             "tells nothing of rare losses, and is undecided with fewer samples than in brackets: "
             f"{', '.join(undecided)}"
-        )
-
-
-def _on_categories(counts: Mapping[str, int]) -> Iterator[str]:
-    """A sentence on categories of few images."""
-    small = [f"{name} ({count})" for name, count in sorted(counts.items()) if count < _SMALL]
-    if small:
-        yield (
-            f"fewer than {_SMALL} images: {', '.join(small[:5])}. Give more: a single "
-            "odd image can decide such a case"
         )
 
 

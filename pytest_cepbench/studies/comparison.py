@@ -89,38 +89,36 @@ def rank_case(records: Mapping[str, Measurement]) -> CaseLeaderboard:
         refuse_difference(names[0], first, name, records[name])
     sign = 1 if first.higher_is_better else -1
     values = np.array([sign * records[name].value for name in names])
-    scores = [_unit_scores(record) for record in records.values()]
-    half, units = _half_intervals(scores, first.clusters)
+    half, units = _half_intervals(
+        [_unit_scores(record) for record in records.values()], first.clusters
+    )
     ranks = (RankInterval(1, len(names)),) * len(names)
     if half is not None:
         ranks = ranks_of(values, half)
     order = sorted(range(len(names)), key=lambda i: -values[i])
     best = order[0]
+    models = []
+    for i in order:
+        difference = float(values[i] - values[best])
+        low = high = None
+        if half is not None and i != best:
+            low, high = difference - float(half[i, best]), difference + float(half[i, best])
+        model = names[i]
+        models.append(
+            RankedModel(
+                model, records[model].value, difference, low, high, ranks[i].low, ranks[i].high
+            )
+        )
+    units_of = [name for part in first.blocks.values() for name in part]
+    of_samples = bool(units_of) and all(name.startswith(SAMPLE) for name in units_of)
     return CaseLeaderboard(
         case=first.case,
         label=first.metric,
         higher_is_better=first.higher_is_better,
-        blocks=bool(first.sizes) and not _of_samples(first.blocks),
+        blocks=bool(first.sizes) and not of_samples,
         units=units,
-        models=tuple(
-            RankedModel(
-                model=names[i],
-                value=records[names[i]].value,
-                difference=float(values[i] - values[best]),
-                low=None if half is None or i == best else _end(values, half, i, best, -1),
-                high=None if half is None or i == best else _end(values, half, i, best, 1),
-                rank_low=ranks[i].low,
-                rank_high=ranks[i].high,
-            )
-            for i in order
-        ),
+        models=tuple(models),
     )
-
-
-def _of_samples(blocks: Mapping[str, Mapping[str, float]]) -> bool:
-    """Whether the parts of a score of a whole set are of single samples."""
-    names = [name for part in blocks.values() for name in part]
-    return bool(names) and all(name.startswith(SAMPLE) for name in names)
 
 
 def _half_intervals(
@@ -146,10 +144,6 @@ def _half_intervals(
     return half, models[0].units
 
 
-def _end(values: FloatArray, half: FloatArray, i: int, best: int, side: int) -> float:
-    return float(values[i] - values[best] + side * half[i, best])
-
-
 def refuse_unsound(records: Mapping[str, Measurement], key: CaseKey) -> None:
     """Raise SpecError unless every record is a measurement of the case."""
     for name, record in records.items():
@@ -159,30 +153,24 @@ def refuse_unsound(records: Mapping[str, Measurement], key: CaseKey) -> None:
 
 
 def refuse_difference(first_name: str, first: Measurement, name: str, record: Measurement) -> None:
-    """Raise SpecError unless the gate would compare both, by the same units."""
-    different = _differing_fields(first, record)
-    if different:
-        raise SpecError(
-            f"{record.case}: {first_name} and {name} were not measured alike "
-            f"({', '.join(different)} differ): run both with the same suite"
-        )
-
-
-def _differing_fields(first: Measurement, record: Measurement) -> tuple[str, ...]:
-    """What the gate finds different, or else clusters, sizes and blocks.
+    """Raise SpecError unless the gate would compare both, by the same units.
 
     The gate takes the clusters and sizes of one side, since the same samples have the same.
     """
     try:
         pair(record.fresh, first)
+        different = [f for f in ("clusters", "sizes") if getattr(first, f) != getattr(record, f)]
     except IncomparableError as error:
-        return error.fields
-    different = [f for f in ("clusters", "sizes") if getattr(first, f) != getattr(record, f)]
+        different = list(error.fields)
+    if not different:
+        parts, others = _unit_scores(first), _unit_scores(record)
+        both = parts.keys() & others.keys()
+        different = [] if all(parts[n].keys() == others[n].keys() for n in both) else ["blocks"]
     if different:
-        return tuple(different)
-    parts, others = _unit_scores(first), _unit_scores(record)
-    alike = all(parts[name].keys() == others[name].keys() for name in parts.keys() & others.keys())
-    return () if alike else ("blocks",)
+        raise SpecError(
+            f"{record.case}: {first_name} and {name} were not measured alike "
+            f"({', '.join(different)} differ): run both with the same suite"
+        )
 
 
 def _unit_scores(record: Measurement) -> Scores:
@@ -390,18 +378,14 @@ def rank_common_cases(runs: Sequence[MeasuredRun]) -> Iterator[CaseLeaderboard]:
     """
     ranked = []
     for case in runs[0].cases:
-        records = {run.name: _record(run, case) for run in runs}
-        known = {name: record for name, record in records.items() if record is not None}
-        if len(known) == len(runs):
-            ranked.append((CaseKey.parse(case), known))
+        records = {}
+        for run in runs:
+            record = run.cases[case].record if case in run.cases else None
+            if record is not None and not record.answers:
+                records[run.name] = record
+        if len(records) == len(runs):
+            ranked.append((CaseKey.parse(case), records))
     whole = {key.suite for key, _ in ranked if key.part == OVERALL}
-    for key, known in ranked:
+    for key, records in ranked:
         if key.part == OVERALL or key.suite not in whole:
-            yield rank_case(known)
-
-
-def _record(run: MeasuredRun, case: str) -> Measurement | None:
-    known = run.cases.get(case)
-    if known is None or known.record is None or known.record.answers:
-        return None
-    return known.record
+            yield rank_case(records)

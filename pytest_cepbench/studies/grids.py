@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from math import fsum, sqrt
 
 import msgspec
@@ -22,7 +23,7 @@ from pytest_cepbench.metrics.diversity import word_statistics
 from pytest_cepbench.metrics.uncertainty import spread_of, t_upper_quantile
 from pytest_cepbench.models.torch_runtime import release_memory
 from pytest_cepbench.studies.calibration import Announce
-from pytest_cepbench.studies.prepared_study import LAST, PreparedStudy, StudyRun, notes_of
+from pytest_cepbench.studies.prepared_study import LAST, PreparedStudy, notes_of
 from pytest_cepbench.studies.study_data import (
     ChainAgreement,
     Column,
@@ -63,7 +64,22 @@ def make_grids(prepared: PreparedStudy, results: Results) -> Iterator[Grid]:
     variants = [variant.name for variant in prepared.variants]
     for case in prepared.runs[0].cases:
         part, metric = case.key.part, case.key.metric
-        rows = {m: [_cell(m, v, results[m, v, part, metric]) for v in variants] for m in models}
+        rows: dict[str, list[StudyCell]] = {model: [] for model in models}
+        for model, variant in product(models, variants):
+            result = results[model, variant, part, metric]
+            rows[model].append(
+                StudyCell(model, variant, error=result)
+                if isinstance(result, str)
+                else StudyCell(
+                    model,
+                    variant,
+                    value=result.value,
+                    n=result.n,
+                    failures=dict(result.failures),
+                    identity=dict(result.identity),
+                    notes=(*result.notes, *result.warnings),
+                )
+            )
         labels = {run.prepared.measures[metric].label for run in prepared.runs}
         grid = Grid(
             part=part,
@@ -73,20 +89,6 @@ def make_grids(prepared: PreparedStudy, results: Results) -> Iterator[Grid]:
             cells=tuple(cell for row in rows.values() for cell in row),
         )
         yield _with_statistics(grid, rows, prepared.spec.study) if len(variants) > 1 else grid
-
-
-def _cell(model: str, variant: str, result: CaseMeasurement | str) -> StudyCell:
-    if isinstance(result, str):
-        return StudyCell(model, variant, error=result)
-    return StudyCell(
-        model,
-        variant,
-        value=result.value,
-        n=result.n,
-        failures=dict(result.failures),
-        identity=dict(result.identity),
-        notes=(*result.notes, *result.warnings),
-    )
 
 
 def _with_statistics(grid: Grid, rows: Mapping[str, Sequence[StudyCell]], study: StudyName) -> Grid:
@@ -110,65 +112,54 @@ def _with_statistics(grid: Grid, rows: Mapping[str, Sequence[StudyCell]], study:
         mean_std=mean_std,
         mean_range=mean_range,
     )
-    if len(whole) < FEWEST or len(left) < 2:
-        return replace(grid, undefined=_why_no_agreement(len(whole), len(left), study))
-    return replace(grid, agreements=agreements(columns, _RANKS if seeds else (_PEARSON, *_RANKS)))
-
-
-def _why_no_agreement(models: int, variants: int, study: StudyName) -> str:
-    return (
+    if len(whole) >= FEWEST and len(left) > 1:
+        methods = _RANKS if seeds else (_PEARSON, *_RANKS)
+        return replace(grid, agreements=agreements(columns, methods))
+    undefined = (
         f"correlation between {study} is not defined: it needs {FEWEST} models that were measured "
-        f"under the same 2 {study} or more, here are {models} under {variants}"
+        f"under the same 2 {study} or more, here are {len(whole)} under {len(left)}"
     )
+    return replace(grid, undefined=undefined)
 
 
 def make_weightings(prepared: PreparedStudy, results: Results) -> Iterator[Weighting]:
     """GC@T against s(T) for each metric and part; none in the other studies."""
     if prepared.spec.study != "weighting":
         return
-    cases = {(case.key.part, case.key.metric): case for case in prepared.runs[0].cases}
-    for (part, metric), case in cases.items():
-        last = cases.get((part, LAST.format(metric)))
-        if last is not None:
-            yield _weighting(prepared, results, case, last)
-
-
-def _weighting(prepared: PreparedStudy, results: Results, weighted: Case, last: Case) -> Weighting:
     (variant,) = prepared.variants
-    rows = []
-    for model in prepared.spec.models:
-        part = model.name, variant.name, weighted.key.part
-        both = results[*part, weighted.key.metric], results[*part, last.key.metric]
-        rows.append(_row(model.name, *both))
-    known = [(r.weighted, r.last) for r in rows if r.weighted is not None and r.last is not None]
-    columns = [pair[0] for pair in known], [pair[1] for pair in known]
-    methods = (_PEARSON, *_RANKS)
-    over_models = [correlate(*columns, method) for method in methods]
-    return Weighting(
-        part=weighted.key.part,
-        metric=weighted.key.metric,
-        weighted=weighted.label,
-        last=last.label,
-        rows=tuple(rows),
-        models=tuple(over_all for over_all in over_models if over_all is not None),
-        undefined=_why_none(len(known)) if None in over_models else None,
-    )
-
-
-def _row(
-    model: str, weighted: CaseMeasurement | str, last: CaseMeasurement | str
-) -> ChainAgreement:
-    if isinstance(weighted, str) or isinstance(last, str):
-        return ChainAgreement(model, error=weighted if isinstance(weighted, str) else str(last))
-    return chain_agreement(model, weighted, last)
-
-
-def _why_none(models: int) -> str:
-    if models < FEWEST:
-        return (
-            f"correlation over models is not defined: it needs at least {FEWEST}, here are {models}"
+    cases = {(case.key.part, case.key.metric): case for case in prepared.runs[0].cases}
+    for (part, metric), weighted in cases.items():
+        last = cases.get((part, LAST.format(metric)))
+        if last is None:
+            continue
+        rows = []
+        for model in prepared.spec.models:
+            own = results[model.name, variant.name, part, metric]
+            other = results[model.name, variant.name, part, last.key.metric]
+            if isinstance(own, str) or isinstance(other, str):
+                error = own if isinstance(own, str) else str(other)
+                rows.append(ChainAgreement(model.name, error=error))
+            else:
+                rows.append(chain_agreement(model.name, own, other))
+        known = [
+            (r.weighted, r.last) for r in rows if r.weighted is not None and r.last is not None
+        ]
+        columns = [pair[0] for pair in known], [pair[1] for pair in known]
+        over_models = [correlate(*columns, method) for method in (_PEARSON, *_RANKS)]
+        undefined = None
+        if None in over_models and len(known) < FEWEST:
+            undefined = f"it needs at least {FEWEST}, here are {len(known)}"
+        elif None in over_models:
+            undefined = "all of them score the same"
+        yield Weighting(
+            part=part,
+            metric=metric,
+            weighted=weighted.label,
+            last=last.label,
+            rows=tuple(rows),
+            models=tuple(over_all for over_all in over_models if over_all is not None),
+            undefined=undefined and f"correlation over models is not defined: {undefined}",
         )
-    return "correlation over models is not defined: all of them score the same"
 
 
 # -- statistics: spreads of models over variants, agreement of variants on models ------------------
@@ -226,7 +217,10 @@ def chain_agreement(model: str, weighted: CaseMeasurement, last: CaseMeasurement
     both, so failures alone make the two agree. Source: the ablation of GenCeption (Table 3), which
     correlates over models only.
     """
-    first, second = _by_chain(weighted), _by_chain(last)
+    first, second = (
+        {name: score for part in measured.scores.values() for name, score in part.items()}
+        for measured in (weighted, last)
+    )
     chains = sorted(first)
     pairs = [first[name] for name in chains], [second[name] for name in chains]
     return ChainAgreement(
@@ -248,10 +242,6 @@ def correlate(
     return correlation(np.array(first), np.array(second), method, CONFIDENCE)
 
 
-def _by_chain(measurement: CaseMeasurement) -> dict[str, float]:
-    return {name: score for part in measurement.scores.values() for name, score in part.items()}
-
-
 def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> Study:
     """Measure every cell and sum up.
 
@@ -264,28 +254,50 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
     for number, study_run in enumerate(prepared.runs, 1):
         model, variant = study_run.model, study_run.variant
         announce(f"{number} of {len(prepared.runs)}: {model.name}, {variant.setting}")
-        tallies += _unload_others(study_run, model_pool)
+        # A study names more models than the gate does, and they need not fit into memory together.
+        needed = {(own.role, own.spec) for own in study_run.prepared.assignments.roles.values()}
+        loaded = [place for place, runner in model_pool.runners.items() if runner.tally.loads]
+        unloaded = [model_pool.dismiss(place) for place in loaded if place not in needed]
+        tallies += unloaded
+        if unloaded:
+            release_memory()
         run = require_chains(study_run.prepared.run(model_pool), "a study")
         measured = _measure_cases(run, study_run.cases)
         for case, result in zip(study_run.cases, measured, strict=True):
             results[model.name, variant.name, case.key.part, case.key.metric] = result
         if variant.band and any(isinstance(result, CaseMeasurement) for result in measured):
-            words.append(_count_words(run, study_run))
+            read = {
+                required.plan.start
+                for measure in run.measures.values()
+                for required in measure.required_features(None)
+            }
+            start: Modality = "image" if "image" in read else "text"
+            generation = 1 if start == "image" else 2
+            chains = run.chain_data.chains(start, run.dataset.samples).values()
+            texts = [c.links[generation].text or "" for c in chains if c.has(generation)]
+            statistics = word_statistics(texts, variant.band)
+            words.append(LengthStatistics(model.name, variant.name, statistics))
     tallies += [runner.tally for runner in model_pool.runners.values()]
-    return _summarize(prepared, results, words, tallies, model_pool.store.damage)
-
-
-def _unload_others(study_run: StudyRun, model_pool: ModelPool) -> list[CallCounts]:
-    """Unload models that have no role in a run; returns what they did.
-
-    A study names more models than the gate does, and they need not fit into memory together.
-    """
-    needed = {(own.role, own.spec) for own in study_run.prepared.assignments.roles.values()}
-    loaded = [place for place, runner in model_pool.runners.items() if runner.tally.loads]
-    tallies = [model_pool.dismiss(place) for place in loaded if place not in needed]
-    if tallies:
-        release_memory()
-    return tallies
+    spec, suite = prepared.spec, prepared.suite
+    return Study(
+        study=spec.study,
+        suite=suite.name,
+        version=suite.table.version,
+        file=str(spec.suite),
+        data={name: str(value) for name, value in prepared.dataset.identity.items()},
+        samples=len(prepared.dataset.samples),
+        confidence=CONFIDENCE,
+        under_test=prepared.runs[0].prepared.assignments.under_test,
+        models=spec.models,
+        variants=tuple(Column(variant.name, variant.setting) for variant in prepared.variants),
+        players=prepared.models,
+        grids=tuple(make_grids(prepared, results)),
+        words=tuple(words),
+        weightings=tuple(make_weightings(prepared, results)),
+        notes=tuple(notes_of(spec, suite)),
+        damage=tuple(model_pool.store.damage),
+        effort=StudyUsage.of(total(tallies)),
+    )
 
 
 def _measure_cases(run: ChainRun, cases: Sequence[Case]) -> list[CaseMeasurement | str]:
@@ -307,48 +319,3 @@ def _measure_cases(run: ChainRun, cases: Sequence[Case]) -> list[CaseMeasurement
             broken = str(error)
             results.append(broken)
     return results
-
-
-def _count_words(run: ChainRun, study_run: StudyRun) -> LengthStatistics:
-    """Word counts of the first description of every chain that has one."""
-    read = {
-        required.plan.start
-        for measure in run.measures.values()
-        for required in measure.required_features(None)
-    }
-    start: Modality = "image" if "image" in read else "text"
-    generation = 1 if start == "image" else 2
-    chains = run.chain_data.chains(start, run.dataset.samples).values()
-    texts = [c.links[generation].text or "" for c in chains if c.has(generation)]
-    return LengthStatistics(
-        study_run.model.name, study_run.variant.name, word_statistics(texts, study_run.variant.band)
-    )
-
-
-def _summarize(
-    prepared: PreparedStudy,
-    results: Results,
-    words: Sequence[LengthStatistics],
-    tallies: Sequence[CallCounts],
-    damage: Sequence[str],
-) -> Study:
-    spec, suite = prepared.spec, prepared.suite
-    return Study(
-        study=spec.study,
-        suite=suite.name,
-        version=suite.table.version,
-        file=str(spec.suite),
-        data={name: str(value) for name, value in prepared.dataset.identity.items()},
-        samples=len(prepared.dataset.samples),
-        confidence=CONFIDENCE,
-        under_test=prepared.runs[0].prepared.assignments.under_test,
-        models=spec.models,
-        variants=tuple(Column(variant.name, variant.setting) for variant in prepared.variants),
-        players=prepared.models,
-        grids=tuple(make_grids(prepared, results)),
-        words=tuple(words),
-        weightings=tuple(make_weightings(prepared, results)),
-        notes=tuple(notes_of(spec, suite)),
-        damage=tuple(damage),
-        effort=StudyUsage.of(total(tallies)),
-    )

@@ -73,7 +73,7 @@ def collect_verdicts(
     failures: Counter[str] = Counter()
     details: dict[str, str] = {}
     equal = 0
-    progress = _Progress(len(battles), announce, remark)
+    begun = told = time.monotonic()
     for start in range(0, len(battles), CHUNK):
         chunk = battles[start : start + CHUNK]
         pairs = [(battle, pair(battle)) for battle in chunk]
@@ -89,7 +89,12 @@ def collect_verdicts(
                 else:
                     given[k].append(JudgedBattle(question, *models, winner))
         judge.store.image_cache.clear()
-        progress.add(len(chunk))
+        done, now = start + len(chunk), time.monotonic()
+        if now - told >= _EVERY and done < len(battles):
+            told = now
+            left = (len(battles) - done) * (now - begun) / done
+            more = f"; {remark(done)}" if remark else ""
+            announce(f"{done:,} of {len(battles):,} battles judged, {left:.0f} s left{more}")
     if not given[0]:
         kind, detail = next(iter(details.items()), ("", "every two answers are equal"))
         why = f"{kind}: {detail}" if kind else detail
@@ -127,28 +132,6 @@ def shown_in_order(
             ascending = models == tuple(sorted(models))
             showings = [showings[(int(digest_text(name)[:8], 16) + ascending) % 2]]
         yield from showings
-
-
-class _Progress:
-    """Lines of progress: how much is done, and how long the rest takes at this rate."""
-
-    def __init__(self, total: int, announce: Announce, remark: Callable[[int], str] | None) -> None:
-        self._total = total
-        self._announce = announce
-        self._remark = remark
-        self._done = 0
-        self._begun = self._told = time.monotonic()
-
-    def add(self, battles: int) -> None:
-        """Count battles that are judged."""
-        self._done += battles
-        now = time.monotonic()
-        if now - self._told < _EVERY or self._done == self._total:
-            return
-        self._told = now
-        left = (self._total - self._done) * (now - self._begun) / self._done
-        more = f"; {self._remark(self._done)}" if self._remark else ""
-        self._announce(f"{self._done:,} of {self._total:,} battles judged, {left:.0f} s left{more}")
 
 
 LARGE_ORDER_EFFECT = 0.3
@@ -245,10 +228,23 @@ def measure_judge(
     """
     matched = match_battles(people, judge)
     known = _models(battle for battle, _ in matched)
-    if asked is None:
-        _refuse_same(names, judge, people)
-    _check(names, judge, people, known)
-    _require_models(seen, known)
+    if asked is None and set(judge) == set(people):  # one that was asked may agree in everything
+        raise DatasetError(
+            f"{names[0]} and {names[1]} hold the same {len(judge)} verdicts: give the judge's, and "
+            "with --people those of people"
+        )
+    own, theirs = _models(judge), _models(people)
+    if not known and own & theirs:
+        raise DatasetError(
+            f"{names[0]} and {names[1]} judged no battle both: the same question and the same "
+            "models"
+        )
+    if not known:
+        raise DatasetError(
+            f"{names[0]} and {names[1]} have no model in common: {', '.join(sorted(own))} against "
+            f"{', '.join(sorted(theirs))}"
+        )
+    require_models(seen, (battle for battle, _ in matched))
     unseen = known - set(seen) if seen else set()
     card = judge_card(judge, people, unseen=unseen, repeats=repeats)
     if repeats and card.stability is None:
@@ -263,7 +259,7 @@ def measure_judge(
         asked=asked,
         judge_alone=len(_pairs(judge) - shared),
         people_alone=len(_pairs(people) - shared),
-        unknown_models=tuple(sorted(_models(judge) - _models(people))),
+        unknown_models=tuple(sorted(own - theirs)),
         seen=tuple(sorted(seen)),
         card=card,
         accuracy=card.accuracy,
@@ -307,51 +303,11 @@ def measure_asked(
 
 def require_models(named: Collection[str], battles: Iterable[JudgedBattle]) -> None:
     """Raise DatasetError for a named model that has no battle."""
-    _require_models(named, _models(battles))
-
-
-def _require_models(named: Collection[str], known: Collection[str]) -> None:
-    if absent := sorted(set(named) - set(known)):
+    known = _models(battles)
+    if absent := sorted(set(named) - known):
         raise DatasetError(
             f"no battle has the model {', '.join(map(repr, absent))}: {', '.join(sorted(known))} do"
         )
-
-
-def _refuse_same(
-    names: tuple[str, str], judge: Sequence[JudgedBattle], people: Sequence[JudgedBattle]
-) -> None:
-    """Raise DatasetError where two files hold the same verdicts: one of them is not what it says.
-
-    A judge that was asked may agree with people in everything.
-    """
-    if set(judge) == set(people):
-        raise DatasetError(
-            f"{names[0]} and {names[1]} hold the same {len(judge)} verdicts: give the judge's, and "
-            "with --people those of people"
-        )
-
-
-def _check(
-    names: tuple[str, str],
-    judge: Sequence[JudgedBattle],
-    people: Sequence[JudgedBattle],
-    known: Collection[str],
-) -> None:
-    """Raise DatasetError for verdicts on different battles.
-
-    known: the models of the battles that both judged.
-    """
-    if known:
-        return
-    own, theirs = _models(judge), _models(people)
-    if not own & theirs:
-        raise DatasetError(
-            f"{names[0]} and {names[1]} have no model in common: {', '.join(sorted(own))} against "
-            f"{', '.join(sorted(theirs))}"
-        )
-    raise DatasetError(
-        f"{names[0]} and {names[1]} judged no battle both: the same question and the same models"
-    )
 
 
 def _models(battles: Iterable[JudgedBattle]) -> set[str]:

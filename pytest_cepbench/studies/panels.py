@@ -156,10 +156,9 @@ def _lack(
             return "of models without a folder of answers", f"first {model!r}"
         if isinstance(answer, Failure):
             return "in which an answer is missing", f"first of {model!r} to {sample.id!r}"
-        if isinstance(answer, RecordedAnswer):
-            lost = _lost_image(answer)
-            if lost is not None:
-                return "in which an image is missing", f"first of {model!r} to {sample.id!r}"
+        steps = answer.steps if isinstance(answer, RecordedAnswer) else ()
+        if any(isinstance(step.image, Failure) for step in steps):
+            return "in which an image is missing", f"first of {model!r} to {sample.id!r}"
     return None
 
 
@@ -170,22 +169,20 @@ def _answer(
     return answers[model].answer(sample) if model in answers else None
 
 
-def _lost_image(answer: RecordedAnswer) -> Failure | None:
-    lost = (step.image for step in answer.steps)
-    return next((image for image in lost if isinstance(image, Failure)), None)
-
-
 def ratings_panel(ratings: Ratings, votes: Votes) -> BattlePanel:
     """The battles that people judged in a ratings folder, each by the majority of its votes.
 
     A judge's verdict on one has the key that it has in a run of the suite, so that what a run has
     asked costs no call. Raises DatasetError as `named_battles`.
     """
-    named = {_key(battle): item for item, battle in named_battles(ratings, votes)}
-    battles = tuple(battle for _, battle in named_battles(ratings, votes))
+    named: dict[tuple[str, str, str], Item] = {}
+    battles = []
+    for item, battle in named_battles(ratings, votes):
+        named[battle.question, battle.first, battle.second] = item
+        battles.append(battle)
 
     def pair(battle: JudgedBattle) -> AnswerPair:
-        item: Item = named[_key(battle)]
+        item = named[battle.question, battle.first, battle.second]
         first, second = item.options
         return AnswerPair(
             battle.question,
@@ -194,11 +191,7 @@ def ratings_panel(ratings: Ratings, votes: Votes) -> BattlePanel:
             _refer(ratings, f"{battle.question}, the answer of {battle.second}", second.parts),
         )
 
-    return BattlePanel(ratings.path.resolve().name, battles, pair, {})
-
-
-def _key(battle: JudgedBattle) -> tuple[str, str, str]:
-    return battle.question, battle.first, battle.second
+    return BattlePanel(ratings.path.resolve().name, tuple(battles), pair, {})
 
 
 def _refer(ratings: Ratings, name: str, parts: Sequence[Part]) -> PieceRefs:
@@ -251,7 +244,16 @@ def shapes_panel(pool: ModelPool, limit: int | None = None, seed: int = 0) -> Ba
         tasks.setdefault(sample.categories[0], []).append(sample.id)
     arranged = roulette(list(PANEL_MODELS), tasks, _ROUNDS)
     pairings = choose_battles(arranged, limit, seed)
-    answers = _answers(pairings, samples, pool)
+    answers: dict[tuple[str, str], Answer] = {}  # those that are missing are left out
+    for model, spec in PANEL_MODELS.items():
+        asked = dict.fromkeys(p.question for p in pairings if model in (p.first, p.second))
+        models = AnswerModels(pool.store, interleaver=_runner(pool, "interleaver", spec))
+        questions = [samples[question] for question in asked]
+        for start in range(0, len(questions), SHARD):
+            for own in make_answers(AnswerPlan(), questions[start : start + SHARD], models):
+                if own.answer is not None:
+                    answers[own.sample.id, model] = own.answer
+            pool.store.image_cache.clear()
 
     def pair(battle: JudgedBattle | Pairing) -> AnswerPair:
         question, first, second = battle.question, battle.first, battle.second
@@ -262,7 +264,12 @@ def shapes_panel(pool: ModelPool, limit: int | None = None, seed: int = 0) -> Ba
             refer_to_answer(answers[question, second], question),
         )
 
-    fought = [p for p in pairings if _differ(answers, p)]
+    sides = [
+        (answers.get((p.question, p.first)), answers.get((p.question, p.second))) for p in pairings
+    ]
+    fought = [
+        p for p, two in zip(pairings, sides, strict=True) if None not in two and two[0] != two[1]
+    ]
     equal = len(pairings) - len(fought)
     verdicts = judge_in_order([pair(p) for p in fought], seed, _runner(pool, "judge", "shapes:"))
     return BattlePanel(
@@ -275,33 +282,6 @@ def shapes_panel(pool: ModelPool, limit: int | None = None, seed: int = 0) -> Ba
         pair=pair,
         left_out={EQUAL: equal} if equal else {},
     )
-
-
-def _answers(
-    pairings: Iterable[Pairing], samples: Mapping[str, Sample], pool: ModelPool
-) -> dict[tuple[str, str], Answer]:
-    """The answers that battle, by question and model; those that are missing are left out."""
-    questions: dict[str, dict[str, None]] = {model: {} for model in PANEL_MODELS}
-    for pairing in pairings:
-        questions[pairing.first][pairing.question] = None
-        questions[pairing.second][pairing.question] = None
-    answers: dict[tuple[str, str], Answer] = {}
-    for model, spec in PANEL_MODELS.items():
-        models = AnswerModels(pool.store, interleaver=_runner(pool, "interleaver", spec))
-        asked = [samples[question] for question in questions[model]]
-        for start in range(0, len(asked), SHARD):
-            for own in make_answers(AnswerPlan(), asked[start : start + SHARD], models):
-                if own.answer is not None:
-                    answers[own.sample.id, model] = own.answer
-            pool.store.image_cache.clear()
-    return answers
-
-
-def _differ(answers: Mapping[tuple[str, str], Answer], pairing: Pairing) -> bool:
-    """Whether both answers are there, and not the same."""
-    models = (pairing.first, pairing.second)
-    known = [answers.get((pairing.question, model)) for model in models]
-    return None not in known and known[0] != known[1]
 
 
 def _runner(pool: ModelPool, role: RoleName, spec: str) -> RoleRunner:

@@ -6,7 +6,7 @@ A column is the suite as it stands with one thing changed.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -217,46 +217,36 @@ def notes_of(spec: StudySpec, suite: Suite) -> Iterator[str]:
 def _chosen_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ...]]:
     """The suite with the metrics that a study needs, and the names of those that it shows.
 
-    Failures are counted over all that a suite reads: where they are shown, all metrics stay.
-    Raises SpecError for a metric that the suite does not have, SuiteError as `_both_weightings`.
+    Failures are counted over all that a suite reads: where they are shown, all metrics stay. Of
+    weightings GC@T and s(T) are there on the same chains, by the same encoder, for each metric of
+    similarities; one over the same similarities as an earlier one is left out where none was named.
+    Raises SpecError for a metric that the suite does not have, SuiteError for a named one without
+    weights and where no metric is left.
     """
     names = tuple(suite.metrics) if spec.metrics is None else spec.metrics
     for name in names:
         if name not in suite.metrics:
             raise SpecError(f"suite {suite.name!r}: {unknown_name('metric', name, suite.metrics)}")
-    if spec.study == "weighting":
-        metrics = _both_weightings(suite, names, required=spec.metrics is not None)
-        return msgspec.structs.replace(suite, metrics=metrics), tuple(metrics)
-    if any(isinstance(suite.metrics[name], FailuresTable) for name in names):
-        return suite, names
-    chosen = {name: suite.metrics[name] for name in suite.metrics if name in names}
-    return msgspec.structs.replace(suite, metrics=chosen), names
-
-
-def _both_weightings(
-    suite: Suite, names: Sequence[str], *, required: bool
-) -> dict[str, MetricTable]:
-    """GC@T and s(T) on the same chains, by the same encoder, for each metric of similarities.
-
-    required: whether a metric without weights is an error. Otherwise it is left out, and so is one
-    over the same similarities as an earlier one.
-    Raises SuiteError there, and where no metric is left.
-    """
+    if spec.study != "weighting":
+        if any(isinstance(suite.metrics[name], FailuresTable) for name in names):
+            return suite, names
+        chosen = {name: suite.metrics[name] for name in suite.metrics if name in names}
+        return msgspec.structs.replace(suite, metrics=chosen), names
     metrics: dict[str, MetricTable] = {}
     seen = set()
     for name in names:
         table = suite.metrics[name]
-        if isinstance(table, SimilarityTable) and _last(suite, name, table) > 1:
-            similarities = (_last(suite, name, table), table.encoder, table.start)
-            if required or similarities not in seen:
+        if isinstance(table, SimilarityTable) and (last := _last(suite, name, table)) > 1:
+            similarities = (last, table.encoder, table.start)
+            if spec.metrics is not None or similarities not in seen:
                 seen.add(similarities)
                 metrics[name] = msgspec.structs.replace(table, kind="gc")
                 metrics[LAST.format(name)] = msgspec.structs.replace(table, kind="s")
-        elif required:
+        elif spec.metrics is not None:
             raise SuiteError(f"suite {suite.name!r}: metric {name!r} {_NO_WEIGHTS}")
     if not metrics:
         raise SuiteError(f"suite {suite.name!r}: every metric {_NO_WEIGHTS}")
-    return metrics
+    return msgspec.structs.replace(suite, metrics=metrics), tuple(metrics)
 
 
 def _last(suite: Suite, name: str, table: SimilarityTable) -> int:
@@ -292,23 +282,19 @@ def _variants(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
                 further = {} if seat == ENCODER else {seat: encoder}
                 yield Variant(name, f"{seat} {encoder}", suite, roles, further, seat)
         case "lengths":
-            yield from _lengths(suite)
+            plans = suite.plans.values()
+            if not any(plan.describes(g) for plan in plans for g in range(1, plan.generations + 1)):
+                raise SuiteError(
+                    f"suite {suite.name!r}: nothing is described in its chains, "
+                    "so no length can be asked for"
+                )
+            prompts = suite.table.prompts
+            for band in LENGTH_BANDS:
+                asked = prompt_for(prompts.describe, band)
+                changed = _with(suite, prompts=msgspec.structs.replace(prompts, describe=asked))
+                yield Variant(band.name, f"descriptions of {band.name} words", changed, band=band)
         case "weighting":
             yield Variant("as it is", "nothing", suite)
-
-
-def _lengths(suite: Suite) -> Iterator[Variant]:
-    prompts = suite.table.prompts
-    plans = suite.plans.values()
-    if not any(plan.describes(g) for plan in plans for g in range(1, plan.generations + 1)):
-        raise SuiteError(
-            f"suite {suite.name!r}: nothing is described in its chains, "
-            "so no length can be asked for"
-        )
-    for band in LENGTH_BANDS:
-        describe = msgspec.structs.replace(prompts, describe=prompt_for(prompts.describe, band))
-        setting = f"descriptions of {band.name} words"
-        yield Variant(band.name, setting, _with(suite, prompts=describe), band=band)
 
 
 def _with(suite: Suite, **tables: object) -> Suite:

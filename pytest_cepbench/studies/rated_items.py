@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.artifacts.answer import Answer
+from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer, refer_to_question
 from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
-from pytest_cepbench.errors import DatasetError, StoreError
+from pytest_cepbench.errors import DatasetError, NotInStoreError, StoreError
 from pytest_cepbench.gate import Measurement
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Source, Task, option_digest
 from pytest_cepbench.store import ImageRef, Store
 from pytest_cepbench.store.answers import get_answers
+from pytest_cepbench.suites.chain_run import ChainRun
+from pytest_cepbench.suites.stored_chains import stored_chains
 from pytest_cepbench.suites.suite_run import sample_digest
 
 _NAMED = 3
@@ -302,3 +307,141 @@ def answers_of(run: RatedRun) -> Mapping[str, str]:
             "accepted answers is needed"
         )
     return run.record.answers
+
+
+# -- what runs made of the samples of a suite of chains -------------------------------------------
+
+_DECISIVE = ("suite", "samples", "chain", "describe prompt", "generate prompt", "descriptions")
+"""Fields of an identity that decide the artifacts of chains, beside the models."""
+
+_Outputs = dict[str, list[tuple[RatedRun, Chain]]]
+
+
+def chain_grades(
+    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: Draw
+) -> RatedItems:
+    """Items of the kind `grades`: for each start of the suite, what all runs made of a sample.
+
+    Captions of an image are graded as understanding, images of a text as generation (SDP, 3.3). The
+    draw is of samples, so that both sections of a sample are there.
+    Only what the models under test have made is graded.
+    run: of the suite; its own models are neither loaded nor asked. cases: of the suite.
+    Raises DatasetError where the suite is not as it was measured, where fewer than two runs are
+    given and where nothing is left to rate; what reading chains raises.
+    """
+    require_runs(runs, 2)
+    made = RatedItems("grades", run.suite.name)
+    starts = [start for start in run.suite.plans if _made_by_all(runs, start)]
+    if not starts:
+        raise DatasetError(
+            f"the runs test {' and '.join(sorted({rated.tested for rated in runs}))}: outputs of "
+            "describers, or of generators, are graded beside one another"
+        )
+    by_start = {start: _first_outputs(run, cases, runs, start) for start in starts}
+    able = {name for outputs in by_start.values() for name, own in outputs.items() if _differ(own)}
+    every = {name for outputs in by_start.values() for name in outputs}
+    left_out = {"have fewer than two different outputs": len(every) - len(able)}
+    chosen = made.choose(draw, able, left_out)
+    for name in chosen:
+        for outputs in by_start.values():
+            if _differ(own := outputs.get(name, [])):
+                _add(made, name, own, store)
+    return made
+
+
+def caption_pairs(
+    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: Draw
+) -> RatedItems:
+    """Items of the kind `caption`: an image with the captions of two runs.
+
+    Of more than two runs each image gets two, by digest. Equal captions are comparable without a
+    vote and left out. Source: MMGenBench, C.4. Raises as `chain_grades`.
+    """
+    require_runs(runs, 2)
+    if "image" not in run.suite.plans:
+        raise DatasetError(
+            f"suite {run.suite.name!r} has no chains that begin with an image: none has captions"
+        )
+    if not _made_by_all(runs, "image"):
+        raise DatasetError(
+            "captions are compared of runs that test a describer, and one of these tests none"
+        )
+    outputs = _first_outputs(run, cases, runs, "image")
+    pairs = {}
+    for name, own in outputs.items():
+        if len(own) > 1:
+            two = list(combinations(own, 2))
+            pairs[name] = two[int(digest_text(f"captions {draw.seed} {name}")[:12], 16) % len(two)]
+    able = [name for name, own in pairs.items() if _differ(own)]
+    left_out = {
+        "lack a caption": len(outputs) - len(pairs),
+        "have equal captions": len(pairs) - len(able),
+    }
+    made = RatedItems("caption", run.suite.name)
+    for name in made.choose(draw, able, left_out):
+        _add(made, name, pairs[name], store)
+    return made
+
+
+def _made_by_all(runs: Sequence[RatedRun], start: Modality) -> bool:
+    """Whether the first hop from a start is by the model under test in every run."""
+    maker = "describer" if start == "image" else "generator"
+    return all(maker in rated.tested.split("+") for rated in runs)
+
+
+def _first_outputs(
+    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], start: Modality
+) -> _Outputs:
+    """The chains of all samples that reach generation 1, by sample and run.
+
+    Raises DatasetError where the suite asks for something else than a run measured, NotInStoreError
+    where a run has no chain at all.
+    """
+    samples = {sample.id: sample for sample in run.dataset.samples}
+    outputs: _Outputs = {}
+    for rated in runs:
+        step, ids = rated.record.model.get("step", ""), rated.sample_ids
+        if not step:
+            raise DatasetError(
+                f"the run of {rated.name!r} read chains that were made elsewhere: no store has "
+                "them, and a run that makes its chains is needed"
+            )
+        case = next((case for case in cases if str(case.key) == rated.record.case), None)
+        known = [sample for name, sample in samples.items() if name in set(ids)]
+        if case is None or len(known) < len(ids):
+            raise DatasetError(
+                f"suite {run.suite.name!r} has other cases or samples than the run of "
+                f"{rated.name!r}"
+            )
+        identity, measured = run.identity(case, known), rated.record.identity
+        changed = [n for n in identity if n in _DECISIVE and measured.get(n) != identity[n]]
+        if changed:
+            raise DatasetError(
+                f"suite {run.suite.name!r} is not as the run of {rated.name!r} measured it: "
+                f"{', '.join(changed)} changed since"
+            )
+        chains = stored_chains(run, step).chains(start, ids)
+        whole = {name: chain for name, chain in chains.items() if chain.has(1)}
+        if not whole:
+            raise NotInStoreError(
+                f"no {start}-first chain of {rated.name!r} is in the store: use the store of that "
+                "run (--store)"
+            )
+        for name, chain in whole.items():
+            outputs.setdefault(name, []).append((rated, chain))
+    return outputs
+
+
+def _differ(own: Sequence[tuple[RatedRun, Chain]]) -> bool:
+    return len({chain.links[1].digest for _, chain in own}) > 1
+
+
+def _add(made: RatedItems, name: str, own: Sequence[tuple[RatedRun, Chain]], store: Store) -> None:
+    def part(chain: Chain, index: int) -> Part:
+        link = chain.links[index]
+        if link.text is not None:
+            return Part(text=link.text)
+        return made.take_image(link.digest, link.source, store)
+
+    outputs = [Output(rated, (part(chain, 1),)) for rated, chain in own]
+    made.add(name, [part(own[0][1], 0)], outputs)

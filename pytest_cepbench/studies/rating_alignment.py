@@ -119,28 +119,6 @@ def measure_alignment(
     scores = people_scores(ratings, votes)
     if not scores:
         raise DatasetError(f"{ratings.path}: nobody has judged an item yet")
-    matched, unmatched = _matched(scores, runs)
-    if runs and not matched:
-        rated = ", ".join(sorted({score.model for score in scores}))
-        raise DatasetError(f"{ratings.path} has ratings of {rated}, and none of {', '.join(runs)}")
-    metrics = list(_metrics(ratings, scores, matched, draws))
-    return RatingAlignment(
-        ratings=str(ratings.path),
-        kind=ratings.study.kind,
-        suite=ratings.study.suite,
-        people=tuple(_people(scores, draws)),
-        inconsistency=_inconsistency(scores),
-        metrics=tuple(metric for metric in metrics if isinstance(metric, MetricAlignment)),
-        constant=tuple(dict.fromkeys(metric for metric in metrics if isinstance(metric, str))),
-        unmatched=tuple(unmatched),
-        remarks=tuple(votes.remarks.lines),
-    )
-
-
-def _matched(
-    scores: Iterable[PeopleScore], runs: Mapping[str, Sequence[Measurement]]
-) -> tuple[dict[str, Sequence[Measurement]], list[str]]:
-    """Rated model -> its cases, and the runs of other models."""
     by_print = {score.fingerprint: score.model for score in scores if score.fingerprint}
     names = {score.model for score in scores}
     matched: dict[str, Sequence[Measurement]] = {}
@@ -156,7 +134,21 @@ def _matched(
             raise DatasetError(f"two runs are of the rated model {model!r}: give one of them")
         else:
             matched[model] = records
-    return matched, unmatched
+    if runs and not matched:
+        rated = ", ".join(sorted({score.model for score in scores}))
+        raise DatasetError(f"{ratings.path} has ratings of {rated}, and none of {', '.join(runs)}")
+    metrics = list(_metrics(ratings, scores, matched, draws))
+    return RatingAlignment(
+        ratings=str(ratings.path),
+        kind=ratings.study.kind,
+        suite=ratings.study.suite,
+        people=tuple(_people(scores, draws)),
+        inconsistency=_inconsistency(scores),
+        metrics=tuple(metric for metric in metrics if isinstance(metric, MetricAlignment)),
+        constant=tuple(dict.fromkeys(metric for metric in metrics if isinstance(metric, str))),
+        unmatched=tuple(unmatched),
+        remarks=tuple(votes.remarks.lines),
+    )
 
 
 # -- people alone ----------------------------------------------------------------------------------
@@ -211,23 +203,8 @@ def _inconsistency(scores: Sequence[PeopleScore]) -> dict[str, CrossInconsistenc
 # -- metrics beside people -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Rated:
-    """Mean scores of people, and a metric's, of the same outputs: both higher where better.
-
-    item, model -> score.
-    """
-
-    people: dict[tuple[str, str], float]
-    metric: dict[tuple[str, str], float]
-
-    @property
-    def items(self) -> dict[str, list[str]]:
-        """Item -> its models, of items with at least two."""
-        models: dict[str, list[str]] = defaultdict(list)
-        for item, model in sorted(self.people):
-            models[item].append(model)
-        return {item: own for item, own in models.items() if len(own) > 1}
+_Scores = dict[tuple[str, str], float]
+"""Item, model -> mean score, higher where better."""
 
 
 def _metrics(
@@ -237,8 +214,6 @@ def _metrics(
     draws: int,
 ) -> Iterator[MetricAlignment | str]:
     """Each metric beside people, or the name of a case whose metric is the same everywhere."""
-    if not runs:
-        return
     suite = ratings.study.suite
     by_case: dict[str, dict[str, Measurement]] = defaultdict(dict)
     for model, records in runs.items():
@@ -247,106 +222,95 @@ def _metrics(
             if per_sample and (not suite or record.case.startswith(f"{suite}/")):
                 by_case[record.case][model] = record
     for case, measured in by_case.items():
+        by_sample = {}
+        for model, record in measured.items():
+            sign = 1 if record.higher_is_better else -1
+            every = (pair for part in record.scores.values() for pair in part.items())
+            by_sample[model] = {name: sign * value for name, value in every}
         for section in sorted({score.section for score in scores}):
             own = [score for score in scores if score.section == section]
-            rated = _rated(own, measured)
-            if len(set(rated.metric.values())) == 1:
+            given: dict[tuple[str, str], list[float]] = defaultdict(list)
+            metric: _Scores = {}
+            for score in own:
+                values = by_sample.get(score.model, {})
+                if score.sample in values:
+                    given[score.item, score.model].append(score.score)
+                    metric[score.item, score.model] = values[score.sample]
+            people = {key: _mean(each) for key, each in given.items()}
+            if len(set(metric.values())) == 1:
                 yield case
-            elif rated.people:
-                yield _aligned(case, section, rated, measured, ratings, own, draws)
-
-
-def _rated(scores: Iterable[PeopleScore], records: Mapping[str, Measurement]) -> _Rated:
-    given: dict[tuple[str, str], list[float]] = defaultdict(list)
-    metric: dict[tuple[str, str], float] = {}
-    by_sample = {model: _sample_scores(record) for model, record in records.items()}
-    for score in scores:
-        own = by_sample.get(score.model, {})
-        if score.sample in own:
-            given[score.item, score.model].append(score.score)
-            metric[score.item, score.model] = own[score.sample]
-    return _Rated({key: _mean(values) for key, values in given.items()}, metric)
-
-
-def _sample_scores(record: Measurement) -> dict[str, float]:
-    sign = 1 if record.higher_is_better else -1
-    return {name: sign * value for part in record.scores.values() for name, value in part.items()}
+            elif people:
+                yield _aligned(case, section, metric, people, measured, ratings, own, draws)
 
 
 def _aligned(
     case: str,
     section: str,
-    rated: _Rated,
+    metric: _Scores,
+    people: _Scores,
     records: Mapping[str, Measurement],
     ratings: Ratings,
     scores: Sequence[PeopleScore],
     draws: int,
 ) -> MetricAlignment:
-    first = next(iter(records.values()))
-    items = rated.items
-    pairs = all(len(models) == 2 for models in items.values())
+    """metric, people: of the same outputs."""
+    models: dict[str, list[str]] = defaultdict(list)
+    for item, model in sorted(people):
+        models[item].append(model)
+    items = {item: own for item, own in models.items() if len(own) > 1}
+    # What is left of each when the item's own mean is taken away.
+    left: tuple[list[float], list[float]] = ([], [])
+    owners: list[int] = []
+    for number, (item, compared) in enumerate(items.items()):
+        for values, given in zip(left, (metric, people), strict=True):
+            own = [given[item, model] for model in compared]
+            values += [value - _mean(own) for value in own]
+        owners += [number] * len(compared)
+    direction = None
+    if items and all(len(compared) == 2 for compared in items.values()):
+        apart = [
+            np.round(
+                [given[item, one] - given[item, other] for item, (one, other) in items.items()], 9
+            )
+            for given in (metric, people)
+        ]
+        direction = same_direction(apart[0], apart[1], draws)
+    by_model = {}
+    for model in sorted(records):
+        keys = [key for key in people if key[1] == model]
+        of_metric, of_people = (np.array([given[k] for k in keys]) for given in (metric, people))
+        own_items = list(range(len(keys)))
+        by_model[model] = sample_correlation(of_metric, of_people, own_items, draws)
     return MetricAlignment(
         case=case,
-        label=first.metric,
+        label=next(iter(records.values())).metric,
         section=section,
-        items=len({item for item, _ in rated.people}),
-        samples=_within_items(rated, items, draws),
-        direction=_direction(rated, items, draws) if items and pairs else None,
-        by_model={model: _over_samples(rated, model, draws) for model in sorted(records)},
-        models=_over_models(rated, sorted(records)),
+        items=len(models),
+        samples=sample_correlation(np.array(left[0]), np.array(left[1]), owners, draws),
+        direction=direction,
+        by_model=by_model,
+        models=_over_models(metric, people, sorted(records)),
         within_margin=(
-            _within_margin(rated, items, scores) if ratings.study.kind == "caption" else None
+            _within_margin(metric, items, scores) if ratings.study.kind == "caption" else None
         ),
     )
 
 
-def _within_items(rated: _Rated, items: Mapping[str, Sequence[str]], draws: int) -> Estimate:
-    """Correlation of what is left when each item's own mean is taken away."""
-    metric: list[float] = []
-    people: list[float] = []
-    owners: list[int] = []
-    for number, (item, models) in enumerate(items.items()):
-        for values, scores in ((metric, rated.metric), (people, rated.people)):
-            own = [scores[item, model] for model in models]
-            values += [value - _mean(own) for value in own]
-        owners += [number] * len(models)
-    return sample_correlation(np.array(metric), np.array(people), owners, draws)
-
-
-def _direction(rated: _Rated, items: Mapping[str, Sequence[str]], draws: int) -> Estimate:
-    def differences(scores: Mapping[tuple[str, str], float]) -> list[float]:
-        return [
-            scores[item, first] - scores[item, second] for item, (first, second) in items.items()
-        ]
-
-    return same_direction(
-        np.round(differences(rated.metric), 9), np.round(differences(rated.people), 9), draws
-    )
-
-
-def _over_samples(rated: _Rated, model: str, draws: int) -> Estimate:
-    keys = [key for key in rated.people if key[1] == model]
-    metric, people = (
-        np.array([scores[key] for key in keys]) for scores in (rated.metric, rated.people)
-    )
-    return sample_correlation(metric, people, list(range(len(keys))), draws)
-
-
-def _over_models(rated: _Rated, models: Sequence[str]) -> tuple[Correlation | None, ...]:
-    keys = {model: [key for key in rated.people if key[1] == model] for model in models}
+def _over_models(
+    metric: _Scores, people: _Scores, models: Sequence[str]
+) -> tuple[Correlation | None, ...]:
+    keys = [[key for key in people if key[1] == model] for model in models]
     means = [
-        [_mean(scores[key] for key in own) for scores in (rated.metric, rated.people)]
-        for own in keys.values()
-        if own
+        [_mean(given[key] for key in own) for given in (metric, people)] for own in keys if own
     ]
     if len(means) < _FEWEST_MODELS:
         return ()
-    metric, people = np.array(means).T
-    return tuple(correlation(metric, people, method) for method in METHODS)
+    first, second = np.array(means).T
+    return tuple(correlation(first, second, method) for method in METHODS)
 
 
 def _within_margin(
-    rated: _Rated, items: Mapping[str, Sequence[str]], scores: Iterable[PeopleScore]
+    metric: _Scores, items: Mapping[str, Sequence[str]], scores: Iterable[PeopleScore]
 ) -> Alignment | None:
     """MMGenBench's alignment: C1 is the caption of the model that comes first by name."""
     votes: dict[str, list[Choice]] = defaultdict(list)
@@ -357,7 +321,7 @@ def _within_margin(
     if not votes:
         return None
     predictions = [
-        predicted_choice(*(rated.metric[item, model] for model in items[item])) for item in votes
+        predicted_choice(*(metric[item, model] for model in items[item])) for item in votes
     ]
     return alignment(predictions, list(votes.values()))
 

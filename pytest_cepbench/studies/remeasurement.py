@@ -9,7 +9,7 @@ seeds: the suite says which they are from then on.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -22,7 +22,6 @@ from pytest_cepbench.gate.baseline import averaged, scores_digest
 from pytest_cepbench.studies.calibration import Announce
 from pytest_cepbench.suites import (
     Assignments,
-    Case,
     ModelPool,
     PreparedSuite,
     RoleChoices,
@@ -122,9 +121,36 @@ def prepare_remeasurement(
     suite, dataset = before.suite, before.dataset
     check_data_names(choice.data, [suite], "--data")
     refuse_answers(suite, "--remeasure")
-    _require_same_cases(choice, suite, before.cases)
-    _require_same_seed(choice, suite)
-    _require_same_samples(choice, before.cases, dataset)
+    known = {case.key for case in before.cases}
+    missing = sorted(str(key) for key in known - choice.records.keys())
+    other = sorted(str(key) for key in choice.records.keys() - known)
+    if missing or other:
+        what = f"lack {missing[0]}" if missing else f"hold {other[0]}, which it does not have"
+        raise SpecError(
+            f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, "
+            f"and the results {what}: run the whole suite"
+        )
+    key, record = next(iter(choice.records.items()))
+    own = f", seed {suite.table.chain.seed}"
+    chains = record.identity.get("chain", "").split("; ")
+    if not all(chain.endswith(own) for chain in chains):
+        raise SpecError(
+            f"{key}: the results are of chains {'; '.join(chains)}, and the suite has seed "
+            f"{suite.table.chain.seed} now: was it measured again before? Accept results of the "
+            "suite as it is"
+        )
+    for case in before.cases:
+        scored = choice.records[case.key]
+        if scored.sizes or len(scored.scores) != len(case.categories):
+            continue  # the results have no score for each sample
+        for category in case.categories:
+            ids = {sample.id for sample in dataset.in_category(category)}
+            had = set(scored.scores.get(category, scored.scores.get(case.key.part, {})))
+            if ids != had:
+                raise SpecError(
+                    f"{case.key}: the results score {len(had)} samples of {category!r}, here "
+                    f"are {len(ids)}, not the same: give --samples and --data as in the run"
+                )
     first = next(iter(choice.records.values()))
     _require_same_model(before.assignments, model_pool, first.model, "the results are")
     setting, conditions = _fresh(choice, suite, dataset, before.assignments, model_pool)
@@ -175,13 +201,6 @@ def seeds_of(records: Mapping[CaseKey, Measurement]) -> int:
     return 1 + max(further, default=0)
 
 
-def _gave(anchor: Measurement, record: Measurement) -> bool:
-    """Whether the anchor, or the first measurement of which it is a mean, has these scores."""
-    if anchor.spread is not None:
-        return anchor.spread.first == scores_digest(record.scores)
-    return _scores(anchor) == _scores(record)
-
-
 def _scores(record: Measurement) -> list[list[float]]:
     return [sorted(part.values()) for part in record.scores.values()]
 
@@ -206,8 +225,16 @@ def _measure(
         for case in prepared.cases:
             if case.key in before:
                 record = record_of(run.measure(case))
-                if not records[case.key]:  # the further ones are under seeds that no run will have
-                    _require_same_conditions(case.key, before[case.key], record, ready.setting)
+                then, now = before[case.key].identity, record.identity
+                names = sorted((then.keys() | now.keys()) - set(_FOLLOWS[ready.setting.table]))
+                changed = [name for name in names if then.get(name) != now.get(name)]
+                if changed and not records[case.key]:  # further ones have seeds of their own
+                    name = changed[0]
+                    raise SpecError(
+                        f"{case.key}: the results were measured with {name} "
+                        f"{then.get(name, '(none)')}, and here it is {now.get(name, '(none)')}: "
+                        "give the roles, --data and --samples as in the run"
+                    )
                 records[case.key].append(record)
     return {key: averaged(measured) for key, measured in records.items()}
 
@@ -241,15 +268,17 @@ def _fresh(
             "be the same: leave --seeds out"
         )
     if held_out is not None:
-        own = suite.table.chain.seed
-        under = "" if choice.seeds == 1 else f", {_seeds(own, choice.seeds)}"
+        under = "" if choice.seeds == 1 else f", {_seeds(suite.table.chain.seed, choice.seeds)}"
         return held_out, f"on {choice.samples} held-out samples of each category{under}"
     if not seeded:
         raise SpecError(
             "nothing that plays uses its seed, and no samples are left that the choice did not "
             f"see: measured again, the score would be the same. {_REMEDY}"
         )
-    seed = _seed(choice, suite.table.chain.seed)
+    # It follows from the results, so that it cannot be chosen; the further ones follow it.
+    used = suite.table.chain.seed
+    seed = 1 + int(sha256(f"remeasure {choice.digest}".encode()).hexdigest()[:12], 16) % _SEEDS
+    seed = used + 1 if seed <= used < seed + choice.seeds else seed
     return SuiteNumber("chain", "seed", seed), f"{_seeds(seed, choice.seeds)}, on the same samples"
 
 
@@ -279,59 +308,7 @@ def _held_out(choice: AcceptedCheckpoint, suite: Suite, dataset: Dataset) -> Sui
     return setting if enough and not overlap else None
 
 
-def _seed(choice: AcceptedCheckpoint, used: int) -> int:
-    """The first seed; it follows from the results, so that it cannot be chosen; none is the used.
-
-    Further ones follow it.
-    """
-    seed = 1 + int(sha256(f"remeasure {choice.digest}".encode()).hexdigest()[:12], 16) % _SEEDS
-    return used + 1 if seed <= used < seed + choice.seeds else seed
-
-
 # -- what must be as it was ------------------------------------------------------------------------
-
-
-def _require_same_cases(choice: AcceptedCheckpoint, suite: Suite, cases: Sequence[Case]) -> None:
-    known = {case.key for case in cases}
-    missing = sorted(str(key) for key in known - choice.records.keys())
-    other = sorted(str(key) for key in choice.records.keys() - known)
-    if missing or other:
-        what = f"lack {missing[0]}" if missing else f"hold {other[0]}, which it does not have"
-        raise SpecError(
-            f"suite {suite.name!r} has {len(known)} cases, which share its seed and its samples, "
-            f"and the results {what}: run the whole suite"
-        )
-
-
-def _require_same_seed(choice: AcceptedCheckpoint, suite: Suite) -> None:
-    """Compare the suite's seed with the one that `SuiteRun` wrote at the end of every chain."""
-    key, record = next(iter(choice.records.items()))
-    own = f", seed {suite.table.chain.seed}"
-    chains = record.identity.get("chain", "").split("; ")
-    if not all(chain.endswith(own) for chain in chains):
-        raise SpecError(
-            f"{key}: the results are of chains {'; '.join(chains)}, and the suite has seed "
-            f"{suite.table.chain.seed} now: was it measured again before? Accept results of the "
-            "suite as it is"
-        )
-
-
-def _require_same_samples(
-    choice: AcceptedCheckpoint, cases: Sequence[Case], dataset: Dataset
-) -> None:
-    """Compare the samples by their ids, where the results have one score for each."""
-    for case in cases:
-        record = choice.records[case.key]
-        if record.sizes or len(record.scores) != len(case.categories):
-            continue
-        for category in case.categories:
-            ids = {sample.id for sample in dataset.in_category(category)}
-            scored = set(record.scores.get(category, record.scores.get(case.key.part, {})))
-            if ids != scored:
-                raise SpecError(
-                    f"{case.key}: the results score {len(scored)} samples of {category!r}, here "
-                    f"are {len(ids)}, not the same: give --samples and --data as in the run"
-                )
 
 
 def _require_same_model(
@@ -348,19 +325,6 @@ def _require_same_model(
         )
 
 
-def _require_same_conditions(
-    key: CaseKey, before: Measurement, after: Measurement, setting: SuiteNumber
-) -> None:
-    free = _FOLLOWS[setting.table]
-    for name in sorted(before.identity.keys() | after.identity.keys()):
-        then, now = before.identity.get(name, "(none)"), after.identity.get(name, "(none)")
-        if then != now and name not in free:
-            raise SpecError(
-                f"{key}: the results were measured with {name} {then}, and here it is {now}: give "
-                "the roles, --data and --samples as in the run"
-            )
-
-
 def _anchors(
     choice: AcceptedCheckpoint, prepared: PreparedSuite, model_pool: ModelPool
 ) -> Iterator[tuple[PreparedSuite, frozenset[CaseKey]]]:
@@ -374,7 +338,12 @@ def _anchors(
     for key, anchor in choice.anchors.items():
         if anchor.model.get("identity") != chosen:
             specs.setdefault(anchor.model.get("spec", ""), []).append(key)
-        elif not _gave(anchor, choice.records[key]):
+            continue
+        record, spread = choice.records[key], anchor.spread
+        same = _scores(anchor) == _scores(record)
+        if spread is not None:  # of a mean the first measurement counts
+            same = spread.first == scores_digest(record.scores)
+        if not same:
             raise SpecError(
                 f"one identity answered in two ways: the anchor of {key} is of {chosen}, as the "
                 "results are, and has other scores. Look whether its weights moved or a library "

@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +29,7 @@ from pytest_cepbench.models.protocols import Battle, Piece
 from pytest_cepbench.models.text_model.judge_prompts import JudgePrompt, break_up
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part
-from pytest_cepbench.ratings.votes import BattleVotes, battle_votes
+from pytest_cepbench.ratings.votes import battle_votes
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.panels import BattlePanel
 
@@ -102,24 +101,15 @@ def people_battles(path: Path) -> Iterator[TrainingBattle]:
         raise DatasetError(f"{path}: nobody has judged a battle of this study yet")
     models = {source.option: source.model for source in ratings.sources}
     for digest, judged in votes.items():
-        options = judged.item.options
+        first, second = judged.item.options
+        shown = (judged.item.question, first.parts, second.parts)
         yield TrainingBattle(
             digest,
             "people",
-            frozenset(filter(None, (models.get(option.option) for option in options))),
-            _battle_of(judged, ratings),
+            frozenset(filter(None, (models.get(own.option) for own in (first, second)))),
+            Battle(*([_part(part, ratings) for part in parts] for parts in shown)),
             judged.verdict(),
         )
-
-
-def _battle_of(judged: BattleVotes, ratings: Ratings) -> Battle:
-    load = partial(_part, ratings=ratings)
-    first, second = judged.item.options
-    return Battle(
-        [load(part) for part in judged.item.question],
-        [load(part) for part in first.parts],
-        [load(part) for part in second.parts],
-    )
 
 
 def _part(part: Part, ratings: Ratings) -> Piece:
@@ -215,7 +205,9 @@ def write_training(
             for name, rows in lines.items():
                 (partial / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
             if layout == "chat":
-                info = json.dumps(_dataset_info(sorted(export.battles)), indent=2)
+                info = json.dumps(
+                    {f"battles_{s}": _info(s) for s in sorted(export.battles)}, indent=2
+                )
                 (partial / "dataset_info.json").write_text(f"{info}\n", encoding="utf-8")
     except OSError as error:
         raise WriteError(
@@ -223,6 +215,22 @@ def write_training(
         ) from error
     export.images = len(album.written)
     return export
+
+
+def _info(split: str) -> dict[str, Any]:
+    """What LLaMA-Factory reads first of a split."""
+    return {
+        "file_name": f"{split}.llamafactory.jsonl",
+        "formatting": "sharegpt",
+        "columns": {"messages": "messages", "images": "images"},
+        "tags": {
+            "role_tag": "role",
+            "content_tag": "content",
+            "user_tag": "user",
+            "assistant_tag": "assistant",
+            "system_tag": "system",
+        },
+    }
 
 
 def _lines(
@@ -249,7 +257,11 @@ def _lines(
         for name, rows in files.items():
             lines.setdefault(name, []).extend(rows)
             export.rows[name] = export.rows.get(name, 0) + len(rows)
-    _check_unseen(unseen, known)
+    if absent := sorted(set(unseen) - set(known)):
+        names = ", ".join(sorted(known)) or "none is named"
+        raise WriteError(
+            f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
+        )
     return lines
 
 
@@ -284,14 +296,6 @@ def _whole(folder: Path) -> Iterator[Path]:
         raise
 
 
-def _check_unseen(unseen: Collection[str], known: Collection[str]) -> None:
-    if absent := sorted(set(unseen) - set(known)):
-        names = ", ".join(sorted(known)) or "none is named"
-        raise WriteError(
-            f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
-        )
-
-
 @dataclass
 class _Album:
     """Files of images, named by their digests."""
@@ -321,60 +325,33 @@ def _chats(
         verdict = prompt.phrases[winner]
         facts = {"images": images, "battle": battle.id}
         places = {"verdict": winner, "answers": prompt.bounds(shown)}
-        parts.append(_row(_in_parts(prompt.system, pieces, verdict) | facts | places))
-        marked.append(_row(_in_text(prompt.system, pieces, verdict) | facts))
+        # As prompt and completion: of rows with all turns in one list, trl learns the prompt too.
+        turns = {
+            "prompt": [_turn("system", [prompt.system]), _turn("user", pieces)],
+            "completion": [_turn("assistant", [verdict])],
+        }
+        parts.append(json.dumps(turns | facts | places, ensure_ascii=False))
+        # With nothing between the pieces, since chat templates put nothing between parts.
+        text = "".join(piece if isinstance(piece, str) else _MARKER for piece in pieces)
+        messages = [
+            {"role": "system", "content": prompt.system},
+            {"role": "user", "content": text},
+            {"role": "assistant", "content": verdict},
+        ]
+        marked.append(json.dumps({"messages": messages} | facts, ensure_ascii=False))
     return {f"{split}.jsonl": parts, f"{split}.llamafactory.jsonl": marked}
 
 
-def _row(fields: dict[str, Any]) -> str:
-    return json.dumps(fields, ensure_ascii=False)
-
-
-def _in_parts(system: str, pieces: Sequence[Piece], verdict: str) -> dict[str, Any]:
-    """As prompt and completion: of rows with all turns in one list, trl learns the prompt too."""
-
-    def part(piece: Piece) -> dict[str, Any]:
-        # Rows with and without a text have the same columns, or they are no table.
-        if isinstance(piece, str):
-            return {"type": "text", "text": piece}
-        return {"type": "image", "text": None}
-
-    def turn(role: str, shown: Sequence[Piece]) -> dict[str, Any]:
-        return {"role": role, "content": [part(piece) for piece in shown]}
-
+def _turn(role: str, pieces: Sequence[Piece]) -> dict[str, Any]:
+    # Parts with and without a text have the same columns, or rows of them are no table.
     return {
-        "prompt": [turn("system", [system]), turn("user", pieces)],
-        "completion": [turn("assistant", [verdict])],
-    }
-
-
-def _in_text(system: str, pieces: Sequence[Piece], verdict: str) -> dict[str, Any]:
-    """With nothing between the pieces, since chat templates put nothing between parts."""
-    shown = [piece if isinstance(piece, str) else _MARKER for piece in pieces]
-    messages = [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "".join(shown)},
-        {"role": "assistant", "content": verdict},
-    ]
-    return {"messages": messages}
-
-
-def _dataset_info(splits: Sequence[str]) -> dict[str, Any]:
-    """What LLaMA-Factory reads first: a data set for each split."""
-    return {
-        f"battles_{split}": {
-            "file_name": f"{split}.llamafactory.jsonl",
-            "formatting": "sharegpt",
-            "columns": {"messages": "messages", "images": "images"},
-            "tags": {
-                "role_tag": "role",
-                "content_tag": "content",
-                "user_tag": "user",
-                "assistant_tag": "assistant",
-                "system_tag": "system",
-            },
-        }
-        for split in splits
+        "role": role,
+        "content": [
+            {"type": "text", "text": piece}
+            if isinstance(piece, str)
+            else {"type": "image", "text": None}
+            for piece in pieces
+        ],
     }
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.gate.baseline import baseline_path, record_of, usable_baseline
 from pytest_cepbench.gate.measurement import DECIMALS
 from pytest_cepbench.gate.sensitivity import largest_drop, range_of
@@ -131,11 +130,18 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
     there is, is a problem.
     """
     name = "visible drop"
-    judged = [
-        _with_known_noise(case, baselines)
-        for case in calibrations
-        if case.policy.statistical and case.measured is not None
-    ]
+    judged: list[tuple[Calibrated, str]] = []  # and the source of the noise that is known of each
+    for case in calibrations:
+        if not case.policy.statistical or case.measured is None:
+            continue
+        source = "-" if case.noise is None else "seeds"
+        if case.noise is None or case.noise.sd == 0:
+            kept = usable_baseline(baseline_path(baselines, case.key), case.key)
+            same = kept is not None and kept.identity == record_of(case.measured).identity
+            if same and kept is not None and kept.noise is not None and kept.noise.sd > 0:
+                judged.append((replace(case, noise=kept.noise), "baseline"))
+                continue
+        judged.append((case, source))
     if not judged:
         return Check(name, "not done", ("no case is judged by statistics",))
     blind, small, needed = [], [], 0
@@ -180,37 +186,18 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
         *("case", "units", "sd", "noise of", "alpha", "tolerance"),
         *("visible", "held of 100", "needed"),
     )
-    table = CheckTable(head, tuple(_row(case, source) for case, source in judged))
+    rows: list[tuple[Cell, ...]] = []
+    for case, source in judged:
+        power, noise = case.power, case.noise
+        units, sd = (None, None) if noise is None else (noise.units, noise.sd)
+        drop = power.visible if power is not None and isfinite(power.visible) else None
+        alpha, tolerance = round(case.policy.alpha, 6), case.policy.tolerance
+        held, more = (None, None) if power is None else (power.held_of_100, power.needed)
+        rows.append((case.key.within, units, sd, source, alpha, tolerance, drop, held, more))
     summary = (
         "a checkpoint as good as its baseline is held in 80 of 100 runs or more, in every case"
     )
-    return check_of(name, findings, summary, table)
-
-
-def _with_known_noise(case: Calibrated, baselines: Path) -> tuple[Calibrated, str]:
-    """The case with the noise that is known of it, and the source of that noise."""
-    if case.noise is None or case.noise.sd == 0:
-        assert case.measured is not None
-        kept = usable_baseline(baseline_path(baselines, case.key), case.key)
-        same = kept is not None and kept.identity == record_of(case.measured).identity
-        if same and kept is not None and kept.noise is not None and kept.noise.sd > 0:
-            return replace(case, noise=kept.noise), "baseline"
-    return case, "-" if case.noise is None else "seeds"
-
-
-def _row(case: Calibrated, source: str) -> tuple[Cell, ...]:
-    power, noise = case.power, case.noise
-    return (
-        case.key.within,
-        None if noise is None else noise.units,
-        None if noise is None else noise.sd,
-        source,
-        round(case.policy.alpha, 6),
-        case.policy.tolerance,
-        power.visible if power is not None and isfinite(power.visible) else None,
-        None if power is None else power.held_of_100,
-        None if power is None else power.needed,
-    )
+    return check_of(name, findings, summary, CheckTable(head, tuple(rows)))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -335,10 +322,22 @@ def cost_of_a_run(suite: MeasuredSuite) -> Check:
     for need in needs:
         runner = runners.get(id(need.bound))
         inputs = need.stored + need.inputs
+        tally = None if runner is None or not runner.tally.inputs else runner.tally
         # The pace of earlier calls on this kind of device, else that of this run.
-        pace = need.throughput.seconds if need.throughput is not None else _pace(runner)
+        pace = None if tally is None else tally.seconds / tally.inputs
+        pace = pace if need.throughput is None else need.throughput.seconds
         seconds += [] if pace is None else [pace * inputs]
-        usages.append(_usage(runner, inputs))
+        usage = Usage()
+        if tally is not None and tally.usage.requests:  # of a server, at the rate of this run
+            share = inputs / tally.inputs
+            usage = Usage(
+                requests=round(tally.usage.requests * share),
+                input_tokens=round(tally.usage.input_tokens * share),
+                output_tokens=round(tally.usage.output_tokens * share),
+                images=round(tally.usage.images * share),
+                cost=tally.usage.cost * share,
+            )
+        usages.append(usage)
         rows.append(
             (need.bound.role, need.bound.spec, inputs, None if pace is None else pace * inputs)
         )
@@ -365,24 +364,3 @@ def cost_of_a_run(suite: MeasuredSuite) -> Check:
         ]
         rows = [(*row, *numbers) for row, numbers in zip(rows, counted, strict=True)]
     return Check(COST, "pass", tuple(lines), (), (CheckTable(head, tuple(rows)),))
-
-
-def _pace(runner: RoleRunner | None) -> float | None:
-    """Seconds of an input in this run; None where its model was given none."""
-    if runner is None or not runner.tally.inputs:
-        return None
-    return runner.tally.seconds / runner.tally.inputs
-
-
-def _usage(runner: RoleRunner | None, inputs: int) -> Usage:
-    """The usage of a server for so many inputs, at the rate of this run."""
-    if runner is None or not runner.tally.inputs or not runner.tally.usage.requests:
-        return Usage()
-    usage, share = runner.tally.usage, inputs / runner.tally.inputs
-    return Usage(
-        requests=round(usage.requests * share),
-        input_tokens=round(usage.input_tokens * share),
-        output_tokens=round(usage.output_tokens * share),
-        images=round(usage.images * share),
-        cost=usage.cost * share,
-    )

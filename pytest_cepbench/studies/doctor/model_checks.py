@@ -106,7 +106,13 @@ def region_covered(image: ImageArtifact) -> ImageArtifact:
     tall, wide = max(1, round(height * COVERED_SIDE)), max(1, round(width * COVERED_SIDE))
     if tall >= height or wide >= width:
         return image
-    top, left = _busiest(pixels, tall, wide)
+    detail = np.zeros((height + 1, width + 1))
+    detail[1:height, 1:] += np.abs(np.diff(pixels, axis=0)).sum(axis=2)
+    detail[1:, 1:width] += np.abs(np.diff(pixels, axis=1)).sum(axis=2)
+    sums = detail.cumsum(axis=0).cumsum(axis=1)
+    regions = sums[tall:, wide:] - sums[:-tall, wide:] - sums[tall:, :-wide] + sums[:-tall, :-wide]
+    place = int(regions.round(6).argmax())  # the first of equals
+    top, left = place // regions.shape[1], place % regions.shape[1]
     filled = pixels.copy()
     region = (slice(top, top + tall), slice(left, left + wide))
     down = _between(
@@ -121,20 +127,6 @@ def region_covered(image: ImageArtifact) -> ImageArtifact:
     ).transpose(1, 0, 2)
     filled[region] = (down + across) / 2
     return ImageArtifact(np.rint(filled).astype(np.uint8))
-
-
-def _busiest(pixels: npt.NDArray[np.float64], tall: int, wide: int) -> tuple[int, int]:
-    """Top and left of the region that holds most detail, the first of equals."""
-    height, width = pixels.shape[:2]
-    detail = np.zeros((height + 1, width + 1))
-    detail[1:height, 1:] += np.abs(np.diff(pixels, axis=0)).sum(axis=2)
-    detail[1:, 1:width] += np.abs(np.diff(pixels, axis=1)).sum(axis=2)
-    sums = detail.cumsum(axis=0).cumsum(axis=1)
-    detail_sums = (
-        sums[tall:, wide:] - sums[:-tall, wide:] - sums[tall:, :-wide] + sums[:-tall, :-wide]
-    )
-    top, left = np.unravel_index(int(detail_sums.round(6).argmax()), detail_sums.shape)
-    return int(top), int(left)
 
 
 def _between(
@@ -218,20 +210,35 @@ def encoder_sensitivity(suite: MeasuredSuite, comparison: Comparison) -> Check:
     able = [(s, vector) for s, vector in zip(starts, vectors, strict=True) if vector is not None]
     if not able:
         return Check(name, "not done", (f"not one of {len(starts)} {kind}s can be encoded",))
-    chance = _chance(able)
+    similarities = [float(a @ b) for (_, a), (_, b) in combinations(able, 2)]
+    chance = fsum(similarities) / len(similarities) if similarities else None
     again = encode(suite.second(comparison.encoder), kind, [start for start, _ in able[:TWICE]])
     moved = distances([vector for _, vector in able[:TWICE]], again)
     rows = [_row("none, asked twice", moved, None)]
-    findings = _not_repeatable(moved, comparison)
+    findings: list[Finding] = []
+    drop, tolerance = fsum(moved) / len(moved) if moved else 0.0, comparison.policy.tolerance
+    if drop > SAME:
+        sentence = f"the same {kind} encoded twice moves the score by {drop:.6f}"
+        advice = (
+            f"make the {comparison.encoder} repeatable (evaluation mode, one precision, no "
+            "sampling): vectors are stored and never made again, so scores would depend on who "
+            "made them first"
+        )
+        findings.append(("problem" if drop >= tolerance else "remark", sentence, advice))
     distortions: Sequence[Distortion[Any]] = (
         IMAGE_DISTORTIONS if kind == "image" else TEXT_DISTORTIONS
     )
     for distortion in distortions:
-        changed = [
-            (distorted, vector)
-            for start, vector in able
-            if (distorted := _distorted(distortion, start, comparison)) is not None
-        ]
+        changed: list[tuple[Start, Vector]] = []
+        for (digest, artifact), vector in able:
+            if kind == "image":
+                image = distortion.apply(ImageArtifact.from_pil(artifact))
+                if image.digest != digest:
+                    changed.append(((image.digest, image.to_pil()), vector))
+            else:
+                text = distortion.apply(artifact)
+                if text != artifact and text.strip():
+                    changed.append(((digest_text(text), text), vector))
         moved = distances(
             [vector for _, vector in changed],
             encode(runner, kind, [distorted for distorted, _ in changed]),
@@ -239,9 +246,7 @@ def encoder_sensitivity(suite: MeasuredSuite, comparison: Comparison) -> Check:
         rows.append(_row(distortion.name, moved, chance))
         if moved:
             findings += _findings(distortion, fsum(moved) / len(moved), chance, comparison)
-    summary = (
-        f"every change that matters moves the score by more than {comparison.policy.tolerance:g}"
-    )
+    summary = f"every change that matters moves the score by more than {tolerance:g}"
     head = ("change", "starts", "similarity", "moves the score by", "by chance")
     return check_of(name, findings, summary, CheckTable(head, tuple(rows)))
 
@@ -259,38 +264,9 @@ def _starts(suite: MeasuredSuite, comparison: Comparison) -> list[Start]:
     return list(starts.items())
 
 
-def _distorted(distortion: Distortion[Any], start: Start, comparison: Comparison) -> Start | None:
-    """The distorted start; None where it is as before, or a text of which nothing is left."""
-    digest, artifact = start
-    if comparison.kind == "image":
-        image = distortion.apply(ImageArtifact.from_pil(artifact))
-        return None if image.digest == digest else (image.digest, image.to_pil())
-    text = distortion.apply(artifact)
-    return None if text == artifact or not text.strip() else (digest_text(text), text)
-
-
-def _chance(able: Sequence[tuple[Start, Vector]]) -> float | None:
-    """Mean similarity of two different starts; None where there is one start."""
-    similarities = [float(a @ b) for (_, a), (_, b) in combinations(able, 2)]
-    return fsum(similarities) / len(similarities) if similarities else None
-
-
 def _row(name: str, moved: Sequence[float], chance: float | None) -> tuple[Cell, ...]:
     drop = fsum(moved) / len(moved) if moved else None
     return (name, len(moved), None if drop is None else 1 - drop, drop, chance)
-
-
-def _not_repeatable(moved: Sequence[float], comparison: Comparison) -> list[Finding]:
-    """The finding on starts that were encoded twice, none where the vectors are equal."""
-    drop = fsum(moved) / len(moved) if moved else 0.0
-    if drop <= SAME:
-        return []
-    sentence = f"the same {comparison.kind} encoded twice moves the score by {drop:.6f}"
-    advice = (
-        f"make the {comparison.encoder} repeatable (evaluation mode, one precision, no sampling): "
-        "vectors are stored and never made again, so scores would depend on who made them first"
-    )
-    return [("problem" if drop >= comparison.policy.tolerance else "remark", sentence, advice)]
 
 
 def _findings(
@@ -328,36 +304,28 @@ SEEDS = 3
 
 
 @dataclass(frozen=True)
-class _Drawn:
-    """A text of a chain. digest: of the text in the key of its step."""
-
-    sample: Sample
-    digest: str
-    text: str
-
-
-@dataclass(frozen=True)
 class _Texts:
     """The texts that chosen chains drew first.
 
     plan: of the chains.
     generation: of the drawings.
+    drawn: sample, digest of the text in the key of its step, and what is drawn.
     reader: the encoder that compares the drawings with starts, if any.
     """
 
     plan: ChainPlan
     generation: int
-    drawn: Sequence[_Drawn]
+    drawn: Sequence[tuple[Sample, str, str]]
     reader: Comparison | None
 
     def steps(self, suite: MeasuredSuite, seed: int, most: int | None = None) -> list[Step]:
         """The steps by which the chains draw under a seed, so that stored drawings are found."""
         runner, plan = suite.runner("generator"), self.plan
         steps = []
-        for drawn in self.drawn[:most]:
-            own = derive_seed(seed, drawn.sample.id, self.generation)
-            key = runner.key(plan.generate, own, "text", drawn.digest)
-            steps.append(Step(key, own, always(drawn.text)))
+        for sample, digest, text in self.drawn[:most]:
+            own = derive_seed(seed, sample.id, self.generation)
+            key = runner.key(plan.generate, own, "text", digest)
+            steps.append(Step(key, own, always(text)))
         return steps
 
 
@@ -393,7 +361,7 @@ def _texts(suite: MeasuredSuite, plan: ChainPlan, reader: Comparison | None) -> 
         text = chain.links[generation - 1].text if chain.has(generation) else None
         worded = "" if text is None else plan.caption_rules.apply(text)
         if text is not None and worded.strip():
-            drawn.append(_Drawn(chain.sample, digest_text(worded), plan.drawing_prompt(text)))
+            drawn.append((chain.sample, digest_text(worded), plan.drawing_prompt(text)))
     return _Texts(plan, generation, drawn, reader)
 
 
@@ -463,7 +431,8 @@ def _between_seeds(
         vectors = _vectors(suite, reader, [image for _, image in there])
         for (own, _), vector in zip(there, vectors, strict=True):
             own.extend([] if vector is None else [vector])
-    whole = [(d.sample, row) for d, row in zip(texts.drawn, rows, strict=True) if len(row) == SEEDS]
+    drawn = zip(texts.drawn, rows, strict=True)
+    whole = [(sample, row) for (sample, *_), row in drawn if len(row) == SEEDS]
     if not whole:
         return None
     alike = fmean(float(a @ b) for _, row in whole for a, b in combinations(row, 2))
