@@ -22,7 +22,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.locks import PATIENCE, WorkLock
+from pytest_cepbench.store.locks import PATIENCE
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _WAIT = 0.05  # seconds between looks at a shard that another process has locked
@@ -113,14 +113,12 @@ class WorkQueue:
         raise, and MeasurementError for a shard that kills the processes which work on it.
         """
         self._pack()
-        tasks = _tasks_of(self.run_of(path), case, most)
-        samples = sum(len(task.samples) for task in tasks)
+        own = _tasks_of(self.run_of(path), case, most)
+        samples = sum(len(task.samples) for task in own)
         title = f"{case.key.suite} {case.key.part} {case.label}"
-        self.progress.begin(title, samples, sum(task.steps for task in tasks))
+        self.progress.begin(title, samples, sum(task.steps for task in own))
         try:
-            if self.swap:
-                self._grow_share(tasks)
-            self._finish(tasks)
+            self._work(own)
         finally:
             self.progress.end()
 
@@ -131,12 +129,30 @@ class WorkQueue:
         """
         self.progress.begin(_OTHER_CASES, 0, 0)
         try:
-            if self.swap and not self.stopped():
-                self._grow_share(())
-            while not self.stopped() and self._compute_one():
-                pass
+            if not self.stopped():
+                self._work(None)
         finally:
             self.progress.end()
+
+    def _work(self, own: Sequence[ShardTask] | None) -> None:
+        """Do what the running case needs, and other tasks of the run while others have those.
+
+        own: tasks of that case; None: do others until none is free, or the run is stopped.
+        """
+        if self.swap:
+            self._grow_share(own or ())
+        waiting = list(own or ())
+        while waiting or own is None:
+            left = [task for task in waiting if not self._settled(task)]
+            settled, waiting = len(left) < len(waiting), left
+            if settled or (not self.stopped() and self._compute_one()):
+                continue
+            if own is None:
+                return
+            self.progress.waiting = True
+            waiting = [task for task in waiting if not self._take_over(task)]
+            time.sleep(_WAIT)
+            self.progress.waiting, self.progress.holder = False, ""
 
     def _pack(self) -> None:
         """Have each suite know all samples that the run needs of it, before the first is grown."""
@@ -151,17 +167,6 @@ class WorkQueue:
                 wanted.setdefault(run, {}).update((sample.id, sample) for sample in samples)
         for run, needed in wanted.items():
             run.data.pack(needed.values())
-
-    def _finish(self, tasks: Sequence[ShardTask]) -> None:
-        waiting = [task for task in tasks if not self._settled(task)]
-        while waiting:
-            left = [task for task in waiting if not self._settled(task)]
-            if len(left) == len(waiting) and (self.stopped() or not self._compute_one()):
-                self.progress.waiting = True
-                left = [task for task in left if not self._take_over(task)]
-                time.sleep(_WAIT)
-            waiting = left
-            self.progress.waiting, self.progress.holder = False, ""
 
     def _settled(self, task: ShardTask) -> bool:
         """True where a task of the running case is done, just now or before."""
@@ -178,7 +183,13 @@ class WorkQueue:
         if lock is None:
             return False
         with lock:
-            self._check_crashes(lock, task)
+            if lock.crashes >= MOST_CRASHES:
+                lock.keep = True
+                raise MeasurementError(
+                    f"infrastructure: {lock.crashes} processes of this run died while they worked "
+                    f"on {len(task.samples)} samples from {task.samples[0].id!r} on, the last one "
+                    "alone: give them more memory, or smaller batches (batch_size=)"
+                )
             self._do(task, alone=lock.crashes > 0)
         self._note_done(task)
         return True
@@ -199,15 +210,6 @@ class WorkQueue:
             "were computed without waiting for it"
         )
         return True
-
-    def _check_crashes(self, lock: WorkLock, task: ShardTask) -> None:
-        if lock.crashes >= MOST_CRASHES:
-            lock.keep = True
-            raise MeasurementError(
-                f"infrastructure: {lock.crashes} processes of this run died while they worked on "
-                f"{len(task.samples)} samples from {task.samples[0].id!r} on, the last one alone: "
-                "give them more memory, or smaller batches (batch_size=)"
-            )
 
     def _do(self, task: ShardTask, *, alone: bool) -> None:
         """Grow and read; where not even one input fits, once more with the machine for itself."""
@@ -279,7 +281,8 @@ class WorkQueue:
             mine = [task for task in tasks.values() if task.name in locked]
             try:
                 with self.store.locks.shared(self.release_models):
-                    _grow_in_step(mine)
+                    for run in dict.fromkeys(task.run for task in mine):
+                        run.grow([(task.case, task.samples) for task in mine if task.run is run])
                     for task in sorted(mine, key=lambda task: task.case.key.metric):
                         task.run.read(task.case, task.samples)
                         self._note_done(task)
@@ -307,9 +310,3 @@ def _tasks_of(run: SuiteRun, case: Case, most: int | None) -> list[ShardTask]:
     """The shards that a case reads, in order."""
     shards = run.data.shards(run.looked_at(case, most))
     return [ShardTask(run, case, tuple(own), run.lock_name(at)) for at, own in shards.items()]
-
-
-def _grow_in_step(tasks: Sequence[ShardTask]) -> None:
-    """Make what all tasks read, by suite, each model working on all of them before the next."""
-    for run in dict.fromkeys(task.run for task in tasks):
-        run.grow([(task.case, task.samples) for task in tasks if task.run is run])
