@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -34,32 +33,6 @@ from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
 
 
 @dataclass(frozen=True)
-class References:
-    """The last accepted baseline of a case, and the anchor behind it; None where there is none.
-
-    pairing: the samples by which they are compared.
-    """
-
-    baseline: Measurement | None
-    anchor: Measurement | None
-    pairing: Pairing = "exact"
-
-    def judge(self, measurement: CaseMeasurement, policy: Policy, *, partial: bool) -> Judgement:
-        """A measurement judged against both.
-
-        partial: whether more samples can be looked at.
-        """
-        return judge(
-            measurement,
-            self.baseline,
-            policy,
-            anchor=self.anchor,
-            pairing=self.pairing,
-            partial=partial,
-        )
-
-
-@dataclass(frozen=True)
 class SeriesCase:
     """A case that was entered in the record of its series.
 
@@ -73,10 +46,6 @@ class SeriesCase:
     run: str
     entry: Entry
     place: Place
-
-    def adjusted(self, policy: Policy) -> Policy:
-        """The policy with the alpha that the case has in the series, and shares of it."""
-        return replace(policy, alpha=self.place.alpha, series=self.place.shares)
 
     def settle(self, verdict: Verdict, evaluated: EvaluatedCase | None = None) -> None:
         """Record the verdict. evaluated: None where the case could not be measured.
@@ -103,10 +72,11 @@ class EvaluatedCase:
     """A case, measured and judged.
 
     policy: how it is judged, with its own share of alpha.
+    baseline, anchor: what it was compared with; None where there is none.
+    pairing: the samples by which they were compared.
     looks: samples at each look.
     partial: whether there are more samples.
     share: of alpha, at the last look.
-    references: what it was compared with.
     series: its place in the series of the run; None where it has none.
     """
 
@@ -114,10 +84,12 @@ class EvaluatedCase:
     policy: Policy
     measurement: CaseMeasurement
     judgement: Judgement
+    baseline: Measurement | None
+    anchor: Measurement | None
+    pairing: Pairing
     looks: tuple[int, ...]
     partial: bool
     share: float
-    references: References
     series: SeriesCase | None = None
 
     @property
@@ -128,7 +100,7 @@ class EvaluatedCase:
     @property
     def reference(self) -> Measurement | None:
         """What the samples that got worse are compared with: the baseline, or the anchor."""
-        return self.references.anchor if self.lost_since_anchor else self.references.baseline
+        return self.anchor if self.lost_since_anchor else self.baseline
 
     @property
     def paired_scores(self) -> Scores:
@@ -166,17 +138,24 @@ class EvaluatedCase:
 
     def judge_at(self, alpha: float) -> Judgement:
         """The measurement judged at another alpha, of which the last look has its share."""
-        policy = replace(self.policy, alpha=min(0.5, alpha * self.share))
-        return self.references.judge(self.measurement, policy, partial=self.partial)
+        return judge(
+            self.measurement,
+            self.baseline,
+            replace(self.policy, alpha=min(0.5, alpha * self.share)),
+            anchor=self.anchor,
+            pairing=self.pairing,
+            partial=self.partial,
+        )
 
 
-def read_references(evaluator: Evaluator, case: Case) -> References:
+def read_references(
+    evaluator: Evaluator, case: Case
+) -> tuple[Measurement | None, Measurement | None]:
     """Baseline and anchor of a case. Raises BaselineError for a file that cannot be used."""
     root = evaluator.settings.baselines
-    return References(
+    return (
         read_baseline(baseline_path(root, case.key), case.key),
         read_baseline(anchor_path(root, case.key), case.key),
-        cast("Pairing", evaluator.settings.pairing),
     )
 
 
@@ -195,24 +174,48 @@ def evaluate_case(
     Raises what reading baselines, measuring and the record of the series raise; a case that was
     entered in a series is settled as an error then.
     """
+    baseline = anchor = None
     try:
-        references = read_references(evaluator, case)
+        baseline, anchor = read_references(evaluator, case)
     except BaselineError:
         if not accepting:
             raise
-        references = References(None, None)
     if not accepting:
-        accepted = references.baseline, references.anchor
-        evaluator.suites.check_policy(suite_file, case.key, policy, *accepted)
-    series = _enter_series(evaluator, suite_file, case, policy, references)
-    if series is None:
-        return _measured(evaluator, suite_file, case, policy, references, accepting=accepting)
+        evaluator.suites.check_policy(suite_file, case.key, policy, baseline, anchor)
+    run = evaluator.suite_run(suite_file)
+    series, file = None, evaluator.series
+    # A case that cannot fail the run, or is judged without statistics, has no part in a series.
+    if file is not None and policy.primary and policy.statistical:
+        record = run.model_record()
+        first, model = (
+            None if accepted is None else accepted.model.get("identity")
+            for accepted in (anchor, baseline)
+        )
+        place, entry = file.enter(
+            Entry(
+                look=0,
+                run=evaluator.context.run_id,
+                case=str(case.key),
+                model=record["identity"],
+                spec=record.get("spec", ""),
+                alpha=policy.alpha,
+                reference=model or "",
+            ),
+            first,
+        )
+        series = SeriesCase(file, evaluator.context.run_id, entry, place)
+        policy = replace(policy, alpha=place.alpha, series=place.shares)
     try:
-        policy = series.adjusted(policy)
-        evaluated = _measured(evaluator, suite_file, case, policy, references, accepting=accepting)
-        series.settle(evaluated.judgement.verdict, evaluated)
+        if not accepting:
+            _refuse_idle(run)
+        evaluated = _measured(
+            evaluator, suite_file, case, policy, baseline, anchor, accepting=accepting
+        )
+        if series is not None:
+            series.settle(evaluated.judgement.verdict, evaluated)
     except CepError:
-        series.settle(Verdict.ERROR)
+        if series is not None:
+            series.settle(Verdict.ERROR)
         raise
     return replace(evaluated, series=series)
 
@@ -222,14 +225,14 @@ def _measured(
     suite_file: Path,
     case: Case,
     policy: Policy,
-    references: References,
+    baseline: Measurement | None,
+    anchor: Measurement | None,
     *,
     accepting: bool,
 ) -> EvaluatedCase:
     """Measure a case and judge it, looking at more samples while it is undecided."""
-    if not accepting:
-        _refuse_idle(evaluator.suite_run(suite_file))
-    run = evaluator.suite_run(suite_file)
+    run, settings = evaluator.suite_run(suite_file), evaluator.settings
+    pairing = cast("Pairing", settings.pairing)
     sizes = [run.samples(case)] if accepting else planned_looks(evaluator, suite_file, case, policy)
     shares = look_shares(len(sizes))
     if not accepting and _decided_by_bets(evaluator, run, case, policy):
@@ -242,10 +245,12 @@ def _measured(
     looks: list[int] = []
     evaluated: EvaluatedCase | None = None
     unscored: UnscoredError | None = None
-    for number, (size, share) in enumerate(_affordable(evaluator, sizes, shares)):
+    for number, (size, share) in enumerate(zip(sizes, shares, strict=True)):
+        seconds = settings.budget.seconds
+        if number and seconds is not None and time.time() - evaluator.context.started > seconds:
+            break
         policy = replace(policy, look=number)
         depth = run.depth(case, size)
-        partial = depth is not None
         if not run.scored(case, depth):
             _compute(evaluator, suite_file, case, depth)
         try:
@@ -258,10 +263,25 @@ def _measured(
             continue
         unscored = None
         looks.append(measurement.n)
-        level = replace(policy, alpha=policy.alpha * share)
-        judgement = references.judge(measurement, level, partial=partial)
+        judgement = judge(
+            measurement,
+            baseline,
+            replace(policy, alpha=policy.alpha * share),
+            anchor=anchor,
+            pairing=pairing,
+            partial=depth is not None,
+        )
         evaluated = EvaluatedCase(
-            case, policy, measurement, judgement, tuple(looks), partial, share, references
+            case,
+            policy,
+            measurement,
+            judgement,
+            baseline,
+            anchor,
+            pairing,
+            looks=tuple(looks),
+            partial=depth is not None,
+            share=share,
         )
         if judgement.verdict is not Verdict.INCONCLUSIVE:
             break
@@ -269,38 +289,6 @@ def _measured(
         raise unscored
     assert evaluated is not None  # the first look is always taken
     return evaluated
-
-
-def _enter_series(
-    evaluator: Evaluator, suite_file: Path, case: Case, policy: Policy, references: References
-) -> SeriesCase | None:
-    """Enter a case in the series of the run; None without one, or where it has no part in it.
-
-    A case that cannot fail the run, or is judged without statistics, has none.
-    Raises SeriesError, WriteError, and what binding the model under test raises.
-    """
-    file = evaluator.series
-    if file is None or not (policy.primary and policy.statistical):
-        return None
-    record = evaluator.suite_run(suite_file).model_record()
-    place, entry = file.enter(
-        Entry(
-            look=0,
-            run=evaluator.context.run_id,
-            case=str(case.key),
-            model=record["identity"],
-            spec=record.get("spec", ""),
-            alpha=policy.alpha,
-            reference=_model(references.baseline) or "",
-        ),
-        _model(references.anchor),
-    )
-    return SeriesCase(file, evaluator.context.run_id, entry, place)
-
-
-def _model(baseline: Measurement | None) -> str | None:
-    """Identity of a baseline's model."""
-    return None if baseline is None else baseline.model.get("identity")
 
 
 def _refuse_idle(run: SuiteRun) -> None:
@@ -323,19 +311,14 @@ def _compute(evaluator: Evaluator, suite_file: Path, case: Case, depth: int | No
     shards = prepared_shards(evaluator)
     evaluator.offer(suite_file, case, depth)
     shards.compute(suite_file, case, depth)
-    if evaluator.suite_run(suite_file).labelled(case):
-        _compute_population(evaluator, suite_file, case)
-
-
-def _compute_population(evaluator: Evaluator, suite_file: Path, case: Case) -> None:
-    """Have all battles of the suite fought, where the run needs them: labels are drawn from all.
-
-    The work is shared with the other processes of the run, as that of every case is.
-    """
+    if not evaluator.suite_run(suite_file).labelled(case):
+        return
+    # Labels are drawn from all battles of the suite: where the run needs them they are fought now,
+    # which is shared with the other processes of the run, as the work of every case is.
     whole = CaseKey(case.key.suite, OVERALL, case.key.metric)
     for assigned in list(evaluator.assigned.values()):
         if assigned.suite_file == suite_file and assigned.case.key == whole != case.key:
-            evaluator.shards.compute(suite_file, assigned.case, None)
+            shards.compute(suite_file, assigned.case, None)
 
 
 def prepared_shards(evaluator: Evaluator) -> WorkQueue:
@@ -368,14 +351,10 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [look_sizes(most)[0]]
     if not policy.statistical or run.labelled(case):  # labels are a random part of all battles
         return [most]
-    if not (policy.bets and run.battles(case)):
-        return _sizes_for_bounds(run, case, policy, most)
-    if _decided_by_bets(evaluator, run, case, policy):
-        return list(look_sizes(most, LEAST_LOST, BETTING_GROWTH))
-    return [most]
-
-
-def _sizes_for_bounds(run: SuiteRun, case: Case, policy: Policy, most: int) -> list[int]:
+    if policy.bets and run.battles(case):
+        if _decided_by_bets(evaluator, run, case, policy):
+            return list(look_sizes(most, LEAST_LOST, BETTING_GROWTH))
+        return [most]
     if policy.looks != "sequential":
         return list(look_sizes(most))
     sizes = look_sizes(most, FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH)
@@ -401,14 +380,3 @@ def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Po
         and run.suite.seeds == 1
         and run.samples(case) >= LEAST_BET_ON
     )
-
-
-def _affordable(
-    evaluator: Evaluator, sizes: list[int], shares: tuple[float, ...]
-) -> Iterator[tuple[int, float]]:
-    """The looks, as long as the time of the run lasts."""
-    seconds = evaluator.settings.budget.seconds
-    for number, look in enumerate(zip(sizes, shares, strict=True)):
-        if number and seconds is not None and time.time() - evaluator.context.started > seconds:
-            return
-        yield look

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -17,7 +18,7 @@ from pytest_cepbench.evaluation.case_evaluation import (
     evaluate_case,
 )
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
-from pytest_cepbench.evaluation.shown_chains import ShownChains, shown_chains, shown_facts
+from pytest_cepbench.evaluation.shown_chains import shown_chains, shown_facts
 from pytest_cepbench.files import parse_json
 from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict
 from pytest_cepbench.gate.baseline import answers_digest, baseline_path
@@ -32,7 +33,6 @@ from pytest_cepbench.gate.series import delays_of
 from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.report import (
-    AnswerShown,
     BaselineModel,
     CaseResult,
     HopShown,
@@ -40,96 +40,185 @@ from pytest_cepbench.report import (
     SeriesShown,
     Shown,
 )
-from pytest_cepbench.suites import Case, SuiteRun
+from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.gate_config import Overrides
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 
+Acceptance = Literal["none", "new", "all"]
+"""Measurements that are to become baselines: none, those of cases without one, or all."""
 
-def measured_case(
-    unmeasured: CaseResult,
-    evaluated: EvaluatedCase,
-    run: SuiteRun,
-    evaluator: Evaluator,
-    *,
-    messages: Sequence[str],
-    accepted: bool,
-    refused: str,
-) -> CaseResult:
-    """The record of a case that was measured.
+Observer = Callable[[CaseMeasurement, Path, Judgement, bool], None]
+"""Called with a measurement, its baseline's path, how it was judged, and whether it is accepted."""
 
-    unmeasured: the case, and how it is judged.
-    run: measured it.
-    evaluator: of the process; its store keeps the images that reports show.
-    messages: on memory and models, from while it was measured.
-    accepted: whether the measurement is to become the baseline.
-    refused: why it may not, where that was asked for.
+
+@dataclass(frozen=True)
+class CaseRunner:
+    """Evaluates the cases of one suite in one process.
+
+    suite_file: the suite.
+    acceptance: which measurements are to become baselines.
+    observe: called when a case was judged; may raise BaselineError.
     """
-    measurement, judgement = evaluated.measurement, evaluated.judgement
-    chains = ShownChains()
-    if isinstance(run, ChainRun):
-        chains = shown_chains(
-            run, evaluated, evaluator.store, evaluator.settings, unmeasured.nodeid
+
+    evaluator: Evaluator
+    suite_file: Path
+    acceptance: Acceptance = "none"
+    observe: Observer = lambda *_: None
+
+    def __call__(self, case: Case | PooledCase, nodeid: str, overrides: Overrides) -> CaseResult:
+        """Measure and judge a case. Every CepError on the way is the verdict `error`.
+
+        nodeid: of the case's test.
+        overrides: what the test says of how it is judged.
+        """
+        evaluator = self.evaluator
+        started = time.perf_counter()
+        usage_before = evaluator.usage
+        damage_before = len(evaluator.damage)
+        policy = evaluator.suites.claim(self.suite_file, case.key, overrides).policy
+        alphas = {name: own.policy.alpha for name, own in evaluator.assigned.items()}
+        if isinstance(case, PooledCase):
+            policy = replace(policy, primary=True)
+        elif policy.primary and alphas:
+            # The whole alpha for a case that was not collected under this id would break the
+            # promise.
+            policy = replace(policy, alpha=alphas.get(nodeid, min(alphas.values())))
+        unmeasured = CaseResult(
+            nodeid=nodeid,
+            suite=case.key.suite,
+            part=case.key.part,
+            metric=case.key.metric,
+            label=case.label,
+            tolerance=policy.tolerance,
+            anchor_tolerance=policy.since_anchor,
+            judgement=Judgement(Verdict.ERROR),
+            of=len(evaluator.suites.get(self.suite_file).cases),
+            gate=policy.gate,
+            alpha=policy.alpha if policy.statistical else None,
+            primary=policy.primary,
+            strict=policy.gate == "noninferiority" or evaluator.settings.inconclusive == "fail",
+            origins=dict(policy.origins),
         )
-    remarks = remarks_on_accepting(measurement) if accepted else ()
-    notes = [*_calibration_notes(evaluated), *_partial_notes(evaluated)]
-    return replace_fields(
-        unmeasured,
-        measurement=measurement.record,
-        judgement=replace(
-            judgement,
-            statements=(*judgement.statements, *notes),
-            warnings=(*judgement.warnings, *remarks),
-        ),
-        shown=_shown(evaluated, run, evaluator, chains, messages=messages, accepted=accepted),
-        looks=list(evaluated.looks),
-        partial=evaluated.partial,
-        accepted=accepted,
-        refused=refused,
-        series=_series_shown(evaluated),
-    )
-
-
-def _shown(
-    evaluated: EvaluatedCase,
-    run: SuiteRun,
-    evaluator: Evaluator,
-    chains: ShownChains,
-    *,
-    messages: Sequence[str],
-    accepted: bool,
-) -> Shown:
-    measurement, baseline = evaluated.measurement, evaluated.references.baseline
-    answers: list[AnswerShown] = []
-    if not isinstance(run, ChainRun):
-        from pytest_cepbench.evaluation.shown_answers import shown_answers
-
-        requested = evaluator.settings.show
-        answers = shown_answers(
-            run, evaluated, evaluator.store, accepted=accepted, requested=requested
+        try:
+            evaluator.suites.check_policy(self.suite_file, case.key, policy)
+            if isinstance(case, PooledCase):
+                result = pooled_verdict(evaluator, self.suite_file, case, unmeasured)
+            else:
+                result = self._evaluate(case, policy, unmeasured)
+        except CepError as error:
+            judgement = Judgement(Verdict.ERROR, reasons=(str(error),))
+            result = replace_fields(unmeasured, judgement=judgement)
+        return replace_fields(
+            result,
+            effort=evaluator.charge(usage_before, time.perf_counter() - started),
+            damage=evaluator.damage[damage_before:],
         )
-    return Shown(
-        notes=[*messages, *measurement.notes],
-        warnings=[*measurement.warnings, *run.warnings(measurement)],
-        curve=list(measurement.curve),
-        judge=measurement.judge,
-        models=[
-            ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
-            for role, bound in run.models(measurement).items()
-        ],
-        baseline_model=None if baseline is None else _baseline_model(baseline),
-        chains=chains.chains,
-        answers=answers,
-        median=chains.median,
-        requested=chains.requested,
-        reference_chains=chains.reference_chains,
-        curve_now=chains.curve_now,
-        curve_reference=chains.curve_reference,
-        differences=evaluated.differences,
-        opponents=_opponents(evaluated),
-        facts=None if measurement.facts is None else shown_facts(measurement.facts),
-    )
+
+    def _evaluate(self, case: Case, policy: Policy, unmeasured: CaseResult) -> CaseResult:
+        evaluator = self.evaluator
+        path = baseline_path(evaluator.settings.baselines, case.key)
+        accepting = self.acceptance == "all" or (self.acceptance == "new" and not path.exists())
+        evaluated = evaluate_case(evaluator, self.suite_file, case, policy, accepting=accepting)
+        measurement, series = evaluated.measurement, evaluated.series
+        try:
+            if accepting:
+                evaluator.suites.check_policy(self.suite_file, case.key, policy, measurement)
+            self.observe(measurement, path, evaluated.judgement, accepting)
+        except CepError:
+            if series is not None:
+                series.settle(Verdict.ERROR)
+            raise
+        refused = ""
+        # A case that cannot fail a run cannot let a worse checkpoint pass either.
+        if accepting and policy.primary and not evaluator.settings.accept_insensitive:
+            refused = why_not_accepted(measurement) or ""
+        accepted = accepting and not refused
+        if not accepting:
+            evaluator.judged[unmeasured.nodeid] = evaluated
+        shown = self._shown(evaluated, unmeasured.nodeid, accepted=accepted)
+        if policy.primary and not accepting:
+            shown = self._attributed(shown, evaluated)
+        judgement = evaluated.judgement
+        remarks = remarks_on_accepting(measurement) if accepted else ()
+        return replace_fields(
+            unmeasured,
+            alpha=unmeasured.alpha if series is None else evaluated.policy.alpha,
+            measurement=measurement.record,
+            judgement=replace(
+                judgement,
+                statements=(*judgement.statements, *_notes(evaluated)),
+                warnings=(*judgement.warnings, *remarks),
+            ),
+            shown=shown,
+            looks=list(evaluated.looks),
+            partial=evaluated.partial,
+            accepted=accepted,
+            refused=refused,
+            series=_series_shown(evaluated),
+        )
+
+    def _shown(self, evaluated: EvaluatedCase, nodeid: str, *, accepted: bool) -> Shown:
+        """What reports show of a case beside its numbers."""
+        evaluator, run = self.evaluator, self.evaluator.suite_run(self.suite_file)
+        messages = evaluator.drain_messages()
+        measurement, settings, reference = evaluated.measurement, evaluator.settings, ""
+        if isinstance(run, ChainRun):
+            shown = shown_chains(run, evaluated, evaluator.store, settings, nodeid)
+        else:
+            from pytest_cepbench.evaluation.shown_answers import shown_answers
+
+            store, requested = evaluator.store, settings.show
+            answers = shown_answers(run, evaluated, store, accepted=accepted, requested=requested)
+            shown = Shown(answers=answers)
+        if evaluated.reference is not None and evaluated.differences:
+            reference = answers_digest(evaluated.reference)
+        return replace_fields(
+            shown,
+            notes=[*messages, *measurement.notes],
+            warnings=[*measurement.warnings, *run.warnings(measurement)],
+            curve=list(measurement.curve),
+            judge=measurement.judge,
+            models=[
+                ModelShown(role, bound.spec, bound.fingerprint, describe_role(bound))
+                for role, bound in run.models(measurement).items()
+            ],
+            baseline_model=_baseline_model(evaluated.baseline),
+            differences=evaluated.differences,
+            opponents=reference,
+            facts=None if measurement.facts is None else shown_facts(measurement.facts),
+        )
+
+    def _attributed(self, shown: Shown, evaluated: EvaluatedCase) -> Shown:
+        """With the hops or parts of a pipeline by which a regressed case lost."""
+        most, reference = self.evaluator.settings.attribute, evaluated.reference
+        regressed = evaluated.judgement.verdict is Verdict.REGRESSED
+        if not regressed or not most or reference is None:
+            return shown
+        case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
+        whole = run.samples(case)
+        samples: list[str] = []
+        if run.per_sample(case):
+            samples = list(dict.fromkeys(loser.sample for loser in evaluated.losers))[:most]
+        elif whole > most:
+            text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
+            return replace_fields(shown, attribution=text)
+        attribution = run.attribute(case, reference.model.get("step", ""), samples)
+        hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
+        return replace_fields(shown, attribution=attribution.said, hops=hops)
+
+
+def _notes(evaluated: EvaluatedCase) -> Iterator[str]:
+    """What the calibration of the baseline's model says of the tolerance, and of a part judged."""
+    baseline, units = evaluated.baseline, evaluated.judgement.units
+    if baseline is not None and baseline.noise is not None and units:
+        design = design_of(baseline.noise, units)
+        policy = policy_beside(evaluated.anchor, baseline, evaluated.policy)
+        remark = None if design is None else power_remark(design, policy)
+        yield from () if remark is None else (f"by this model's own noise, {remark}",)
+    if evaluated.partial and not evaluated.policy.statistical:
+        yield f"judged on the first {evaluated.looks[-1]} samples: see --cep-inconclusive=more"
 
 
 def _series_shown(evaluated: EvaluatedCase) -> SeriesShown | None:
@@ -154,52 +243,26 @@ def _series_shown(evaluated: EvaluatedCase) -> SeriesShown | None:
     )
 
 
-def _opponents(evaluated: EvaluatedCase) -> str:
-    """Digest of the answers that were battled; empty where none were."""
-    reference = evaluated.reference
-    return "" if reference is None or not evaluated.differences else answers_digest(reference)
-
-
-def _baseline_model(baseline: Measurement) -> BaselineModel:
-    model = baseline.model
+def _baseline_model(baseline: Measurement | None) -> BaselineModel | None:
+    if baseline is None:
+        return None
+    model, fingerprints = baseline.model, []
+    with suppress(ValueError):  # a baseline by hand has no record of its steps
+        steps = parse_json(model.get("step", ""))
+        for record in steps if isinstance(steps, list) else [steps]:
+            fingerprint = record.get("fingerprint") if isinstance(record, dict) else None
+            if isinstance(fingerprint, str):
+                fingerprints.append(fingerprint)
     return BaselineModel(
         role=model.get("role", ""),
         spec=model.get("spec", ""),
         identity=model.get("identity", ""),
-        fingerprint=" + ".join(_fingerprints(model.get("step", ""))),
+        fingerprint=" + ".join(fingerprints),
         reason=baseline.accepted.get("reason", ""),
     )
 
 
-def _fingerprints(step: str) -> Iterator[str]:
-    """Fingerprints of the roles in a baseline's record of their steps; none in one by hand."""
-    try:
-        steps = parse_json(step)
-    except ValueError:
-        return
-    for record in steps if isinstance(steps, list) else [steps]:
-        fingerprint = record.get("fingerprint") if isinstance(record, dict) else None
-        if isinstance(fingerprint, str):
-            yield fingerprint
-
-
-def _partial_notes(evaluated: EvaluatedCase) -> Iterator[str]:
-    """A note that a case without statistics was judged by its first samples alone."""
-    if evaluated.partial and not evaluated.policy.statistical:
-        yield f"judged on the first {evaluated.looks[-1]} samples: see --cep-inconclusive=more"
-
-
-def _calibration_notes(evaluated: EvaluatedCase) -> Iterator[str]:
-    """What the calibration of the baseline's model says of the tolerance."""
-    baseline, anchor = evaluated.references.baseline, evaluated.references.anchor
-    units = evaluated.judgement.units
-    if baseline is None or baseline.noise is None or not units:
-        return
-    design = design_of(baseline.noise, units)
-    policy = policy_beside(anchor, baseline, evaluated.policy)
-    remark = None if design is None else power_remark(design, policy)
-    yield from () if remark is None else (f"by this model's own noise, {remark}",)
-
+# -- the verdict of a suite ------------------------------------------------------------------------
 
 _GOOD = (Verdict.HELD, Verdict.IMPROVED)
 
@@ -247,20 +310,35 @@ def _decide(
     alpha: float,
 ) -> tuple[Verdict, list[str]]:
     """The verdict on all cases, and why it is none that passes."""
-    uncompared = {
-        name: member.judgement.verdict
-        for name, member in members.items()
-        if member.judgement.verdict in _NO_COMPARISON
-    }
+
+    def regresses(name: str, level: float) -> bool:
+        return members[name].judge_at(level).verdict is Verdict.REGRESSED
+
+    alone = {name: member.judgement.verdict for name, member in members.items()}
+    uncompared = {name: verdict for name, verdict in alone.items() if verdict in _NO_COMPARISON}
     if uncompared:
         first = next(iter(uncompared.values()))
         return first, [f"{name}: {verdict}" for name, verdict in uncompared.items()]
     if not members:
         return Verdict.ERROR, ["none of the suite's primary cases is in this run"]
-    regressed = _regressed(members, weights, alpha)
+    regressed = {
+        name
+        for name, verdict in alone.items()
+        if name not in weights and verdict is Verdict.REGRESSED
+    }
+    regressed |= holm(regresses, weights, alpha) if weights else set()
     if regressed:
-        return Verdict.REGRESSED, [_lost(name, members[name]) for name in sorted(regressed)]
-    undecided = [name for name, member in members.items() if not _holds(member, alpha)]
+        return Verdict.REGRESSED, [
+            f"{name}: {members[name].judgement.difference:+.4f}"
+            + ("" if alone[name] is Verdict.REGRESSED else " (not seen by the case alone)")
+            for name in sorted(regressed)
+        ]
+    undecided = [
+        name
+        for name, member in members.items()
+        if alone[name] not in _GOOD
+        and not (member.policy.statistical and member.judge_at(alpha).verdict in _GOOD)
+    ]
     if undecided:
         names = ", ".join(undecided[:5]) + (", ..." if len(undecided) > 5 else "")
         reason = f"a drop larger than tolerated is not excluded in {len(undecided)}: {names}"
@@ -286,173 +364,3 @@ def _collected(evaluator: Evaluator, suite_file: Path, case: PooledCase) -> dict
             smaller = assigned.policy.tolerance < evaluator.assigned[other].policy.tolerance
             collected[key] = nodeid if smaller else other
     return {nodeid: evaluator.assigned[nodeid] for nodeid in collected.values()}
-
-
-def _holds(member: EvaluatedCase, alpha: float) -> bool:
-    """Whether a case excludes its tolerated drop, if need be at another level."""
-    good = member.judgement.verdict in _GOOD
-    return good or (member.policy.statistical and member.judge_at(alpha).verdict in _GOOD)
-
-
-def _regressed(
-    members: Mapping[str, EvaluatedCase],
-    weights: Mapping[str, float],
-    alpha: float,
-) -> set[str]:
-    """The cases that regressed: by Holm's procedure, and those judged without statistics."""
-
-    def rejects(name: str, level: float) -> bool:
-        return members[name].judge_at(level).verdict is Verdict.REGRESSED
-
-    plain = {
-        name
-        for name, member in members.items()
-        if name not in weights and member.judgement.verdict is Verdict.REGRESSED
-    }
-    return plain | (holm(rejects, weights, alpha) if weights else set())
-
-
-def _lost(name: str, member: EvaluatedCase) -> str:
-    alone = member.judgement.verdict is Verdict.REGRESSED
-    also = "" if alone else " (not seen by the case alone)"
-    return f"{name}: {member.judgement.difference:+.4f}{also}"
-
-
-Acceptance = Literal["none", "new", "all"]
-"""Measurements that are to become baselines: none, those of cases without one, or all."""
-
-Observer = Callable[[CaseMeasurement, Path, Judgement, bool], None]
-"""Called with a measurement, its baseline's path, how it was judged, and whether it is accepted."""
-
-
-@dataclass(frozen=True)
-class CaseRunner:
-    """Evaluates the cases of one suite in one process.
-
-    suite_file: the suite.
-    acceptance: which measurements are to become baselines.
-    observe: called when a case was judged; may raise BaselineError.
-    """
-
-    evaluator: Evaluator
-    suite_file: Path
-    acceptance: Acceptance = "none"
-    observe: Observer = lambda *_: None
-
-    def __call__(self, case: Case | PooledCase, nodeid: str, overrides: Overrides) -> CaseResult:
-        """Measure and judge a case. Every CepError on the way is the verdict `error`.
-
-        nodeid: of the case's test.
-        overrides: what the test says of how it is judged.
-        """
-        evaluator = self.evaluator
-        started = time.perf_counter()
-        usage_before = evaluator.usage
-        damage_before = len(evaluator.damage)
-        policy = self._policy(case, nodeid, overrides)
-        unmeasured = CaseResult(
-            nodeid=nodeid,
-            suite=case.key.suite,
-            part=case.key.part,
-            metric=case.key.metric,
-            label=case.label,
-            tolerance=policy.tolerance,
-            anchor_tolerance=policy.since_anchor,
-            judgement=Judgement(Verdict.ERROR),
-            of=len(evaluator.suites.get(self.suite_file).cases),
-            gate=policy.gate,
-            alpha=policy.alpha if policy.statistical else None,
-            primary=policy.primary,
-            strict=policy.gate == "noninferiority" or evaluator.settings.inconclusive == "fail",
-            origins=dict(policy.origins),
-        )
-        try:
-            evaluator.suites.check_policy(self.suite_file, case.key, policy)
-            if isinstance(case, PooledCase):
-                result = pooled_verdict(evaluator, self.suite_file, case, unmeasured)
-            else:
-                result = self._evaluate(case, policy, unmeasured)
-        except CepError as error:
-            judgement = Judgement(Verdict.ERROR, reasons=(str(error),))
-            result = replace_fields(unmeasured, judgement=judgement)
-        return replace_fields(
-            result,
-            effort=evaluator.charge(usage_before, time.perf_counter() - started),
-            damage=evaluator.damage[damage_before:],
-        )
-
-    def _policy(self, case: Case | PooledCase, nodeid: str, overrides: Overrides) -> Policy:
-        """How a case is judged by run, test and suite, with its own share of alpha."""
-        policy = self.evaluator.suites.claim(self.suite_file, case.key, overrides).policy
-        if isinstance(case, PooledCase):
-            return replace(policy, primary=True)
-        assigned = self.evaluator.assigned
-        alphas = {name: case.policy.alpha for name, case in assigned.items()}
-        if not policy.primary or not alphas:
-            return policy
-        # The whole alpha for a case that was not collected under this id would break the promise.
-        return replace(policy, alpha=alphas.get(nodeid, min(alphas.values())))
-
-    def _evaluate(self, case: Case, policy: Policy, unmeasured: CaseResult) -> CaseResult:
-        evaluator = self.evaluator
-        path = baseline_path(evaluator.settings.baselines, case.key)
-        accepting = self.acceptance == "all" or (self.acceptance == "new" and not path.exists())
-        evaluated = evaluate_case(evaluator, self.suite_file, case, policy, accepting=accepting)
-        measurement, series = evaluated.measurement, evaluated.series
-        try:
-            if accepting:
-                evaluator.suites.check_policy(self.suite_file, case.key, policy, measurement)
-            self.observe(measurement, path, evaluated.judgement, accepting)
-        except CepError:
-            if series is not None:
-                series.settle(Verdict.ERROR)
-            raise
-        if not accepting:
-            evaluator.judged[unmeasured.nodeid] = evaluated
-        if series is not None:
-            unmeasured = replace_fields(unmeasured, alpha=evaluated.policy.alpha)
-        refused = self._refusal(measurement, policy) if accepting else ""
-        result = measured_case(
-            unmeasured,
-            evaluated,
-            evaluator.suite_run(self.suite_file),
-            evaluator,
-            messages=evaluator.drain_messages(),
-            accepted=accepting and not refused,
-            refused=refused,
-        )
-        return self._attribute(result, evaluated) if policy.primary and not accepting else result
-
-    def _refusal(self, measurement: CaseMeasurement, policy: Policy) -> str:
-        """Why a measurement may not become the baseline of its case; empty where it may.
-
-        A case that cannot fail a run cannot let a worse checkpoint pass either.
-        """
-        if self.evaluator.settings.accept_insensitive or not policy.primary:
-            return ""
-        return why_not_accepted(measurement) or ""
-
-    def _attribute(self, result: CaseResult, evaluated: EvaluatedCase) -> CaseResult:
-        """The result with the hops or parts of a pipeline by which a regressed case lost."""
-        most = self.evaluator.settings.attribute
-        judgement, reference = evaluated.judgement, evaluated.reference
-        if judgement.verdict is not Verdict.REGRESSED or not most:
-            return result
-        if reference is None:
-            return result
-        case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
-        step = reference.model.get("step", "")
-        lost = list(dict.fromkeys(loser.sample for loser in evaluated.losers))
-        whole = run.samples(case)
-        if not run.per_sample(case) and whole > most:
-            text = f"sets are followed through the chain whole: --cep-attribute={whole} does that"
-            return _with_attribution(result, text)
-        samples = lost[:most] if run.per_sample(case) else []
-        attribution = run.attribute(case, step, samples)
-        hops = [HopShown(hop.start, hop.role, hop.generation, hop.cost) for hop in attribution.hops]
-        return _with_attribution(result, attribution.said, hops)
-
-
-def _with_attribution(result: CaseResult, text: str, hops: Sequence[HopShown] = ()) -> CaseResult:
-    shown = replace_fields(result.shown, attribution=text, hops=list(hops))
-    return replace_fields(result, shown=shown)

@@ -20,11 +20,7 @@ from pytest_cepbench.chains.steps import recall
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import importable
-from pytest_cepbench.evaluation.shown_chains import (
-    failure_shown,
-    first_difference_shown,
-    links_shown,
-)
+from pytest_cepbench.evaluation.shown_chains import chain_shown
 from pytest_cepbench.gate import CaseKey, Measurement, Verdict
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.gate.pairing import SAMPLE_FIELDS
@@ -108,7 +104,17 @@ class SuiteChains:
             raise SuiteError(f"{self._path} has no case {compared.first.case!r} any more")
         self._refuse_changes(case, second, samples)
         before, now = (_stored(self._run, record) for record in (first, second))
-        return [self._pair(case, sample, before, now) for sample in samples]
+        start = self._run.starts([case])[0]
+        return [
+            chain_shown(
+                loser.sample,
+                (loser.candidate, loser.baseline),
+                now.excerpt(case, loser.sample, start),
+                before.excerpt(case, loser.sample, start),
+                self._store,
+            )
+            for loser in samples
+        ]
 
     def _refuse_changes(self, case: Case, record: Measurement, samples: Sequence[Loser]) -> None:
         names = {loser.sample for loser in samples}
@@ -124,28 +130,6 @@ class SuiteChains:
             raise SuiteError(
                 f"{self._path} is not as it was measured: {', '.join(changed)} changed since"
             )
-
-    def _pair(
-        self, case: Case, loser: Loser, before: StoredChains, now: StoredChains
-    ) -> ChainShown:
-        start = self._run.starts([case])[0]
-        first, second = (stored.excerpt(case, loser.sample, start) for stored in (before, now))
-        return ChainShown(
-            sample=loser.sample,
-            score=loser.candidate,
-            baseline=loser.baseline,
-            links=[] if second is None else links_shown(second.chain, second.marks, self._store),
-            failure=None if second is None else failure_shown(second),
-            baseline_links=(
-                [] if first is None else links_shown(first.chain, first.marks, self._store)
-            ),
-            baseline_failure=None if first is None else failure_shown(first),
-            first_difference=(
-                None
-                if first is None or second is None
-                else first_difference_shown(second.chain, first.chain)
-            ),
-        )
 
 
 def _stored(run: ChainRun, record: Measurement) -> StoredChains:

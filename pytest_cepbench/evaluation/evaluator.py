@@ -49,29 +49,28 @@ class AssignedCase:
     policy: Policy
 
 
-class _Lazy(Generic[T]):
-    """A resource that is opened when it is first needed.
+class _opened_once(Generic[T]):  # noqa: N801 - used as `property` is
+    """A resource of a process that is opened when it is first needed.
 
     What could not be opened raises its error again: a server that does not answer is asked once in
     a run, not for every case.
     """
 
-    def __init__(self, open_resource: Callable[[], T]) -> None:
-        self._open = open_resource
-        self._error: CepError | None = None
-        self.opened: T | None = None
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make, self._name, self.__doc__ = make, make.__name__, make.__doc__
 
-    def get(self) -> T:
-        """The resource. Raises what opening it raised."""
-        if self._error is not None:
-            raise self._error
-        if self.opened is None:
+    def __get__(self, evaluator: Evaluator, _: object = None) -> T:
+        opened, errors = evaluator.opened, evaluator.errors
+        if self._name in errors:
+            raise errors[self._name]
+        if self._name not in opened:
             try:
-                self.opened = self._open()
+                opened[self._name] = self._make(evaluator)
             except CepError as error:
-                self._error = error
+                errors[self._name] = error
                 raise
-        return self.opened
+        resource: T = opened[self._name]
+        return resource
 
 
 class Evaluator:
@@ -85,6 +84,7 @@ class Evaluator:
     judged: node id -> the `EvaluatedCase` that this process judged, for the verdict of its suite.
     progress: how far the running case is.
     say: shows a sentence to the engineer while the run goes on; None for standard error.
+    opened, errors: the resources that were opened so far, and why others could not be, by name.
     """
 
     def __init__(
@@ -98,26 +98,20 @@ class Evaluator:
         self.say: Callable[[str], None] | None = None
         self.suites = SuiteCache(context.settings, context.folder)
         self.stop = StopFlag(context.folder)
+        self.opened: dict[str, Any] = {}
+        self.errors: dict[str, CepError] = {}
         self._agree = agree
         self._helpers = HelperProcesses(context)
         self._plan_store: TemporaryDirectory[str] | None = None
-        self._store = _Lazy(self._open_store)
-        self._engine = _Lazy(self._connect)
-        self._models = _Lazy(self._make_models)
-        self._servers: _Lazy[RunServers] = _Lazy(self._make_servers)
-        self._shards = _Lazy(self._make_shards)
         self._runs: dict[Path, SuiteRun] = {}
         self._shown_remarks: set[str] = set()
         self._charged = UsageTotals()
 
     # -- resources ---------------------------------------------------------------------------------
 
-    @property
+    @_opened_once
     def store(self) -> Store:
         """The store. Raises what opening it raises."""
-        return self._store.get()
-
-    def _open_store(self) -> Store:
         settings = self.settings
         root = settings.store
         if settings.plan and not root.exists():  # a plan leaves nothing behind
@@ -137,28 +131,22 @@ class Evaluator:
             return None
         return SeriesFile(settings.baselines, settings.series, settings.series_length)
 
-    @property
+    @_opened_once
     def engine(self) -> RayEngine | None:
         """The Ray cluster, where models run on one. Raises what connecting to it raises."""
         settings = self.settings
         # A plan and a list of cases ask no model, and start no cluster.
         if settings.engine != "ray" or settings.plan or settings.listing:
             return None
-        return self._engine.get()
-
-    def _connect(self) -> RayEngine:
         from pytest_cepbench.evaluation.ray_engine import RayEngine
 
         return RayEngine(
-            self.context, self.suites, self._store.get, self.hash_file, self._give_servers
+            self.context, self.suites, lambda: self.store, self.hash_file, self._give_servers
         )
 
-    @property
+    @_opened_once
     def models(self) -> ModelPool:
         """The models."""
-        return self._models.get()
-
-    def _make_models(self) -> ModelPool:
         # More threads than cores make all workers slower. The environment may say how many.
         workers = self.context.workers
         divided = workers > 1 and "OMP_NUM_THREADS" not in os.environ
@@ -180,9 +168,11 @@ class Evaluator:
     @property
     def _give_servers(self) -> Callable[[], RunServers] | None:
         """Gives the servers that the run starts; a plan and a list of cases start none."""
-        return None if self.settings.plan or self.settings.listing else self._servers.get
+        quiet = self.settings.plan or self.settings.listing
+        return None if quiet else lambda: self._servers
 
-    def _make_servers(self) -> RunServers:
+    @_opened_once
+    def _servers(self) -> RunServers:
         from pytest_cepbench.models.serving.run_servers import RunServers
 
         context = self.context
@@ -197,8 +187,8 @@ class Evaluator:
     def _wait_for_server(self, server: str) -> None:
         """Show what is waited for, here and to the processes that wait for this one."""
         self.progress.server = server
-        if self._store.opened is not None:
-            self._store.opened.locks.heartbeat()
+        if "store" in self.opened:
+            self.store.locks.heartbeat()
 
     @cached_property
     def devices(self) -> DeviceAssignment:
@@ -209,12 +199,9 @@ class Evaluator:
         devices.assign(named.spec for named in self.suites.choices.assigned.values())
         return devices
 
-    @property
+    @_opened_once
     def shards(self) -> WorkQueue:
         """The shards of the run, as this process sees them."""
-        return self._shards.get()
-
-    def _make_shards(self) -> WorkQueue:
         context, local = self.context, self.engine is None
         return WorkQueue(
             self.store,
@@ -248,8 +235,8 @@ class Evaluator:
         """Forget what is in memory of a suite's chains, so that a failed step is tried again."""
         self._runs.pop(path, None)
         self.judged.clear()
-        if self._shards.opened is not None:
-            self._shards.opened.forget()
+        if "shards" in self.opened:
+            self.shards.forget()
 
     def model(self, suite_file: Path, role: RoleName) -> Model:
         """The loaded model of a role, from the suite if there is one, else from its option.
@@ -308,7 +295,7 @@ class Evaluator:
 
     def _start_helpers(self) -> None:
         """Start the wanted helper processes when the first model is about to be loaded."""
-        shards = self._shards.opened
+        shards: WorkQueue | None = self.opened.get("shards")
         # Workers of xdist help one another, and a test may use a model before any case.
         if shards is None or self.context.is_worker:
             return
@@ -340,28 +327,30 @@ class Evaluator:
     @property
     def cluster_progress(self) -> Progress | None:
         """How far the threads on a cluster are; None where there are none, or they do nothing."""
-        return None if self._engine.opened is None else self._engine.opened.progress
+        engine: RayEngine | None = self.opened.get("engine")
+        return None if engine is None else engine.progress
 
     @property
     def infrastructure(self) -> list[str]:
         """What happened to helpers or the cluster and was made good, a sentence each."""
-        engine = self._engine.opened
+        engine: RayEngine | None = self.opened.get("engine")
         return [*self._helpers.messages, *([] if engine is None else engine.messages())]
 
     def dismiss_helpers(self) -> None:
         """End the helper processes, and the threads and actors of a cluster."""
         for report in self._helpers.close():
             self.store.damage.extend(report.damage)
-        if self._engine.opened is not None:
-            self._engine.opened.close()
+        engine: RayEngine | None = self.opened.get("engine")
+        if engine is not None:
+            engine.close()
 
     # -- what was done -----------------------------------------------------------------------------
 
     @property
     def runners(self) -> list[RoleRunner]:
         """The models that were bound so far; none where the store could not be opened."""
-        models, engine = self._models.opened, self._engine.opened
-        own = [] if models is None else list(models.runners.values())
+        engine: RayEngine | None = self.opened.get("engine")
+        own = list(self.models.runners.values()) if "models" in self.opened else []
         return own if engine is None else own + engine.runners
 
     @property
@@ -372,9 +361,10 @@ class Evaluator:
         seconds, loads = spent.seconds, Counter[str]()
         for role, tally in tallies:
             loads[role] += tally.loads
-        if self._engine.opened is not None:
+        engine: RayEngine | None = self.opened.get("engine")
+        if engine is not None:
             # Threads that share models on a cluster also wait for them, so they cannot count these.
-            loads, seconds = self._engine.opened.pools.usage()
+            loads, seconds = engine.pools.usage()
         return UsageTotals(
             loads.total(),
             spent.inputs,
@@ -411,7 +401,7 @@ class Evaluator:
         )
         new = [remark for remark in remarks if remark not in self._shown_remarks]
         self._shown_remarks.update(new)
-        shards = self._shards.opened
+        shards: WorkQueue | None = self.opened.get("shards")
         return [*([] if shards is None else shards.take_remarks()), *new]
 
     def publish(self, seconds: float | None, waiting: Callable[[int], None] | None) -> list[str]:
@@ -420,11 +410,10 @@ class Evaluator:
         seconds: after which the rest is left.
         waiting: called with how many are left, where it takes long.
         """
-        store = self._store.opened
-        if store is None:
+        if "store" not in self.opened:
             return []
-        store.flush(seconds, waiting)
-        return list(dict.fromkeys(store.remarks))
+        self.store.flush(seconds, waiting)
+        return list(dict.fromkeys(self.store.remarks))
 
     def stored_image(self, digest: str) -> ImageArtifact | None:
         """An image for a report, by its digest; None where it is gone."""
@@ -444,14 +433,14 @@ class Evaluator:
     @property
     def damage(self) -> list[str]:
         """Entries that the store found broken so far."""
-        return [] if self._store.opened is None else self._store.opened.damage
+        return self.store.damage if "store" in self.opened else []
 
     def close(self) -> None:
         """End helpers, cluster and servers, and release the store."""
         self.dismiss_helpers()
-        if self._servers.opened is not None:
-            self._servers.opened.close()
-        if self._store.opened is not None:
-            self._store.opened.close()
+        if "_servers" in self.opened:
+            self._servers.close()
+        if "store" in self.opened:
+            self.store.close()
         if self._plan_store is not None:
             self._plan_store.cleanup()

@@ -15,9 +15,8 @@ from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.shown_chains import (
     MOST_SAMPLES,
     SHOWN_WHOLE,
-    ScoredSample,
     keep_image,
-    scored_sample,
+    scores_of,
 )
 from pytest_cepbench.gate.compare import Loser
 from pytest_cepbench.measures.answer_data import AnswerExcerpt, ExcerptStep, OpponentName
@@ -51,13 +50,13 @@ def shown_answers(
     assert isinstance(run, AnswerRun)
     replacing = accepted and bool(evaluated.measurement.answers)
     losers = _changed(evaluated) if replacing else evaluated.losers
-    samples = {
-        loser.sample: ScoredSample(loser.sample, loser.candidate, loser.baseline)
+    samples: dict[str, tuple[float, float | None]] = {
+        loser.sample: (loser.candidate, loser.baseline)
         for loser in _varied(losers, run.dataset)[:MOST_SAMPLES]
     }
     named = set(requested)
     for sample in requested:
-        scored = samples.get(sample) or scored_sample(evaluated, sample)
+        scored = samples.get(sample) or scores_of(evaluated, sample)
         if scored is not None:
             samples[sample] = scored
     anchor = not replacing and evaluated.lost_since_anchor
@@ -66,7 +65,7 @@ def shown_answers(
         excerpt = run.show(evaluated.case, sample, anchor=anchor)
         if excerpt is not None:
             whole = len(answers) < SHOWN_WHOLE or sample in named
-            answers.append(_answer(scored, excerpt, store, whole=whole))
+            answers.append(_answer(sample, scored, excerpt, store, whole=whole))
     return answers
 
 
@@ -90,7 +89,7 @@ def _varied(losers: Iterable[Loser], dataset: Dataset) -> list[Loser]:
 
 def _changed(evaluated: EvaluatedCase) -> list[Loser]:
     """The samples whose answers are not the accepted ones, those that lost most first."""
-    baseline, now = evaluated.references.baseline, evaluated.measurement
+    baseline, now = evaluated.baseline, evaluated.measurement
     if baseline is None or not now.answers:
         return []
     scores = {name: score for part in now.scores.values() for name, score in part.items()}
@@ -103,17 +102,24 @@ def _changed(evaluated: EvaluatedCase) -> list[Loser]:
 
 
 def _answer(
-    scored: ScoredSample, excerpt: AnswerExcerpt, store: Store, *, whole: bool
+    sample: str,
+    scores: tuple[float, float | None],
+    excerpt: AnswerExcerpt,
+    store: Store,
+    *,
+    whole: bool,
 ) -> AnswerShown:
-    failure = excerpt.failure
+    failure, remark = excerpt.failure, excerpt.remark
+    if excerpt.opponent is not None and excerpt.opposing_lost:
+        remark = f"the {_OPPONENTS[excerpt.opponent]} is not in the store"
     shown = AnswerShown(
-        sample=scored.sample,
-        score=scored.score,
-        baseline=scored.baseline,
+        sample=sample,
+        score=scores[0],
+        baseline=scores[1],
         opponent="" if excerpt.opponent is None else _OPPONENTS[excerpt.opponent],
         verdicts=_verdicts(excerpt),
         failure=f"{failure.kind}: {failure.detail}" if failure else None,
-        remark=_remark(excerpt),
+        remark=remark,
     )
     if not whole:
         return shown
@@ -132,12 +138,6 @@ def _steps(steps: Iterable[ExcerptStep], store: Store) -> list[StepShown]:
             keep_image(step.source, step.image, store)
         shown.append(StepShown(step.text, step.image))
     return shown
-
-
-def _remark(excerpt: AnswerExcerpt) -> str:
-    if excerpt.opponent is None or not excerpt.opposing_lost:
-        return excerpt.remark
-    return f"the {_OPPONENTS[excerpt.opponent]} is not in the store"
 
 
 def _verdicts(excerpt: AnswerExcerpt) -> list[str]:

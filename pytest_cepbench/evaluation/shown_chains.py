@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from math import isnan
 
-from pytest_cepbench.chains import Chain, Modality
+from pytest_cepbench.chains import Chain
 from pytest_cepbench.datasets.sample import SeedImage
 from pytest_cepbench.errors import CepError, ImageError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
@@ -25,9 +25,9 @@ from pytest_cepbench.report import (
     FactsShown,
     FactTableShown,
     LinkShown,
+    Shown,
 )
 from pytest_cepbench.store import Store
-from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.stored_chains import (
     SimilarityCurve,
@@ -43,29 +43,17 @@ SHOWN_WHOLE = 3
 """The first of them, which are shown with their artifacts."""
 
 
-@dataclass(frozen=True)
-class ScoredSample:
-    """A sample of a case with its scores.
-
-    score: of this run.
-    baseline: of the baseline, or of the anchor where that is the reference; None where the sample
-    was not compared.
+def scores_of(evaluated: EvaluatedCase, sample: str) -> tuple[float, float | None] | None:
+    """The score of a sample, and that of the baseline (or of the anchor, where that is the
+    reference), None where it was not compared; None where the case has no score of it.
     """
-
-    sample: str
-    score: float
-    baseline: float | None
-
-
-def scored_sample(evaluated: EvaluatedCase, sample: str) -> ScoredSample | None:
-    """A sample with its scores; None where the case has no score of it."""
     reference = evaluated.reference
     if evaluated.measurement.sizes:  # one score of a set
         return None
     score = _score(evaluated.paired_scores, sample)
     compared = reference is not None and sample in evaluated.differences
     before = _score(reference.scores, sample) if compared and reference is not None else None
-    return None if score is None else ScoredSample(sample, score, before)
+    return None if score is None else (score, before)
 
 
 def _score(scores: Scores, sample: str) -> float | None:
@@ -115,21 +103,9 @@ def _shown_kind(summary: KindSummary) -> FactKindShown:
     )
 
 
-@dataclass(frozen=True)
-class ShownChains:
-    """What a report shows of a case's chains; the fields are those of `CaseResult`."""
-
-    chains: list[ChainShown] = field(default_factory=list)
-    median: ChainShown | None = None
-    requested: list[ChainShown] = field(default_factory=list)
-    reference_chains: str = ""
-    curve_now: CurveShown | None = None
-    curve_reference: CurveShown | None = None
-
-
 def shown_chains(
     run: ChainRun, evaluated: EvaluatedCase, store: Store, settings: RunSettings, nodeid: str
-) -> ShownChains:
+) -> Shown:
     """The chains of the samples that lost most, of the median one and of those that the engineer
     named, and the mean similarities.
 
@@ -138,139 +114,111 @@ def shown_chains(
 
     settings, nodeid: of the run and the test, for the command in that sentence.
     """
-    reference = evaluated.reference
+    case, measurement = evaluated.case, evaluated.measurement
+    reference, differences = evaluated.reference, evaluated.differences
     name = evaluated.judgement.reference
-    differences = evaluated.differences
-    before = _ReferenceChains(evaluated.case)
-    missing = ""
+    scored: set[str] = set()
+    if not measurement.sizes:  # else one score of a set
+        scored = {sample for part in measurement.scores.values() for sample in part}
+    units = {s.id: s.unit for s in run.chain_data.dataset.samples if s.id in scored}
+    stored: StoredChains | None = None
+    known: frozenset[str] = frozenset()
+    curve, missing = None, ""
     if reference is not None and differences:
+        step = reference.model.get("step", "")
         try:
-            before = _reference_chains(run, evaluated, reference, differences)
+            if step and run.assignments.replay is None:
+                stored = stored_chains(run, step)
+                known = frozenset(stored.known(case, differences))
+                if known and known == scored:
+                    curve = similarity_curve(stored.scored(case, scored).get, units)
         except CepError as error:  # the verdict stands without them
-            missing = f"The {name}'s chains cannot be shown: {error}"
+            known, missing = frozenset(), f"The {name}'s chains cannot be shown: {error}"
         else:
-            if len(before.known) < len(differences):
+            if len(known) < len(differences):
                 missing = _how_to_get(
-                    name, run, reference, len(before.known), len(differences), settings, nodeid
+                    name, run, reference, len(known), len(differences), settings, nodeid
                 )
 
     def chain(sample: str, *, whole: bool = True) -> ChainShown | None:
-        scored, excerpt = scored_sample(evaluated, sample), run.show(evaluated.case, sample)
-        if scored is None or excerpt is None:
+        scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
+        if scores is None or excerpt is None:
             return None
-        return _chain(scored, excerpt, before, store, whole=whole)
+        before = None
+        if whole and stored is not None and sample in known:
+            with suppress(CepError):  # the verdict stands without it
+                before = stored.excerpt(case, sample, excerpt.chain.links[0].kind)
+        return chain_shown(sample, scores, excerpt, before, store, whole=whole)
 
-    losers = list(dict.fromkeys(loser.sample for loser in evaluated.losers))
     shown: list[ChainShown] = []
-    for sample in losers[:MOST_SAMPLES]:
+    for sample in list(dict.fromkeys(loser.sample for loser in evaluated.losers))[:MOST_SAMPLES]:
         lost = chain(sample, whole=len(shown) < SHOWN_WHOLE)
         if lost is not None:
             shown.append(lost)
-    middle = _median(differences)
+    ordered = sorted(differences, key=lambda sample: (differences[sample], sample))
+    # The sample in the middle; of two the one that lost more.
+    middle = ordered[(len(ordered) - 1) // 2] if ordered else None
     median = None if middle is None else chain(middle)
     drawn = {lost.sample for lost in shown if lost.links} | {middle}
     named = [sample for sample in dict.fromkeys(settings.show) if sample not in drawn]
-    return ShownChains(
+    return Shown(
         chains=shown,
         median=median,
         requested=[found for sample in named if (found := chain(sample)) is not None],
         reference_chains=missing,
-        curve_now=_curve(run, evaluated),
-        curve_reference=_shown(before.curve),
+        curve_now=_curve(similarity_curve(lambda sample: run.show(case, sample), units)),
+        curve_reference=_curve(curve),
     )
 
 
-@dataclass(frozen=True)
-class _ReferenceChains:
-    """The chains of a case by the reference's model.
-
-    stored: reads them; None where the reference does not say which model that was.
-    known: ids of the samples whose chains stores have.
-    curve: of all samples; None where stores lack one of them.
-    """
-
-    case: Case
-    stored: StoredChains | None = None
-    known: frozenset[str] = frozenset()
-    curve: SimilarityCurve | None = None
-
-    def excerpt(self, sample: str, start: Modality) -> ChainExcerpt | None:
-        """The chain of a sample; None where stores do not have it."""
-        if self.stored is None or sample not in self.known:
-            return None
-        with suppress(CepError):  # the verdict stands without it
-            return self.stored.excerpt(self.case, sample, start)
-        return None
-
-
-def _reference_chains(
-    run: ChainRun, evaluated: EvaluatedCase, reference: Measurement, samples: Collection[str]
-) -> _ReferenceChains:
-    """The chains of the reference's model. Raises as `stored_chains` and `StoredChains.known`."""
-    case, step = evaluated.case, reference.model.get("step", "")
-    if not step or run.assignments.replay is not None:
-        return _ReferenceChains(case)
-    stored = stored_chains(run, step)
-    known = frozenset(stored.known(case, samples))
-    scored = _scored(evaluated)
-    curve = None
-    if known and known == scored:
-        curve = similarity_curve(stored.scored(case, scored).get, _units(run, scored))
-    return _ReferenceChains(case, stored, known, curve)
-
-
-def _median(differences: Mapping[str, float]) -> str | None:
-    """The sample in the middle of all by its difference; of two the one that lost more."""
-    ordered = sorted(differences, key=lambda sample: (differences[sample], sample))
-    return ordered[(len(ordered) - 1) // 2] if ordered else None
-
-
-def _chain(
-    scored: ScoredSample,
-    excerpt: ChainExcerpt,
-    reference: _ReferenceChains,
+def chain_shown(
+    sample: str,
+    scores: tuple[float, float | None],
+    now: ChainExcerpt | None,
+    before: ChainExcerpt | None,
     store: Store,
     *,
-    whole: bool,
+    whole: bool = True,
 ) -> ChainShown:
-    """A sample's chain. whole: whether its artifacts are shown, or only its scores."""
-    chain = excerpt.chain
-    before = reference.excerpt(scored.sample, chain.links[0].kind) if whole else None
+    """A sample's chain beside the reference's, each as far as it is there.
+
+    scores: now and before.
+    whole: whether the artifacts are shown, or only the scores.
+    Images of the data set are put into the store.
+    """
+    score, baseline = scores
+    first = None
+    if now is not None and before is not None:
+        own, other = now.chain, before.chain
+        if other.failure is None and len(other.links) < len(own.links):
+            own = Chain(own.sample, own.links[: len(other.links)])  # as far as stores have both
+        first = first_difference(own, other)
     return ChainShown(
-        sample=scored.sample,
-        score=scored.score,
-        baseline=scored.baseline,
-        links=links_shown(chain, excerpt.marks, store) if whole else [],
-        failure=failure_shown(excerpt),
-        remark=excerpt.remark,
-        baseline_links=[] if before is None else links_shown(before.chain, before.marks, store),
-        baseline_failure=None if before is None else failure_shown(before),
-        first_difference=None if before is None else first_difference_shown(chain, before.chain),
+        sample=sample,
+        score=score,
+        baseline=baseline,
+        links=_links(now, store) if whole else [],
+        failure=_failure(now),
+        remark="" if now is None else now.remark,
+        baseline_links=_links(before, store),
+        baseline_failure=_failure(before),
+        first_difference=first,
     )
 
 
-def first_difference_shown(chain: Chain, before: Chain) -> int | None:
-    """The first generation whose artifacts differ, as far as stores have the chain before."""
-    if before.failure is None and len(before.links) < len(chain.links):
-        chain = Chain(chain.sample, chain.links[: len(before.links)])
-    return first_difference(chain, before)
-
-
-def failure_shown(excerpt: ChainExcerpt) -> str | None:
+def _failure(excerpt: ChainExcerpt | None) -> str | None:
     """What stopped a chain, and where."""
-    failure = excerpt.failure or excerpt.chain.failure
+    failure = None if excerpt is None else excerpt.failure or excerpt.chain.failure
+    if excerpt is None or failure is None:
+        return None
     generation = excerpt.chain.failed_at if excerpt.failure is None else excerpt.failed_at
     where = "" if generation is None else f" at generation {generation}"
-    return f"{failure.kind}{where}: {failure.detail}" if failure else None
+    return f"{failure.kind}{where}: {failure.detail}"
 
 
-def links_shown(chain: Chain, marks: Mapping[int, float], store: Store) -> list[LinkShown]:
-    """The artifacts of a chain; images of the data set are put into the store.
-
-    marks: similarity to the start by generation.
-    """
+def _links(excerpt: ChainExcerpt | None, store: Store) -> list[LinkShown]:
     links = []
-    for generation, link in enumerate(chain.links):
+    for generation, link in enumerate(() if excerpt is None else excerpt.chain.links):
         if link.source is not None:
             keep_image(link.source, link.digest, store)
         is_image = link.kind == "image" and link.recorded
@@ -278,46 +226,20 @@ def links_shown(chain: Chain, marks: Mapping[int, float], store: Store) -> list[
             LinkShown(
                 text=link.text if link.recorded else f"({link.kind} not recorded)",
                 image=link.digest if is_image else None,
-                similarity=marks.get(generation),
+                similarity=None if excerpt is None else excerpt.marks.get(generation),
             )
         )
     return links
 
 
-# -- mean similarities ---------------------------------------------------------------------------
-
-
-def _curve(run: ChainRun, evaluated: EvaluatedCase) -> CurveShown | None:
-    units = _units(run, _scored(evaluated))
-    return _shown(similarity_curve(lambda sample: run.show(evaluated.case, sample), units))
-
-
-def _scored(evaluated: EvaluatedCase) -> set[str]:
-    if evaluated.measurement.sizes:  # one score of a set
-        return set()
-    return {sample for part in evaluated.measurement.scores.values() for sample in part}
-
-
-def _units(run: ChainRun, samples: set[str]) -> dict[str, str]:
-    return {
-        sample.id: sample.unit for sample in run.chain_data.dataset.samples if sample.id in samples
-    }
-
-
-def _shown(curve: SimilarityCurve | None) -> CurveShown | None:
+def _curve(curve: SimilarityCurve | None) -> CurveShown | None:
     if curve is None:
         return None
-    return CurveShown(
-        generations=list(curve.generations),
-        mean=_rounded(curve.mean),
-        low=_rounded(curve.low),
-        high=_rounded(curve.high),
-        n=curve.samples,
+    mean, low, high = (
+        [round(value, 6) + 0.0 for value in values]
+        for values in (curve.mean, curve.low, curve.high)
     )
-
-
-def _rounded(values: tuple[float, ...]) -> list[float]:
-    return [round(value, 6) + 0.0 for value in values]
+    return CurveShown(list(curve.generations), mean, low, high, curve.samples)
 
 
 # -- how to get what is missing ------------------------------------------------------------------

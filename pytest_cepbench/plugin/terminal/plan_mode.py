@@ -136,10 +136,9 @@ def _units(evaluator: Evaluator, assigned: AssignedCase) -> int:
 def _power(evaluator: Evaluator, assigned: AssignedCase) -> tuple[Power | None, str]:
     """What a case can tell, None where that is not known, and what is wrong with its baseline."""
     try:
-        references = read_references(evaluator, assigned.case)
+        baseline, anchor = read_references(evaluator, assigned.case)
     except BaselineError:
         return None, "  (unreadable baseline)"
-    baseline = references.baseline
     if baseline is None:
         return None, "  (no baseline)"
     if baseline.noise is None or not assigned.policy.statistical:
@@ -147,7 +146,7 @@ def _power(evaluator: Evaluator, assigned: AssignedCase) -> tuple[Power | None, 
     # Of a set metric the units are blocks of samples, as they were calibrated.
     units = baseline.noise.units if baseline.sizes else _units(evaluator, assigned)
     design = design_of(baseline.noise, units)
-    policy = policy_beside(references.anchor, baseline, assigned.policy)
+    policy = policy_beside(anchor, baseline, assigned.policy)
     return None if design is None else power_of(design, policy), ""
 
 
