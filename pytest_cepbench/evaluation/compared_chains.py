@@ -32,7 +32,6 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.studies.comparison import ComparedCase, Comparison
 from pytest_cepbench.studies.remeasurement import seeds_of
 from pytest_cepbench.suites import (
-    Case,
     ModelPool,
     RoleChoices,
     load_prepared_suite,
@@ -102,7 +101,19 @@ class SuiteChains:
         case = self._cases.get(compared.first.case)
         if case is None:
             raise SuiteError(f"{self._path} has no case {compared.first.case!r} any more")
-        self._refuse_changes(case, second, samples)
+        names = {loser.sample for loser in samples}
+        known = [sample for sample in self._run.dataset.samples if sample.id in names]
+        if {sample.id for sample in known} != names:
+            raise SuiteError(f"{self._path} has other samples now: give --data as in the runs")
+        changed = [
+            name
+            for name, value in self._run.identity(case, known).items()
+            if name not in SAMPLE_FIELDS and second.identity.get(name) != value
+        ]
+        if changed:
+            raise SuiteError(
+                f"{self._path} is not as it was measured: {', '.join(changed)} changed since"
+            )
         before, now = (_stored(self._run, record) for record in (first, second))
         start = self._run.starts([case])[0]
         return [
@@ -115,21 +126,6 @@ class SuiteChains:
             )
             for loser in samples
         ]
-
-    def _refuse_changes(self, case: Case, record: Measurement, samples: Sequence[Loser]) -> None:
-        names = {loser.sample for loser in samples}
-        known = [sample for sample in self._run.dataset.samples if sample.id in names]
-        if {sample.id for sample in known} != names:
-            raise SuiteError(f"{self._path} has other samples now: give --data as in the runs")
-        changed = [
-            name
-            for name, value in self._run.identity(case, known).items()
-            if name not in SAMPLE_FIELDS and record.identity.get(name) != value
-        ]
-        if changed:
-            raise SuiteError(
-                f"{self._path} is not as it was measured: {', '.join(changed)} changed since"
-            )
 
 
 def _stored(run: ChainRun, record: Measurement) -> StoredChains:
@@ -206,7 +202,9 @@ def how_to_get(
         lacking = sum(not link for link in links)
         if lacking:
             parts.append(f"{lacking} of {len(links)} chains of {name}")
-            commands.append(_command(result, stores))
+            module = result.nodeid.partition("::")[0]
+            store = [f"--cep-store={text}" for text in stores[:1] if not is_url(text)]
+            commands.append(shlex.join(["pytest", module, *_options(result), *store]))
     if not parts:
         return ""
     return (
@@ -216,12 +214,6 @@ def how_to_get(
         + "\n"
         "Or name a store that has them: --store=DIR, or --store=URL"
     )
-
-
-def _command(result: CaseResult, stores: Sequence[str]) -> str:
-    module = result.nodeid.partition("::")[0]
-    store = [f"--cep-store={text}" for text in stores[:1] if not is_url(text)]
-    return shlex.join(["pytest", module, *_options(result), *store])
 
 
 def _options(result: CaseResult) -> Iterator[str]:

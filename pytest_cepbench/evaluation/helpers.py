@@ -158,27 +158,28 @@ class HelperProcesses:
                 workers=count + 1,
                 worker=f"helper{number}",
             )
-            self._start(HelperTask(context, tuple(needed), models))
+            task = HelperTask(context, tuple(needed), models)
+            name = task.context.worker
+            # Modules that a conftest.py put on the path are found there as well.
+            paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+            with (
+                self._log(name).open("wb") as log,
+                suppress(OSError),
+            ):  # then there is one process less
+                helper = subprocess.Popen(
+                    [sys.executable, "-m", "pytest_cepbench.evaluation.work_stealing"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    env=os.environ | {"PYTHONPATH": paths},
+                    start_new_session=True,  # Ctrl-C is for this process, which ends the helper
+                )
+                self._running[name] = helper
+                assert helper.stdin is not None
+                helper.stdin.write(pickle.dumps(task))
+                helper.stdin.flush()
         if not threads_set_by_user():
             set_threads(max(1, usable_cores() // (count + 1)))
-
-    def _start(self, task: HelperTask) -> None:
-        name = task.context.worker
-        # Modules that a conftest.py put on the path are found there as well.
-        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
-        with self._log(name).open("wb") as log, suppress(OSError):  # then there is one process less
-            helper = subprocess.Popen(
-                [sys.executable, "-m", "pytest_cepbench.evaluation.work_stealing"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=os.environ | {"PYTHONPATH": paths},
-                start_new_session=True,  # Ctrl-C is for this process, which ends the helper
-            )
-            self._running[name] = helper
-            assert helper.stdin is not None
-            helper.stdin.write(pickle.dumps(task))
-            helper.stdin.flush()
 
     def close(self) -> list[HelperReport]:
         """End the helpers, in the middle of a batch if need be; returns their reports."""

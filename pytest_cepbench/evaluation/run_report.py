@@ -187,17 +187,14 @@ def refusals(
     for key, results in cases.items():
         problem = _problem(key, results)
         if problem is None and not insensitive:
-            problem = _insensitive(results)
+            measured = results[0].measurement
+            assert measured is not None  # or the case was refused before
+            why = why_not_accepted(measured) if any(result.primary for result in results) else None
+            problem = (
+                None if why is None else f"{why}; --accept-insensitive accepts it all the same"
+            )
         if problem is not None:
             yield f"{key}: {problem}"
-
-
-def _insensitive(results: Sequence[CaseResult]) -> str | None:
-    """Reason against a measurement at its floor by chance, of a case that can fail a run."""
-    measured = results[0].measurement
-    assert measured is not None  # or the case was refused before
-    why = why_not_accepted(measured) if any(result.primary for result in results) else None
-    return None if why is None else f"{why}; --accept-insensitive accepts it all the same"
 
 
 def _problem(key: CaseKey, results: Sequence[CaseResult]) -> str | None:

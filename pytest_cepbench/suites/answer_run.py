@@ -95,12 +95,6 @@ class AnswerRun(SuiteRun):
 
             assert isinstance(recorded, RecordedAnswers)  # chains are refused as they are opened
             recorded.check((self.dataset.whole or self.dataset).samples)
-        self._check_judge()
-        models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
-        return AnswerData(self.dataset, plan, rules, models, self.runner)
-
-    def _check_judge(self) -> None:
-        """Raise RoleError where answers are to be scored and the judge cannot; nothing is made."""
         scored = [measure.name for measure in self.measures.values() if measure.scored]
         if scored and not self.runner(JUDGE).bound.scores_answers:
             spec = self.runner(JUDGE).bound.spec
@@ -109,6 +103,8 @@ class AnswerRun(SuiteRun):
                 f"and the judge {spec!r} gives verdicts alone: add the method "
                 "score_answers(answers, seeds) to it, or name another with --judge=SPEC"
             )
+        models = AnswerModels(self._model_pool.store, recorded=recorded, **runners)
+        return AnswerData(self.dataset, plan, rules, models, self.runner)
 
     def battles(self, case: Case) -> bool:
         """True if the case is a win rate against the accepted answers."""
@@ -312,7 +308,14 @@ class AnswerRun(SuiteRun):
             opponents = CaseOpponents(
                 self._read_answers(keys, baseline_path), self._read_answers(keys, anchor_path)
             )
-            self._import_answers(opponents)
+            assert self._baselines is not None
+            bundle = self._baselines / self.suite.name / BUNDLE
+            sides = [side for side in (opponents.accepted, opponents.anchor) if side is not None]
+            wanted = {digest for side in sides for digest in side.answers.values()} - {""}
+            store = self._model_pool.store
+            missing = wanted - get_answers(store, wanted).keys() if wanted else set()
+            if missing and bundle.exists():
+                import_bundle(bundle, store, missing)
             self._opponents[str(case.key)] = opponents
         return self._opponents[str(case.key)]
 
@@ -326,20 +329,6 @@ class AnswerRun(SuiteRun):
             if baseline is not None and baseline.answers:
                 return Opponents(baseline.answers, baseline.model.get("identity", ""))
         return None
-
-    def _import_answers(self, opponents: CaseOpponents) -> None:
-        """Take over accepted answers that the store lacks from the bundle beside the baselines.
-
-        Raises StoreError for a bundle that cannot be used.
-        """
-        assert self._baselines is not None
-        bundle = self._baselines / self.suite.name / BUNDLE
-        sides = [side for side in (opponents.accepted, opponents.anchor) if side is not None]
-        wanted = {digest for side in sides for digest in side.answers.values()} - {""}
-        store = self._model_pool.store
-        missing = wanted - get_answers(store, wanted).keys() if wanted else set()
-        if missing and bundle.exists():
-            import_bundle(bundle, store, missing)
 
     def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
         measure, plan = self.measures[case.key.metric], self.data.plan

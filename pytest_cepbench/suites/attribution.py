@@ -96,26 +96,29 @@ def attribute(
     Raises ValueError for an id that is not the case's; DatasetError, CheckpointError, ModelError
     and StoreError as they come. What cannot be found out is said, not raised.
     """
-    samples = _choose_samples(chain_data, case, sample_ids)
-    try:
-        baseline_models = _baseline_models(chain_data, step)
-        if isinstance(baseline_models, str):
-            return Attribution(baseline_models)
-        hybrids = make_hybrids(case, measure, chain_data, baseline_models)
-        return _attribute(hybrids, samples, roles, whole=not sample_ids)
-    except (BaselineError, MeasurementError, NotInStoreError) as error:
-        return Attribution(f"Where the score was lost cannot be said: {error}.")
-
-
-def _choose_samples(data: ChainData, case: Case, sample_ids: Sequence[str]) -> list[Sample]:
-    dataset = data.dataset
+    dataset = chain_data.dataset
     own = {s.id: s for category in case.categories for s in dataset.in_category(category)}
     foreign = [name for name in sample_ids if name not in own]
     if foreign:
         raise ValueError(
             f"{case.key} has no sample {foreign[0]!r}: ids of its own samples are expected"
         )
-    return [own[name] for name in sorted(set(sample_ids) or own)]
+    samples = [own[name] for name in sorted(set(sample_ids) or own)]
+    try:
+        baseline_models = _baseline_models(chain_data, step)
+        if isinstance(baseline_models, str):
+            return Attribution(baseline_models)
+        plans = plans_read(measure.required_features(case))
+        hops = tuple(
+            HopLocation(start, grower(plan, generation), generation)
+            for start, plan in plans.items()
+            for generation in range(1, plan.generations + 1)
+            if grower(plan, generation) in baseline_models
+        )
+        hybrids = HybridChains(case, measure, chain_data, plans, hops, baseline_models)
+        return _attribute(hybrids, samples, roles, whole=not sample_ids)
+    except (BaselineError, MeasurementError, NotInStoreError) as error:
+        return Attribution(f"Where the score was lost cannot be said: {error}.")
 
 
 def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] | str:
@@ -148,7 +151,7 @@ def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] 
 def _attribute(
     hybrids: HybridChains, samples: Sequence[Sample], roles: Sequence[str], *, whole: bool
 ) -> Attribution:
-    known = hybrids.in_store(samples)
+    known = _in_store(samples, lambda own: hybrids.chains(len(hybrids.hops), own))
     if not known:
         return Attribution(
             "The baseline's chains are not in this run's store, so where the score was lost cannot "
@@ -283,10 +286,6 @@ class HybridChains:
             chain for start in self.plans for chain in chain_data.chains(start, samples).values()
         ]
 
-    def in_store(self, samples: Sequence[Sample]) -> list[Sample]:
-        """The samples whose chains by the baseline's model are in the store."""
-        return _in_store(samples, lambda own: self.chains(len(self.hops), own))
-
     def values(self, samples: Sequence[Sample], *, whole: bool) -> list[float]:
         """The case's value over the samples by every hybrid, from the candidate's own on.
 
@@ -313,20 +312,6 @@ class HybridChains:
         chain_data = self.hybrid(swapped, samples)
         present = tuple(c for c in self.case.categories if chain_data.dataset.in_category(c))
         return self.measure.measure(replace(self.case, categories=present), chain_data)
-
-
-def make_hybrids(
-    case: Case, measure: Measure, chain_data: ChainData, baseline_models: Mapping[str, RoleRunner]
-) -> HybridChains:
-    """The hybrids of a case; parameters as the fields of `HybridChains`."""
-    plans = plans_read(measure.required_features(case))
-    hops = tuple(
-        HopLocation(start, grower(plan, generation), generation)
-        for start, plan in plans.items()
-        for generation in range(1, plan.generations + 1)
-        if grower(plan, generation) in baseline_models
-    )
-    return HybridChains(case, measure, chain_data, plans, hops, baseline_models)
 
 
 # -- pipelines that write, draw and edit interleaved answers ---------------------------------------

@@ -15,7 +15,6 @@ from pytest_cepbench.gate.labels.label_file import (
     read_label_files,
 )
 from pytest_cepbench.gate.labels.usable import (
-    UsableLabels,
     check_drawn_first,
     find_labels,
     people_scores,
@@ -74,7 +73,8 @@ class BattleLabels:
         if not self.present or partial:
             return self._without(measured, "not all samples are looked at" if partial else "")
         try:
-            usable = self._usable(data, opponents)
+            files = read_label_files(label_folder(self.baselines, self.suite))
+            usable = find_labels(files, contestants(data, opponents), self.suite)
             if usable.file is None:
                 return replace(
                     self._without(measured, ""), notes=(*measured.notes, *usable.notes())
@@ -92,10 +92,6 @@ class BattleLabels:
         if people is not None:
             return replace(labelled, labels=replace(people, needed=self.rule == "needed"))
         return self._without(labelled, why, warn=True)
-
-    def _usable(self, data: AnswerData, opponents: Opponents) -> UsableLabels:
-        files = read_label_files(label_folder(self.baselines, self.suite))
-        return find_labels(files, contestants(data, opponents), self.suite)
 
     def _without(self, measured: Measured, why: str, *, warn: bool = False) -> Measured:
         """The same, judged by the judge alone: noted, or an obstacle where labels are needed.

@@ -186,7 +186,13 @@ class ChainRun(SuiteRun):
         measured = measure.measure(case, chain_data)
         notes = self._cut_prompts(case, measure, measured)
         warnings = self._same_answers(case, measure, measured)
-        keys = self._description_keys(case, measure, measured)
+        keys = [
+            link.key
+            for plan in plans_of(measure.required_features(case))
+            for chain in self.chain_data.chains(plan.start, measured.samples).values()
+            for link in chain.links[: plan.generations + 1]
+            if link.text is not None and link.key is not None
+        ]
         if keys:
             describer = self.runner("describer")
             notes += describer.text_notes(keys, "descriptions")
@@ -196,16 +202,6 @@ class ChainRun(SuiteRun):
             notes=(*measured.notes, *notes),
             warnings=(*measured.warnings, *warnings),
         )
-
-    def _description_keys(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
-        """The keys of the steps that made the descriptions in the chains that a case reads."""
-        return [
-            link.key
-            for plan in plans_of(measure.required_features(case))
-            for chain in self.chain_data.chains(plan.start, measured.samples).values()
-            for link in chain.links[: plan.generations + 1]
-            if link.text is not None and link.key is not None
-        ]
 
     def _cut_prompts(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
         plans = plans_of(measure.required_features(case))

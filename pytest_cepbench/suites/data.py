@@ -209,21 +209,16 @@ def _no_exit(what: str) -> Iterator[None]:
 
 def _chosen(suite: Suite, dataset: Dataset, most: int | None) -> Dataset:
     if suite.table.data.skip:
-        dataset = _without_first(suite, dataset)
+        skip = suite.table.data.skip
+        left = dataset.without(skip)
+        gone = [name for name in dataset.categories if left is None or name not in left.categories]
+        if left is None or gone:
+            raise SuiteError(
+                f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of "
+                f"{', '.join(gone[:3])}: skip fewer, or add samples"
+            )
+        dataset = left
     return dataset if most is None else dataset.limited(most)
-
-
-def _without_first(suite: Suite, dataset: Dataset) -> Dataset:
-    """Without the samples that the suite leaves out. Raises SuiteError if a category loses all."""
-    skip = suite.table.data.skip
-    left = dataset.without(skip)
-    gone = [name for name in dataset.categories if left is None or name not in left.categories]
-    if left is None or gone:
-        raise SuiteError(
-            f"suite {suite.name!r}: [data] skip = {skip} leaves no sample of "
-            f"{', '.join(gone[:3])}: skip fewer, or add samples"
-        )
-    return left
 
 
 def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> DataPlace | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -65,7 +65,18 @@ def open_source(suite: Suite, place: DataPlace | None, folders: LoadingFolders) 
     loader = TABLE_LOADERS.get(suite.table.data.loader)
     if isinstance(place, str):
         return _hub_source(suite, place, loader, folders)
-    return _local_source(suite, place, loader, folders)
+    if loader is None:
+        refuse_table_settings(suite)
+        return DataSource(place)
+    data = suite.table.data
+    asked = any(getattr(data, key) is not None for key in _SETTINGS)
+    shards = local_shards(place, () if asked else loader.own_files)
+    if not shards:
+        refuse_table_settings(suite, f"finds none in {str(place)!r}")
+        return DataSource(place)
+    choice = Choice("", data.config, data.split)
+    table = open_local_table(place, shards, choice, folders.indexes)
+    return DataSource(table=table, side_file=partial(side_file, place))
 
 
 def refuse_table_settings(suite: Suite, what: str = "reads no tables") -> None:
@@ -83,23 +94,6 @@ def table_columns(suite: Suite) -> TableColumns:
     """The columns that the suite names."""
     data = suite.table.data
     return TableColumns(data.id, data.image, data.text, data.category)
-
-
-def _local_source(
-    suite: Suite, path: Path, loader: TableLoader | None, folders: LoadingFolders
-) -> DataSource:
-    if loader is None:
-        refuse_table_settings(suite)
-        return DataSource(path)
-    data = suite.table.data
-    asked = any(getattr(data, key) is not None for key in _SETTINGS)
-    shards = local_shards(path, () if asked else loader.own_files)
-    if not shards:
-        refuse_table_settings(suite, f"finds none in {str(path)!r}")
-        return DataSource(path)
-    choice = Choice("", data.config, data.split)
-    table = open_local_table(path, shards, choice, folders.indexes)
-    return DataSource(table=table, side_file=partial(side_file, path))
 
 
 def side_file(folder: Path, name: str) -> Path:
@@ -123,7 +117,11 @@ def _hub_source(
         if isinstance(data.options.get(key), str)
     }
     own = any(named.get(key) in repository.files for key in _TABLE_OPTIONS)
-    if loader is not None and not own and _has_shards(repository.files):
+    if (
+        loader is not None
+        and not own
+        and any(file.endswith((*SHARDS, *COMPRESSED)) for file in repository.files)
+    ):
         choice = Choice(location.path, location.config or data.config, location.split or data.split)
         table = open_hub_table(repository, choice, folders.indexes)
         return DataSource(table=table, side_file=partial(_hub_side_file, repository))
@@ -139,10 +137,6 @@ def _hub_source(
     identity = f"hf://datasets/{repository.repo}@{repository.commit}/{location.path}".rstrip("/")
     notes = (repository.note,) if repository.note else ()
     return DataSource(folder / location.path, identity=identity, notes=notes)
-
-
-def _has_shards(files: Iterable[str]) -> bool:
-    return any(file.endswith((*SHARDS, *COMPRESSED)) for file in files)
 
 
 def _hub_side_file(repository: Repository, name: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -376,7 +376,12 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     if table.data.edits and table.answer is not None:
         yield "data.edits are of the starts of chains, and this suite asks for answers"
     if table.data.edits:
-        yield from _edit_problems(table.data.edits)
+        from pytest_cepbench.datasets.edits import check_edits
+
+        try:
+            check_edits(table.data.edits)
+        except ValueError as error:
+            yield f"data.edits: {error}"
     if table.data.skip < 0:
         yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))
@@ -388,15 +393,6 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     for group, members in table.groups.items():
         if group == OVERALL or not members:
             yield f"group {group!r} is reserved or empty"
-
-
-def _edit_problems(edits: Sequence[str]) -> Iterator[str]:
-    from pytest_cepbench.datasets.edits import check_edits
-
-    try:
-        check_edits(edits)
-    except ValueError as error:
-        yield f"data.edits: {error}"
 
 
 def _chain_problems(table: SuiteTable) -> Iterator[str]:
@@ -530,11 +526,13 @@ def list_suites() -> list[Suite]:
     Raises SuiteError where a file was changed and cannot be read.
     """
     folders = sorted(path.parent for path in FOLDER.glob(f"*/{FILE_NAME}"))
-    return [load_suite(file) for folder in folders for file in _files(folder)]
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("*.toml"), key=lambda path: (path.name != FILE_NAME, path.name))
+    return [
+        load_suite(file)
+        for folder in folders
+        for file in sorted(
+            folder.glob("*.toml"), key=lambda path: (path.name != FILE_NAME, path.name)
+        )
+    ]
 
 
 def package_of(suite: Suite) -> str:

@@ -142,7 +142,11 @@ def named_models(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment
     """The models that the user or the suite names, by the name of the role."""
     source = f"suite {suite.name}"
     return {
-        name: RoleAssignment(_role(name), locate(suite, text), source)
+        name: RoleAssignment(
+            next((role for role in ROLE_NAMES if role == name), "encoder"),
+            locate(suite, text),
+            source,
+        )
         for name, (_, text) in _written_specs(suite).items()
     } | dict(choices.assigned)
 
@@ -204,11 +208,6 @@ def check_installed(suite: Suite, assignments: Assignments) -> None:
             raise SpecError(
                 f"suite {suite.name!r}: {assignment.role} {assignment.spec}: {error}"
             ) from error
-
-
-def _role(name: str) -> RoleName:
-    """The role of a model by its name in the suite: its own, or an encoder's."""
-    return next((role for role in ROLE_NAMES if role == name), "encoder")
 
 
 def _written_specs(suite: Suite) -> dict[str, tuple[str, str]]:

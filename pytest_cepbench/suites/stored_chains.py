@@ -70,7 +70,9 @@ class StoredChains:
         ids = list(sample_ids)
         missing = set(ids) - scored.keys()
         samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
-        whole = _of_all_samples(case, measure, self._data)
+        part = case.key.part if case.key.part in measure.own_parts else OVERALL
+        key = replace(case.key, part=part)
+        whole = Case(key, "", self._data.dataset.categories)
         at = score_key(whole, measure, self._data, self._roles, None) if samples else None
         stored = None if at is None else load_scores(at, self._data)
         if stored is not None and missing <= stored.excerpts.keys():
@@ -158,13 +160,6 @@ def _open(run: ChainRun, step: str) -> StoredChains:
     same = all(remember(own.bound) == remember(run.runner(own.bound.role).bound) for own in growers)
     data.take_over(run.chain_data, chains=same)
     return StoredChains(run.measures, data, run.assignments.roles)
-
-
-def _of_all_samples(case: Case, measure: Measure, data: ChainData) -> Case:
-    """The case whose samples are all of the data, the same for cases that read the same of them."""
-    part = case.key.part if case.key.part in measure.own_parts else OVERALL
-    key = replace(case.key, part=part)
-    return Case(key, "", data.dataset.categories)
 
 
 def _reaches(chain: Chain, plan: ChainPlan) -> bool:

@@ -14,12 +14,12 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import numpy as np
@@ -27,20 +27,17 @@ import numpy as np
 import pytest_cepbench
 from pytest_cepbench.artifacts import DECODER, Failure, digest_json
 from pytest_cepbench.artifacts.outcome import FailureKind
-from pytest_cepbench.chains import Chain, Modality, RoleRunner
+from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.chains.steps import remember
-from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, StoreError
-from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
-from pytest_cepbench.measures.base import CaseScores, by_category, everyone, plans_of, readers_of
+from pytest_cepbench.measures.base import by_category, everyone, plans_of, readers_of
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.metrics.fact_losses import FactSummary
 from pytest_cepbench.models.protocols import CODE
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Scores, StoredResult
 
-_FORMAT = 1
+_FORMAT = 2
 
 _HUMAN = "human/"  # what adapters of people begin with: their answers are in no store
 
@@ -56,30 +53,21 @@ class _Excerpt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What is stored of a case: the fields of `Measured` that chains can have, and its excerpts.
+    """What is stored of a case.
 
-    key: as it is stored under. samples: ids.
+    key: as it is stored under. samples: ids. measured: all else that is measured, by field.
     """
 
     key: str
-    excerpts: dict[str, _Excerpt]
     samples: list[str]
-    scores: dict[str, dict[str, float]]
-    outcomes: list[CaseScores]
-    curve: tuple[float, ...]
-    sizes: dict[str, int]
-    blocks: dict[str, dict[str, float]]
-    shares: bool
-    notes: tuple[str, ...]
-    identity: dict[str, str]
-    floor: float | None
-    warnings: tuple[str, ...]
-    obstacles: tuple[str, ...]
-    facts: FactSummary | None
-    blind: Blindness | None
+    excerpts: dict[str, _Excerpt]
+    measured: dict[str, Any]
 
 
-_KEPT = frozenset(_Record.__struct_fields__)
+_TYPES = {name: kind for name, kind in get_type_hints(Measured).items() if name != "samples"}
+
+_Measured = msgspec.defstruct("_Measured", list(_TYPES.items()), forbid_unknown_fields=True)
+"""`Measured` without its samples, which have images."""
 
 
 @dataclass(frozen=True)
@@ -116,17 +104,24 @@ def score_key(
     What is wrong with data or models is left to the measuring of the case, which says so.
     """
     required = measure.required_features(case)
-    named = [role for role in roles if role in ("describer", "generator", *readers_of(required))]
+    readers = readers_of(required)
+    named = [role for role in roles if role in ("describer", "generator", *readers)]
+    chains: dict[Modality, Mapping[str, Chain]] = {}
     try:
         runners = {role: data.runner(role) for role in named}
-        if any(
-            runner.tally.passing or (role in readers_of(required) and not _lasting(runner))
-            for role, runner in runners.items()
-        ):
-            return None
-        chains: dict[Modality, Mapping[str, Chain]] = {}
+        own = everyone(by_category(case, data))
+        # Beside the case's own samples those that edited ones are of.
+        origins = (data.population.with_id(sample.origin) for sample in own)
+        chained = {sample.id: sample for sample in (*own, *origins) if sample is not None}
+        for role, runner in runners.items():
+            bound, codes = runner.bound, runner.tally.codes
+            # Of a model behind a server, warnings depend on when they were made. So do those of one
+            # in the user's own code, where other code made some of them. People are in no store.
+            lasting = bound.warn is None and not codes and not bound.adapter.startswith(_HUMAN)
+            if runner.tally.passing or (role in readers and not lasting):
+                return None
         for plan in plans_of(required):
-            whole = data.whole_chains(plan.start, _chained(case, data))
+            whole = data.whole_chains(plan.start, [chained[name] for name in sorted(chained)])
             if whole is None:
                 return None
             chains[plan.start] = whole
@@ -138,7 +133,11 @@ def score_key(
     depends_on = [
         [_FORMAT, digest_of_code(Path(pytest_cepbench.__file__).parent), _libraries()],
         [type(measure).__module__, repr(measure), repr(case)],
-        [[role, *_model(runner)] for role, runner in runners.items()],
+        [
+            # The spec is part of messages, and the user's own code of warnings.
+            [role, remember(own), own.spec, own.hides_reasoning, own.provenance.get(CODE, "")]
+            for role, own in ((role, runner.bound) for role, runner in runners.items())
+        ],
         [tested, None if data.replay is None else data.replay.name],
         [repr(plan) for plan in plans_of(required)],
         population,
@@ -157,12 +156,28 @@ def load_scores(at: ScoreKey, data: ChainData) -> StoredScores | None:
     result = data.store.get([at.key]).get(at.key)
     if result is None:
         return None
-    try:
+    by_id = {sample.id: sample for sample in data.population.samples}
+    try:  # a shared store may hold anything under a key
         text = result if isinstance(result, Scores) else ""  # which is no JSON
-        return _unpack(msgspec.convert(json.loads(text), _Record, str_keys=True), at, data)
-    except (ValueError, KeyError, RecursionError):  # a shared store may hold anything under a key
+        record = msgspec.convert(json.loads(text), _Record, str_keys=True)
+        own = msgspec.structs.asdict(msgspec.convert(record.measured, _Measured, str_keys=True))
+        measured = Measured(**own, samples=tuple(by_id[name] for name in record.samples))
+        excerpts = {
+            name: ChainExcerpt(
+                at.chains[shown.start][name],
+                shown.marks,
+                None if shown.failure is None else Failure(*shown.failure),
+                shown.failed_at,
+                shown.remark,
+            )
+            for name, shown in record.excerpts.items()
+        }
+    except (ValueError, KeyError, RecursionError):
+        record = None
+    if record is None or record.key != at.key:
         data.store.forget([at.key], why="it holds no scores of the case")
         return None
+    return StoredScores(measured, excerpts)
 
 
 def store_scores(
@@ -172,23 +187,22 @@ def store_scores(
 
     show: gives a sample's excerpt.
     """
-    for field in fields(measured):
-        default = field.default if field.default_factory is MISSING else field.default_factory()
-        if field.name not in _KEPT and getattr(measured, field.name) != default:
-            return
-    own = {name: getattr(measured, name) for name in _KEPT - {"key", "excerpts", "samples"}}
-    shown: dict[str, _Excerpt] = {}
+    excerpts: dict[str, _Excerpt] = {}
     for sample in measured.samples:
         excerpt = show(sample.id)
         if excerpt is None:
             break
-        shown[sample.id] = _pack(excerpt)
-    record = {
-        **own,
-        "key": at.key,
-        "samples": [sample.id for sample in measured.samples],
-        "excerpts": shown,
-    }
+        failure = excerpt.failure
+        excerpts[sample.id] = _Excerpt(
+            excerpt.chain.links[0].kind,
+            {generation: float(mark) for generation, mark in excerpt.marks.items()},
+            None if failure is None else (failure.kind, failure.detail),
+            excerpt.failed_at,
+            excerpt.remark,
+        )
+    own = {name: getattr(measured, name) for name in _TYPES}
+    ids = [sample.id for sample in measured.samples]
+    record = _Record(key=at.key, samples=ids, excerpts=excerpts, measured=own)
     # Python's JSON, unlike msgspec's, tells NaN from None.
     text = json.dumps(msgspec.to_builtins(record, str_keys=True), separators=(",", ":"))
     if len(text) <= MOST_PAYLOAD:
@@ -197,62 +211,7 @@ def store_scores(
             data.store.put([StoredResult(at.key, Scores(text), made_by)])
 
 
-def _pack(excerpt: ChainExcerpt) -> _Excerpt:
-    failure = excerpt.failure
-    return _Excerpt(
-        excerpt.chain.links[0].kind,
-        {generation: float(mark) for generation, mark in excerpt.marks.items()},
-        None if failure is None else (failure.kind, failure.detail),
-        excerpt.failed_at,
-        excerpt.remark,
-    )
-
-
-def _unpack(record: _Record, at: ScoreKey, data: ChainData) -> StoredScores:
-    """Raises ValueError for a record of another key or samples, KeyError for chains not read."""
-    by_id = {sample.id: sample for sample in data.population.samples}
-    if record.key != at.key:
-        raise ValueError("these are scores under another key")
-    own = {name: getattr(record, name) for name in _KEPT - {"key", "excerpts", "samples"}}
-    measured = Measured(**own, samples=tuple(by_id[name] for name in record.samples))
-    excerpts = {
-        name: ChainExcerpt(
-            at.chains[shown.start][name],
-            shown.marks,
-            None if shown.failure is None else Failure(*shown.failure),
-            shown.failed_at,
-            shown.remark,
-        )
-        for name, shown in record.excerpts.items()
-    }
-    return StoredScores(measured, excerpts)
-
-
 # -- what scores depend on -------------------------------------------------------------------------
-
-
-def _chained(case: Case, data: ChainData) -> list[Sample]:
-    """The samples whose chains the case may read: its own, and those that edited ones are of."""
-    own = everyone(by_category(case, data))
-    origins = (data.population.with_id(sample.origin) for sample in own)
-    by_id = {sample.id: sample for sample in (*own, *origins) if sample is not None}
-    return [by_id[name] for name in sorted(by_id)]
-
-
-def _lasting(runner: RoleRunner) -> bool:
-    """Whether all that is said of a reader's results follows from its results.
-
-    Of a model behind a server, warnings depend on when they were made. So do those of one in the
-    user's own code, where other code made some of them.
-    """
-    bound, codes = runner.bound, runner.tally.codes
-    return bound.warn is None and not codes and not bound.adapter.startswith(_HUMAN)
-
-
-def _model(runner: RoleRunner) -> tuple[str, str, bool, str]:
-    """The spec is part of messages, and the user's own code of warnings."""
-    bound = runner.bound
-    return remember(bound), bound.spec, bound.hides_reasoning, bound.provenance.get(CODE, "")
 
 
 def _population(data: ChainData, start: Modality) -> str:
