@@ -28,7 +28,7 @@ from pytest_cepbench.measures.answer_data import (
 from pytest_cepbench.measures.answer_measures import CriteriaMeasure
 from pytest_cepbench.measures.base import JUDGE, Measured
 from pytest_cepbench.measures.battle_measures import WinRateMeasure
-from pytest_cepbench.measures.cases import OVERALL, Case, Cell
+from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
 from pytest_cepbench.suites.answer_estimate import CountedCase, count_answer_steps
@@ -143,12 +143,8 @@ class AnswerRun(SuiteRun):
         by_id = {sample.id: sample for _, samples in wanted for sample in samples}
         self.data.answers(list(by_id.values()))
 
-    def lock_name(self, cell: Cell) -> str:
-        """The name of the lock on a shard's answers, the same in all processes of the run."""
-        return digest_json([self._made_by, *cell])
-
     @cached_property
-    def _made_by(self) -> str:
+    def made_by(self) -> str:
         """Digest of what the answers depend on: plan, models and data set."""
         models = self.data.models.bound
         identities = [remember(bound) for bound in models] or [self.assignments.subject]
@@ -206,7 +202,10 @@ class AnswerRun(SuiteRun):
             return measured
         if JUDGE in self.assignments.gated:
             return measured
-        warnings = [_JUDGES_ITSELF] if self._judges_itself else []
+        tested = [role for role in self.assignments.gated if role in self.assignments.roles]
+        weights = {self.runner(role).bound.fingerprint for role in tested}
+        own = self.runner(JUDGE).bound.fingerprint in weights
+        warnings = [_JUDGES_ITSELF] if own else []
         if not measured.verdicts:
             return replace(measured, warnings=(*measured.warnings, *warnings))
         remark = self._judge_remark
@@ -270,13 +269,6 @@ class AnswerRun(SuiteRun):
         """What is known of the judge, by its card beside the baselines."""
         return remark_on_judge(self._baselines, self.runner(JUDGE).bound)
 
-    @cached_property
-    def _judges_itself(self) -> bool:
-        """Whether judge and model under test have the same weights."""
-        tested = [role for role in self.assignments.gated if role in self.assignments.roles]
-        prints = {self.runner(role).bound.fingerprint for role in tested}
-        return self.runner(JUDGE).bound.fingerprint in prints
-
     def _count_steps(
         self, cases: Sequence[tuple[Case, Sequence[Sample]]]
     ) -> tuple[int, Sequence[ModelSteps]]:
@@ -330,7 +322,8 @@ class AnswerRun(SuiteRun):
                 return Opponents(baseline.answers, baseline.model.get("identity", ""))
         return None
 
-    def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+    def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+        """As of every suite, with the answers' plan and prompts, and how they are judged."""
         measure, plan = self.measures[case.key.metric], self.data.plan
         identity = {
             **self._shared_identity(measure.identity, samples, [self.data.starts(samples)]),

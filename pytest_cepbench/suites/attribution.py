@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from pytest_cepbench.chains import Chain, ChainPlan, Modality, RoleRunner
+from pytest_cepbench.chains import Chain, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
-from pytest_cepbench.gate.measurement import mean_of_scores
-from pytest_cepbench.measures import Measure, Measured
+from pytest_cepbench.gate.measurement import Scores, mean_of_scores
+from pytest_cepbench.measures import Measure
 from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
 from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.base import grower, plans_read
@@ -27,24 +27,13 @@ _NOTHING = 5e-7
 _MOST_OTHERS = 3
 
 
-class HopLocation(NamedTuple):
-    """The step of a chain that a role makes.
-
-    start: of its chains.
-    role: whose step it is.
-    generation: from 1 on.
-    """
-
-    start: Modality
-    role: str
-    generation: int
-
-
 @dataclass(frozen=True)
 class Hop:
     """One hop of a role that differs from the baseline's.
 
-    start, role, generation: as in `HopLocation`; of a part of a pipeline "question" and 0.
+    start: of its chains; of a part of a pipeline "question".
+    role: whose step it is.
+    generation: from 1 on; 0 of a part of a pipeline.
     cost: what was lost there, in the metric's own unit; above 0 for a loss, whichever direction of
     the metric is better.
     """
@@ -84,7 +73,7 @@ def attribute(
 ) -> Attribution:
     """Say at which hops a case lost its score, by chains that begin as the baseline's.
 
-    Hybrid k has the baseline's first k hops of the roles that differ and is hybrids on by the
+    Hybrid k has the baseline's first k hops of the roles that differ and goes on by the
     candidate: hybrid 0 is the candidate's own chain, the last one the baseline's. Hop k costs what
     hybrid k scores better than hybrid k - 1. The baseline's hops come from the store, its model is
     never loaded; the candidate's are computed where they are not stored.
@@ -108,15 +97,9 @@ def attribute(
         baseline_models = _baseline_models(chain_data, step)
         if isinstance(baseline_models, str):
             return Attribution(baseline_models)
-        plans = plans_read(measure.required_features(case))
-        hops = tuple(
-            HopLocation(start, grower(plan, generation), generation)
-            for start, plan in plans.items()
-            for generation in range(1, plan.generations + 1)
-            if grower(plan, generation) in baseline_models
+        return _attribute(
+            case, measure, chain_data, baseline_models, samples, roles, whole=not sample_ids
         )
-        hybrids = HybridChains(case, measure, chain_data, plans, hops, baseline_models)
-        return _attribute(hybrids, samples, roles, whole=not sample_ids)
     except (BaselineError, MeasurementError, NotInStoreError) as error:
         return Attribution(f"Where the score was lost cannot be said: {error}.")
 
@@ -149,38 +132,89 @@ def _baseline_models(chain_data: ChainData, step: str) -> dict[str, RoleRunner] 
 
 
 def _attribute(
-    hybrids: HybridChains, samples: Sequence[Sample], roles: Sequence[str], *, whole: bool
+    case: Case,
+    measure: Measure,
+    chain_data: ChainData,
+    baseline_models: Mapping[str, RoleRunner],
+    samples: Sequence[Sample],
+    roles: Sequence[str],
+    *,
+    whole: bool,
 ) -> Attribution:
-    known = _in_store(samples, lambda own: hybrids.chains(len(hybrids.hops), own))
+    """As `attribute`, by the baseline's models that differ.
+
+    whole: whether categories are pooled as the case pools them, which is also how scores of whole
+    sets are pooled; else the value is the mean over the samples.
+    Raises NotInStoreError, and MeasurementError where a hybrid cannot be measured, or only by other
+    means than the candidate (sets of images that are smaller).
+    """
+    plans = plans_read(measure.required_features(case))
+    places = [
+        (start, grower(plan, generation), generation)
+        for start, plan in plans.items()
+        for generation in range(1, plan.generations + 1)
+        if grower(plan, generation) in baseline_models
+    ]
+
+    def hybrid(swapped: int, own: Sequence[Sample]) -> ChainData:
+        first = {(start, at): baseline_models[role] for start, role, at in places[:swapped]}
+        return chain_data.recast(own, plans, first)
+
+    def chains(swapped: int, own: Sequence[Sample]) -> list[Chain]:
+        data = hybrid(swapped, own)
+        return [chain for start in plans for chain in data.chains(start, own).values()]
+
+    known = _in_store(samples, lambda own: chains(len(places), own))
     if not known:
         return Attribution(
             "The baseline's chains are not in this run's store, so where the score was lost cannot "
             "be said: use the store of the run that measured the baseline (--cep-store), or "
             "measure its model once with this one."
         )
-    values = hybrids.values(known, whole=whole)
-    sign = 1.0 if hybrids.measure.higher_is_better else -1.0
+    measured = []
+    for swapped in range(len(places) + 1):
+        data = hybrid(swapped, known)
+        present = tuple(c for c in case.categories if data.dataset.in_category(c))
+        measured.append(measure.measure(replace(case, categories=present), data))
+    if any(own.identity != measured[0].identity for own in measured):
+        raise MeasurementError(
+            "chains that only in part are the baseline's stop at other hops, and sets of "
+            "other sizes are not compared"
+        )
+    pooled = whole or not measure.per_sample
+    values = [mean_of_scores(own.scores if pooled else _once(own.scores)) for own in measured]
+    sign = 1.0 if measure.higher_is_better else -1.0
     hops = tuple(
         Hop(*place, cost=tidy(sign * (after - before)))
-        for place, before, after in zip(hybrids.hops, values, values[1:], strict=False)
+        for place, before, after in zip(places, values, values[1:], strict=False)
     )
     drop = tidy(sign * (values[-1] - values[0]))
-    ends = (hybrids.chains(swapped, known) for swapped in (0, len(hybrids.hops)))
+    ends = (chains(swapped, known) for swapped in (0, len(places)))
     differences = Counter(first_difference(*pair) for pair in zip(*ends, strict=True))
-    differing = sorted(at for at in differences if at is not None)
-    sentences = (
-        _describe_hops(hops, drop, len(known), both=len(hybrids.plans) > 1),
-        _describe_roles(roles, hybrids, hops),
-        _describe_differences(differences),
-        _describe_left_out(len(samples) - len(known)),
-    )
+    differing = sorted((at, count) for at, count in differences.items() if at is not None)
+    total = sum(differences.values())
+    sentences = [
+        _describe_hops(hops, drop, len(known), both=len(plans) > 1),
+        _describe_roles(roles, list(baseline_models), hops),
+        f"All {total} chains are the baseline's, artifact by artifact.",
+    ]
+    if differing:
+        where = ", ".join(f"generation {at} ({count} of {total})" for at, count in differing)
+        sentences[2] = f"Chains first differ from the baseline's at {where}."
+    if left_out := len(samples) - len(known):
+        sentences.append(f"Left out: {left_out} whose chains by the baseline are not in the store.")
     return Attribution(
         " ".join(filter(None, sentences)),
         len(known),
         drop,
         hops,
-        (differing[0], differences[differing[0]]) if differing else None,
+        differing[0] if differing else None,
     )
+
+
+def _once(scores: Scores) -> Scores:
+    """A sample in several categories has the same score in each: it counts once."""
+    return {"": {s: score for part in scores.values() for s, score in part.items()}}
 
 
 def _in_store(
@@ -209,109 +243,26 @@ def _describe_hops(hops: Sequence[Hop], drop: float, samples: int, *, both: bool
         return f"Nothing was lost {over}{gained}."
     worst = max(hops, key=lambda hop: hop.cost)
     others = sorted((h for h in hops if h.cost and h is not worst), key=lambda h: -abs(h.cost))
+    where = {
+        hop: f"generation {hop.generation}" + (f" of the {hop.start}-first chains" if both else "")
+        for hop in hops
+    }
     sentence = (
         f"Lost {drop:.4f} {over}: {worst.cost:.4f} ({worst.cost / drop:.0%}) by the {worst.role} "
-        f"at {_where(worst, both=both)}"
+        f"at {where[worst]}"
     )
     for hop in others[:_MOST_OTHERS]:
-        sentence += f", {hop.cost:.4f} at {_where(hop, both=both)}"
+        sentence += f", {hop.cost:.4f} at {where[hop]}"
     return f"{sentence}{', less elsewhere' if len(others) > _MOST_OTHERS else ''}."
 
 
-def _where(hop: Hop, *, both: bool) -> str:
-    return f"generation {hop.generation}{f' of the {hop.start}-first chains' if both else ''}"
-
-
-def _describe_roles(roles: Iterable[str], hybrids: HybridChains, hops: Sequence[Hop]) -> str:
+def _describe_roles(roles: Iterable[str], differing: Sequence[str], hops: Sequence[Hop]) -> str:
     """The cost of each role where several differ, and the roles with the baseline's own model."""
-    costs = {
-        role: sum(hop.cost for hop in hops if hop.role == role) for role in hybrids.baseline_models
-    }
+    costs = {role: sum(hop.cost for hop in hops if hop.role == role) for role in differing}
     by_role = ", ".join(f"{role} {cost:.4f}" for role, cost in costs.items())
-    same = ", ".join(role for role in roles if role not in hybrids.baseline_models)
+    same = ", ".join(role for role in roles if role not in differing)
     sentences = [f"By role: {by_role}."] if len(costs) > 1 else []
     return " ".join([*sentences, f"The baseline's own: {same}."] if same else sentences)
-
-
-def _describe_differences(differences: Mapping[int | None, int]) -> str:
-    """The generations from which on chains differ from the baseline's, and how many."""
-    total = sum(differences.values())
-    counts = sorted((at, count) for at, count in differences.items() if at is not None)
-    if not counts:
-        return f"All {total} chains are the baseline's, artifact by artifact."
-    where = ", ".join(f"generation {at} ({count} of {total})" for at, count in counts)
-    return f"Chains first differ from the baseline's at {where}."
-
-
-def _describe_left_out(count: int) -> str:
-    if not count:
-        return ""
-    return f"Left out: {count} whose chains by the baseline are not in the store."
-
-
-# -- chains that begin with stored results of the baseline's model, continued by the candidate's ---
-
-
-@dataclass(frozen=True)
-class HybridChains:
-    """A case's chains with some of their first hops from the baseline's model.
-
-    chain_data: the candidate's own chains.
-    plans: of the chains that the case reads, as far as it reads them.
-    hops: those of the roles that differ, in the order in which they are put back.
-    baseline_models: the baseline's models by role; their results come from the store alone.
-    """
-
-    case: Case
-    measure: Measure
-    chain_data: ChainData
-    plans: Mapping[Modality, ChainPlan]
-    hops: tuple[HopLocation, ...]
-    baseline_models: Mapping[str, RoleRunner]
-
-    def hybrid(self, swapped: int, samples: Sequence[Sample]) -> ChainData:
-        """The samples' chains with so many of the first hops from the baseline."""
-        stand_ins = {
-            (h.start, h.generation): self.baseline_models[h.role] for h in self.hops[:swapped]
-        }
-        return self.chain_data.recast(samples, self.plans, stand_ins)
-
-    def chains(self, swapped: int, samples: Sequence[Sample]) -> list[Chain]:
-        """The chains of a hybrid, of every start that the case reads.
-
-        Raises NotInStoreError where the store lacks one of the baseline's hops.
-        """
-        chain_data = self.hybrid(swapped, samples)
-        return [
-            chain for start in self.plans for chain in chain_data.chains(start, samples).values()
-        ]
-
-    def values(self, samples: Sequence[Sample], *, whole: bool) -> list[float]:
-        """The case's value over the samples by every hybrid, from the candidate's own on.
-
-        whole: as the case pools its categories, which is also how scores of whole sets are pooled;
-        else the mean over the samples.
-        Raises MeasurementError where a hybrid cannot be measured, or only by other means than the
-        candidate (sets of images that are smaller).
-        """
-        measured = [self._measure(swapped, samples) for swapped in range(len(self.hops) + 1)]
-        if any(hybrid.identity != measured[0].identity for hybrid in measured):
-            raise MeasurementError(
-                "chains that only in part are the baseline's stop at other hops, and sets of "
-                "other sizes are not compared"
-            )
-        if whole or not self.measure.per_sample:
-            return [mean_of_scores(hybrid.scores) for hybrid in measured]
-        # A sample in several categories has the same score in each: it counts once.
-        return [
-            mean_of_scores({"": {s: x for part in hybrid.scores.values() for s, x in part.items()}})
-            for hybrid in measured
-        ]
-
-    def _measure(self, swapped: int, samples: Sequence[Sample]) -> Measured:
-        chain_data = self.hybrid(swapped, samples)
-        present = tuple(c for c in self.case.categories if chain_data.dataset.in_category(c))
-        return self.measure.measure(replace(self.case, categories=present), chain_data)
 
 
 # -- pipelines that write, draw and edit interleaved answers ---------------------------------------
@@ -355,7 +306,12 @@ def attribute_parts(
             rest = f"; {_list(own)} {'is' if len(own) == 1 else 'are'} the baseline's own"
             return Attribution(f"Lost by {_list(differing)}{rest if own else ''}.")
         if measure.judged or measure.scored:
-            return Attribution(_untold(list(differing), measure))
+            where, replies = ("battles", "verdicts") if measure.judged else ("scores", "scores")
+            options = ", then with its ".join(f"{role} (--{role}=SPEC)" for role in differing)
+            return Attribution(
+                f"Not the baseline's own: {_list(differing)}. What each of them costs in {where} "
+                f"takes new {replies} of the judge: run again with the baseline's {options}."
+            )
         samples = [s for name in sorted(set(sample_ids)) for s in data.named(name)]
         return _divide(case, measure, data, differing, samples)
     except (BaselineError, MeasurementError, NotInStoreError) as error:
@@ -364,15 +320,6 @@ def attribute_parts(
 
 def _list(roles: Iterable[str]) -> str:
     return " and ".join(f"the {role}" for role in roles)
-
-
-def _untold(differing: Sequence[str], measure: AnswerMeasure) -> str:
-    where, replies = ("in battles", "verdicts") if measure.judged else ("in scores", "scores")
-    options = ", then with its ".join(f"{role} (--{role}=SPEC)" for role in differing)
-    return (
-        f"Not the baseline's own: {_list(differing)}. What each of them costs {where} takes new "
-        f"{replies} of the judge: run again with the baseline's {options}."
-    )
 
 
 def _divide(
@@ -396,32 +343,25 @@ def _divide(
             "its models once with this one."
         )
     sign = 1.0 if measure.higher_is_better else -1.0
-    values = [sign * _value(case, measure, data.recast(known, hybrid)) for hybrid in hybrids]
+    values = []
+    for hybrid in hybrids:
+        own = data.recast(known, hybrid)
+        present = tuple(c for c in case.categories if own.dataset.in_category(c))
+        measured = measure.measure(replace(case, categories=present), own, CaseOpponents())
+        values.append(sign * mean_of_scores(_once(measured.scores)))
     parts = tuple(
         Hop("question", role, 0, tidy(after - before))
         for role, before, after in zip(differing, values, values[1:], strict=False)
     )
-    said, left_out = _describe_parts(parts, len(known)), len(samples) - len(known)
-    if left_out:
+    over = f"over {len(known)} sample{'s' if len(known) > 1 else ''}"
+    drop = sum(part.cost for part in parts)
+    said = f"Nothing was lost {over}."
+    if drop > 0:
+        shares = ", ".join(
+            f"{part.cost:.4f} ({part.cost / drop:.0%}) by the {part.role}"
+            for part in sorted(parts, key=lambda part: -part.cost)
+        )
+        said = f"Lost {drop:.4f} {over}: {shares}."
+    if left_out := len(samples) - len(known):
         said += f" Left out: {left_out} whose answers by the baseline are not in the store."
     return Attribution(said, len(known), tidy(values[-1] - values[0]), parts)
-
-
-def _value(case: Case, measure: AnswerMeasure, data: AnswerData) -> float:
-    """The mean score of a case's samples, as other models answer."""
-    present = tuple(c for c in case.categories if data.dataset.in_category(c))
-    measured = measure.measure(replace(case, categories=present), data, CaseOpponents())
-    scores = {s: score for part in measured.scores.values() for s, score in part.items()}
-    return mean_of_scores({"": scores})
-
-
-def _describe_parts(parts: Sequence[Hop], samples: int) -> str:
-    over = f"over {samples} sample{'s' if samples > 1 else ''}"
-    drop = sum(part.cost for part in parts)
-    if drop <= 0:
-        return f"Nothing was lost {over}."
-    shares = ", ".join(
-        f"{part.cost:.4f} ({part.cost / drop:.0%}) by the {part.role}"
-        for part in sorted(parts, key=lambda part: -part.cost)
-    )
-    return f"Lost {drop:.4f} {over}: {shares}."

@@ -14,7 +14,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import plans_of, readers_of
-from pytest_cepbench.measures.cases import Case, Cell
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.sanity_checks import same_answers
 from pytest_cepbench.suites.definition import GROWERS, Suite
@@ -105,12 +105,8 @@ class ChainRun(SuiteRun):
             by_id = {sample.id: sample for samples in own for sample in samples}
             self.chain_data.grow(start, list(by_id.values()))
 
-    def lock_name(self, cell: Cell) -> str:
-        """The name of the lock on a shard's chains, the same in all processes of the run."""
-        return digest_json([self._chains, *cell])
-
     @cached_property
-    def _chains(self) -> str:
+    def made_by(self) -> str:
         """Digest of what the chains depend on: plans, models and data set."""
         growers = [self.runner(role).bound for role in GROWERS if role in self.assignments.roles]
         plans = [
@@ -173,49 +169,35 @@ class ChainRun(SuiteRun):
         self._excerpts[case] = {} if stored is None else stored.excerpts
         if stored is not None:
             return stored.measured
-        measured = self._measured_anew(case, most)
+        measure = self.measures[case.key.metric]
         data = self.chain_data if most is None else self.chain_data.narrowed(most)
+        measured = measure.measure(case, data)
+        cut: dict[str | None, None] = {}
+        same: dict[str, None] = {}
+        keys: list[str] = []
+        for plan in plans_of(measure.required_features(case)):
+            chains = self.chain_data.chains(plan.start, measured.samples).values()
+            cut[self.chain_data.cut_prompts(plan, measured.samples)] = None
+            same |= dict.fromkeys(same_answers(plan, chains))
+            links = (link for chain in chains for link in chain.links[: plan.generations + 1])
+            keys += [link.key for link in links if link.text is not None and link.key is not None]
+        notes, warnings = [note for note in cut if note], list(same)
+        if keys:
+            describer = self.runner("describer")
+            notes += describer.text_notes(keys, "descriptions")
+            warnings += describer.cut_warning(keys, "descriptions")
+        measured = replace(
+            measured,
+            notes=(*measured.notes, *notes),
+            warnings=(*measured.warnings, *warnings),
+        )
         at = self._score_key(case, data)
         if at is not None:
             store_scores(at, measured, data, partial(self.show, case))
         return measured
 
-    def _measured_anew(self, case: Case, most: int | None) -> Measured:
-        measure = self.measures[case.key.metric]
-        chain_data = self.chain_data if most is None else self.chain_data.narrowed(most)
-        measured = measure.measure(case, chain_data)
-        notes = self._cut_prompts(case, measure, measured)
-        warnings = self._same_answers(case, measure, measured)
-        keys = [
-            link.key
-            for plan in plans_of(measure.required_features(case))
-            for chain in self.chain_data.chains(plan.start, measured.samples).values()
-            for link in chain.links[: plan.generations + 1]
-            if link.text is not None and link.key is not None
-        ]
-        if keys:
-            describer = self.runner("describer")
-            notes += describer.text_notes(keys, "descriptions")
-            warnings += describer.cut_warning(keys, "descriptions")
-        return replace(
-            measured,
-            notes=(*measured.notes, *notes),
-            warnings=(*measured.warnings, *warnings),
-        )
-
-    def _cut_prompts(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
-        plans = plans_of(measure.required_features(case))
-        notes = [self.chain_data.cut_prompts(plan, measured.samples) for plan in plans]
-        return [note for note in dict.fromkeys(notes) if note]
-
-    def _same_answers(self, case: Case, measure: Measure, measured: Measured) -> list[str]:
-        sentences: dict[str, None] = {}
-        for plan in plans_of(measure.required_features(case)):
-            chains = self.chain_data.chains(plan.start, measured.samples).values()
-            sentences |= dict.fromkeys(same_answers(plan, chains))
-        return list(sentences)
-
-    def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+    def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+        """As of every suite, with the chains, their prompts and the models that read them."""
         measure = self.measures[case.key.metric]
         required = measure.required_features(case)
         plans, readers = plans_of(required), readers_of(required)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts import digest_json, digest_text
@@ -70,6 +70,13 @@ class CaseMeasurement(FreshMeasurement, frozen=True):
     facts: FactSummary | None = None
 
 
+_CARRIED = {field.name for field in fields(Measured)} & set(CaseMeasurement.__struct_fields__) - {
+    "identity",
+    "notes",
+}
+"""What a measure says that a measurement takes over as it is."""
+
+
 class SuiteRun(ABC):
     """A suite that is measured, by the models of its roles; what was read of it is kept.
 
@@ -124,9 +131,10 @@ class SuiteRun(ABC):
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:
         """Make what cases read of samples, each model working on all of them before the next."""
 
+    @property
     @abstractmethod
-    def lock_name(self, cell: Cell) -> str:
-        """The name of the lock on a shard, the same in all processes of the run."""
+    def made_by(self) -> str:
+        """Digest of what the chains or answers depend on: plans, models and data set."""
 
     @abstractmethod
     def _count_steps(
@@ -143,8 +151,15 @@ class SuiteRun(ABC):
         """The scores of a case, with the notes and warnings of measure and suite."""
 
     @abstractmethod
-    def _identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
-        """The fields that comparable numbers share, as short texts that a reviewer can read."""
+    def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
+        """The fields that comparable numbers share, as short texts that a reviewer can read.
+
+        Models that are held fixed are bound. Raises what binding raises.
+        """
+
+    def lock_name(self, cell: Cell) -> str:
+        """The name of the lock on a shard, the same in all processes of the run."""
+        return digest_json([self.made_by, *cell])
 
     @property
     def loaded(self) -> bool:
@@ -197,38 +212,23 @@ class SuiteRun(ABC):
         self._refuse_infrastructure(measured.outcomes)
         measured, unscored = self._without_unscored(case, measured)
         data = self.data if most is None else self.data.narrowed(most)
-        identity = self._identity(case, population(case, data)) | dict(measured.identity)
+        identity = self.identity(case, population(case, data)) | dict(measured.identity)
         try:
             return CaseMeasurement.of(
                 key=case.key,
                 label=case.label,
                 higher_is_better=measure.higher_is_better,
-                scores=measured.scores,
-                sizes=measured.sizes,
-                blocks=measured.blocks,
-                shares=measured.shares,
-                clusters={s.id: s.unit for s in measured.samples if s.unit != s.id},
                 identity=identity,
                 model=self.model_record(),
+                clusters={s.id: s.unit for s in measured.samples if s.unit != s.id},
                 failures=Counter(
                     o.failure.kind for o in measured.outcomes if o.failure is not None
                 ),
-                curve=measured.curve,
                 notes=(*self.dataset.notes, *measured.notes),
-                floor=measured.floor,
-                warnings=measured.warnings,
-                answers=measured.answers,
                 strata=strata(case, data) if measured.answers else {},
-                anchor_scores=measured.anchor_scores,
-                obstacles=measured.obstacles,
-                judge=measured.judge,
                 unscored=unscored,
                 ends=(0.0 if (measure.span or 2.0) <= 1.0 else -1.0, 1.0),
-                labels=measured.labels,
-                facts=measured.facts,
-                blind=measured.blind,
-                anchor_blind=measured.anchor_blind,
-                redrawn=measured.redrawn,
+                **{name: getattr(measured, name) for name in _CARRIED},
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error
@@ -236,13 +236,6 @@ class SuiteRun(ABC):
     def scored(self, case: Case, most: int | None = None) -> bool:
         """Whether the scores of a case are stored, so that nothing has to be made for it."""
         return False
-
-    def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
-        """What a measurement of these samples must share with another to be compared with it.
-
-        Models that are held fixed are bound. Raises what binding raises.
-        """
-        return self._identity(case, samples)
 
     def per_sample(self, case: Case) -> bool:
         """True if every sample has a score of its own, so that a part of them can be measured."""
@@ -306,12 +299,14 @@ class SuiteRun(ABC):
         sample failed, and not only by what is under test.
         """
         failed = [(o.blamed, o.failure) for o in outcomes if o.failure is not None]
+        roles = self.assignments.roles
+        people = {name for name, own in roles.items() if own.spec.scheme == HUMAN}
         # People may leave out what they are asked; a server has to be asked again. What a model
         # that measures left out is counted by `_without_unscored`.
         unanswered = [
             (role, why)
             for role, why in failed
-            if why.kind == "unanswered" and self._is_scored(role) and not self._is_people(role)
+            if why.kind == "unanswered" and self._is_scored(role) and role not in people
         ]
         if 0 < len(unanswered) < len(outcomes):
             role, failure = unanswered[0]
@@ -326,7 +321,7 @@ class SuiteRun(ABC):
         under_test = self.growers if recorded else self.assignments.gated
         blamed, failure = failed[0]
         if all(why.kind in _TRANSIENT or role not in under_test for role, why in failed):
-            assignment = self.assignments.roles.get(blamed or "")
+            assignment = roles.get(blamed or "")
             who = f"{blamed} ({assignment.spec})" if assignment else blamed
             if assignment is not None and assignment.role != blamed:
                 who = f"{assignment.role} {who}"
@@ -338,10 +333,6 @@ class SuiteRun(ABC):
     def _is_scored(self, role: str | None) -> bool:
         """Whether a failure of a role counts in scores: it grows chains, or is under test."""
         return role in (None, *self.growers, *self.assignments.gated)
-
-    def _is_people(self, role: str | None) -> bool:
-        assignment = self.assignments.roles.get(role or "")
-        return assignment is not None and assignment.spec.scheme == HUMAN
 
     def _without_unscored(
         self, case: Case, measured: Measured
