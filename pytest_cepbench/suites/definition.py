@@ -497,7 +497,8 @@ GROWERS: tuple[RoleName, ...] = ("describer", "generator")
 """The roles that grow chains; all others read them."""
 
 ANSWERING: tuple[RoleName, ...] = ("interleaver", "writer", "generator", "editor")
-"""The roles that make interleaved answers: the first alone, or the others together."""
+"""The roles that make interleaved answers: the first alone, or the others together. A model under
+test plays the first that it can."""
 
 ANSWERS_ONLY: tuple[RoleName, ...] = ("interleaver", "writer", "editor", "judge")
 """Roles that no chain has."""

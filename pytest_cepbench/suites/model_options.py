@@ -78,41 +78,25 @@ class RoleChoices:
         return self.model
 
     @cached_property
-    def chains(self) -> Replay | None:
-        """The chains made elsewhere, where they are what is under test.
+    def recorded(self) -> Replay | RecordedAnswers | None:
+        """The chains or answers made elsewhere, where they are what is under test.
 
         Raises SpecError as `replay`, DatasetError for what cannot be read.
         """
         spec = self.model_spec
         if self.replay is None or spec is None:
             return None
-        from pytest_cepbench.datasets.replay import open_replay
+        from pytest_cepbench.datasets.replay import open_answers, open_replay
 
         params = dict(spec.params)
-        return open_replay(spec.target, params.pop("layout", None), params)
-
-    @cached_property
-    def answers(self) -> RecordedAnswers | None:
-        """The interleaved answers made elsewhere, where they are what is under test.
-
-        Raises as `chains`.
-        """
-        spec = self.model_spec
-        if self.replay is None or spec is None:
-            return None
-        from pytest_cepbench.datasets.replay import open_answers
-
-        params = dict(spec.params)
-        return open_answers(spec.target, params.pop("layout", None), params)
-
-    @cached_property
-    def recorded(self) -> Replay | RecordedAnswers | None:
-        """The chains or answers made elsewhere, whichever they are. Raises as `chains`."""
-        return self.answers if self.replayed == "answers" else self.chains
+        layout = params.pop("layout", None)
+        if self.replayed == "answers":
+            return open_answers(spec.target, layout, params)
+        return open_replay(spec.target, layout, params)
 
     @cached_property
     def replayed(self) -> Literal["chains", "answers"] | None:
-        """What was made elsewhere and is under test, if anything. Raises as `chains`."""
+        """What was made elsewhere and is under test, if anything. Raises as `recorded`."""
         spec = self.model_spec
         if self.replay is None or spec is None:
             return None

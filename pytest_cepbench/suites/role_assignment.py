@@ -25,7 +25,7 @@ from pytest_cepbench.measures.measure_registry import make_answer_measures, test
 from pytest_cepbench.models.binding import check_installed as check_libraries
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import PRESET, ModelSpec, parse_spec
-from pytest_cepbench.suites.definition import Suite
+from pytest_cepbench.suites.definition import ANSWERING, Suite
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from pytest_cepbench.measures.answer_contents import AnswerMeasure
 
 _RELATIVE = ("./", "../")
-
-_TESTED_ANSWERING: tuple[RoleName, ...] = ("interleaver", "writer", "generator", "editor")
-"""What a model under test plays in a suite of interleaved answers: the first that it can."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +75,32 @@ def assign_models(suite: Suite, choices: RoleChoices) -> tuple[Assignments, dict
             f"{choices.replay} brings interleaved answers, and suite {suite.name!r} is of chains"
         )
     named = named_models(suite, choices)
-    specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
-    measures = make_measures(suite.metrics, _context(suite, specs))
-    needed = _needed(suite, measures, replayed=choices.replay is not None)
-    return _assign(suite, choices, named, needed, choices.chains), measures
+    measures, needed = _measures_of_chains(suite, named, replayed=choices.replay is not None)
+    return _assign(suite, choices, named, needed), measures
 
 
-def _context(suite: Suite, specs: Mapping[str, ModelSpec]) -> SuiteContext:
+def _measures_of_chains(
+    suite: Suite, named: Mapping[str, RoleAssignment], *, replayed: bool
+) -> tuple[dict[str, Measure], list[str]]:
+    """The measures of a suite of chains, and the roles that it needs: who grows, then readers."""
     data = suite.table.data
-    return SuiteContext(
+    specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
+    context = SuiteContext(
         suite.name, suite.plans, specs, tuple(data.edits), data.loader, data.questions
     )
+    measures = make_measures(suite.metrics, context)
+    growers = {
+        grower(plan, generation)
+        for plan in suite.plans.values()
+        for generation in range(1, plan.generations + 1)
+    }
+    readers = [
+        name
+        for measure in measures.values()
+        for name in readers_of(measure.required_features(None))
+    ]
+    names = dict.fromkeys((*sorted(growers), *readers))
+    return measures, [name for name in names if not (replayed and name in growers)]
 
 
 def needed_roles(suite: Suite) -> dict[str, str | None]:
@@ -99,10 +111,8 @@ def needed_roles(suite: Suite) -> dict[str, str | None]:
     """
     written = {name: text for name, (_, text) in _written_specs(suite).items()}
     if suite.answer_plan is None:
-        known = named_models(suite, RoleChoices())
-        specs = {name: expand_preset(suite, own).spec for name, own in known.items()}
-        measures = make_measures(suite.metrics, _context(suite, specs))
-        names = _needed(suite, measures, replayed=False)
+        named = named_models(suite, RoleChoices())
+        _, names = _measures_of_chains(suite, named, replayed=False)
     else:
         answers = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
         if tests_judges(suite.metrics):
@@ -127,7 +137,7 @@ def assign_answer_models(
         raise SuiteNotApplicableError(
             f"{choices.replay} brings chains, and suite {suite.name!r} asks for interleaved answers"
         )
-    choices = replace(choices, preferred=("judge",) if judging else _TESTED_ANSWERING)
+    choices = replace(choices, preferred=("judge",) if judging else ANSWERING)
     measures = make_answer_measures(suite.metrics, suite.name, suite.table.arena.against)
     named = named_models(suite, choices)
     needed: list[str] = []
@@ -135,7 +145,7 @@ def assign_answer_models(
         needed += _answering(suite, named, choices)
     if any(measure.judged or measure.scored for measure in measures.values()):
         needed.append(JUDGE)
-    return _assign(suite, choices, named, needed, choices.answers), measures
+    return _assign(suite, choices, named, needed), measures
 
 
 def named_models(suite: Suite, choices: RoleChoices) -> dict[str, RoleAssignment]:
@@ -156,7 +166,6 @@ def _assign(
     choices: RoleChoices,
     named: Mapping[str, RoleAssignment],
     needed: Sequence[str],
-    replay: Replay | RecordedAnswers | None,
 ) -> Assignments:
     """The needed roles with their models, and which of them are under test."""
     known = {name: expand_preset(suite, assignment) for name, assignment in named.items()}
@@ -165,10 +174,25 @@ def _assign(
     gated = tuple(role for role in played if role in (*needed, "replay"))
     if not gated:
         msg = f"the {' and '.join(played)} under test has no role in suite {suite.name!r}"
-        raise SuiteNotApplicableError(msg + _other_role(choices, needed))
+        named_here = [role for role in choices.roles if role in needed]
+        able = [role for role in needed if role in choices.able and role not in choices.roles]
+        if choices.model is None and named_here:
+            role, text = named_here[0], choices.roles[named_here[0]]
+            msg += f": to gate the {role}, give --model={text} --cep-role={role} in place of "
+            msg += f"--{role}={text}"
+        elif choices.model is None:
+            msg += ": name with --model what is to be gated"
+        elif able:
+            msg += f": --cep-role={able[0]} gates it as the {able[0]} that the suite needs"
+        raise SuiteNotApplicableError(msg)
     for name in needed:
         if name not in known:
-            raise SpecError(_missing_model(suite, name))
+            option = f"--{name}=FOLDER_OR_HUB_ID (or as --model, to gate it)"
+            what = f"{'an' if name == 'encoder' else 'a'} {name}"
+            if name not in ROLE_NAMES:
+                option = f"--encoder {name}=FOLDER_OR_HUB_ID, or name it under [encoders]"
+                what = f"the encoder {name!r}"
+            raise SpecError(f"suite {suite.name!r} needs {what}: give one with {option}")
         spec = named[name].spec
         if spec.scheme == PRESET and "model" not in spec.params:
             _check_located(
@@ -179,24 +203,7 @@ def _assign(
     roles = {name: known[name] for name in needed}
     subject = roles[gated[0]].spec.text if choices.replay is None else choices.replay
     spare = {name: assignment for name, assignment in known.items() if name not in roles}
-    return Assignments(roles, gated, subject, replay, spare)
-
-
-def _other_role(choices: RoleChoices, needed: Sequence[str]) -> str:
-    """What to give for a model that has a role in the suite, but not the one that it plays."""
-    if choices.model is None:
-        named = [role for role in choices.roles if role in needed]
-        if not named:
-            return ": name with --model what is to be gated"
-        spec = choices.roles[named[0]]
-        return (
-            f": to gate the {named[0]}, give --model={spec} --cep-role={named[0]} in place of "
-            f"--{named[0]}={spec}"
-        )
-    able = [role for role in needed if role in choices.able and role not in choices.roles]
-    if not able:
-        return ""
-    return f": --cep-role={able[0]} gates it as the {able[0]} that the suite needs"
+    return Assignments(roles, gated, subject, choices.recorded, spare)
 
 
 def check_installed(suite: Suite, assignments: Assignments) -> None:
@@ -218,22 +225,6 @@ def _written_specs(suite: Suite) -> dict[str, tuple[str, str]]:
     }
     written |= {name: (f"encoders.{name}", text) for name, text in suite.table.encoders.items()}
     return written
-
-
-def _needed(suite: Suite, measures: Mapping[str, Measure], *, replayed: bool) -> list[str]:
-    """The names of the needed roles: those that grow chains, then readers."""
-    growers = {
-        grower(plan, generation)
-        for plan in suite.plans.values()
-        for generation in range(1, plan.generations + 1)
-    }
-    readers = [
-        name
-        for measure in measures.values()
-        for name in readers_of(measure.required_features(None))
-    ]
-    names = dict.fromkeys((*sorted(growers), *readers))
-    return [name for name in names if not (replayed and name in growers)]
 
 
 def _answering(
@@ -261,19 +252,6 @@ def _answering(
         f"suite {suite.name!r} needs a model that answers in texts and images: give an "
         "--interleaver=SPEC, or a --writer=SPEC with a --generator=SPEC (one of them as --model, "
         "to gate it)"
-    )
-
-
-def _missing_model(suite: Suite, name: str) -> str:
-    if name in ROLE_NAMES:
-        article = "an" if name == "encoder" else "a"
-        return (
-            f"suite {suite.name!r} needs {article} {name}: give one with "
-            f"--{name}=FOLDER_OR_HUB_ID (or as --model, to gate it)"
-        )
-    return (
-        f"suite {suite.name!r} needs the encoder {name!r}: give one with "
-        f"--encoder {name}=FOLDER_OR_HUB_ID, or name it under [encoders]"
     )
 
 
