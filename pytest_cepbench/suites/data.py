@@ -6,9 +6,9 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
@@ -17,8 +17,24 @@ from unittest import SkipTest
 
 from pytest_cepbench.datasets.questions import METADATA, with_questions
 from pytest_cepbench.datasets.sample import Dataset, SampleChoice
-from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
-from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableReader
+from pytest_cepbench.datasets.sources.files import unsafe
+from pytest_cepbench.datasets.sources.hub import (
+    DataPlace,
+    LoadingFolders,
+    Repository,
+    open_repository,
+    parse_hub_location,
+)
+from pytest_cepbench.datasets.sources.open_table import (
+    COMPRESSED,
+    SHARDS,
+    Choice,
+    local_shards,
+    open_hub_table,
+    open_local_table,
+)
+from pytest_cepbench.datasets.sources.table import Table
+from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableColumns, TableLoader, TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,
     DatasetError,
@@ -32,12 +48,6 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.option_values import is_url
-from pytest_cepbench.suites.data_source import (
-    open_source,
-    refuse_table_settings,
-    side_file,
-    table_columns,
-)
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
@@ -90,8 +100,10 @@ def load_data(
     place = _place(suite, places, required=needs_path(suite))
     source = open_source(suite, place, folders)
     if source.table is not None:
-        choice = SampleChoice(suite.table.data.skip, most)
-        reader = TableReader(source.table, table_columns(suite), choice, source.side_file)
+        data = suite.table.data
+        choice = SampleChoice(data.skip, most)
+        columns = TableColumns(data.id, data.image, data.text, data.category)
+        reader = TableReader(source.table, columns, choice, source.side_file)
         read = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
         whole = most is None and not suite.table.data.skip
         dataset = _extended(suite, read, source.side_file, whole=whole)
@@ -115,32 +127,22 @@ def _extended(
 ) -> Dataset:
     """With the questions and the edited samples that the suite names.
 
-    beside, whole: as in `_asked`. Raises DatasetError as `with_questions` and `with_edits`.
-    """
-    asked, edits = _asked(suite, dataset, beside, whole=whole), suite.table.data.edits
-    if not edits:
-        return asked
-    from pytest_cepbench.datasets.edits import with_edits
-
-    return with_edits(asked, edits)
-
-
-def _asked(
-    suite: Suite, dataset: Dataset, beside: Callable[[str], Path] | None, *, whole: bool
-) -> Dataset:
-    """The data set with the questions that the suite names: of a file, or of the metadata.
-
     beside: finds a file beside the data; where there is none, it is in the suite's folder.
+    whole: whether all samples are there. Raises DatasetError as `with_questions` and `with_edits`.
     """
-    name = suite.table.data.questions
-    if name is None:
-        return dataset
+    name, edits = suite.table.data.questions, suite.table.data.edits
     if name == METADATA:
         from pytest_cepbench.datasets.metadata_questions import with_metadata_questions
 
-        return with_metadata_questions(dataset)
-    path = side_file(suite.folder, name) if beside is None else beside(name)
-    return with_questions(dataset, path, whole=whole)
+        dataset = with_metadata_questions(dataset)
+    elif name is not None:
+        path = side_file(suite.folder, name) if beside is None else beside(name)
+        dataset = with_questions(dataset, path, whole=whole)
+    if edits:
+        from pytest_cepbench.datasets.edits import with_edits
+
+        dataset = with_edits(dataset, edits)
+    return dataset
 
 
 def data_name(suite: Suite) -> str | None:
@@ -226,7 +228,11 @@ def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> 
     name = data.name or data.loader
     if name in places:
         place = places[name]
-        if isinstance(place, Path) and not _exists(place):
+        known = isinstance(place, str)
+        with suppress(ValueError):  # a NUL byte
+            # Also a link that leads nowhere: its loader explains that.
+            known = known or os.path.lexists(place)
+        if isinstance(place, Path) and not known:
             near = did_you_mean(place.name, names_beside(place))
             raise SpecError(f"data set {name!r}: {str(place)!r} does not exist.{near}")
         return place
@@ -246,14 +252,6 @@ def _place(suite: Suite, places: Mapping[str, DataPlace], *, required: bool) -> 
     if mistyped is not None:
         msg = f"{msg.strip()} --cep-data names {mistyped!r}: is {name!r} meant?"
     raise DataAbsentError(msg.strip())
-
-
-def _exists(path: Path) -> bool:
-    """Whether anything has this name, also a link that leads nowhere, which its loader explains."""
-    try:
-        return os.path.lexists(path)
-    except ValueError:  # a NUL byte
-        return False
 
 
 def _loader(suite: Suite) -> Loader:
@@ -277,3 +275,117 @@ def _loader(suite: Suite) -> Loader:
     if not callable(loader):
         raise SuiteError(f"suite {suite.name!r}: loader {name!r} is not a function")
     return loader  # type: ignore[no-any-return] # what it returns is checked by Dataset's users
+
+
+# -- where the data is read from: files, the tables among them, or the hub -------------------------
+
+_SETTINGS = ("config", "split", "id", "image", "text", "category")
+"""Keys of `[data]` that are about tables alone."""
+
+_TABLE_OPTIONS = ("file", "ids")
+"""Options of loaders that name the file which stands in place of a table."""
+
+_FILE_OPTIONS = (*_TABLE_OPTIONS, "labels")
+"""Options of loaders that name files: where there are any, no other file is fetched."""
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """What a loader is given.
+
+    path: for a loader that reads files; None for data of its own.
+    table: for a loader of tables, in place of the path.
+    side_file: finds a file beside a table by its name.
+    identity: what identities hold of a source on the hub; empty for local files.
+    notes: sentences for the reader of results.
+    """
+
+    path: Path | None = None
+    table: Table | None = None
+    side_file: Callable[[str], Path] = Path
+    identity: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def open_source(suite: Suite, place: DataPlace | None, folders: LoadingFolders) -> DataSource:
+    """The source of a suite's data. Raises as `load_data`."""
+    if place is None:
+        refuse_table_settings(suite)
+        return DataSource()
+    loader = TABLE_LOADERS.get(suite.table.data.loader)
+    if isinstance(place, str):
+        return _hub_source(suite, place, loader, folders)
+    if loader is None:
+        refuse_table_settings(suite)
+        return DataSource(place)
+    data = suite.table.data
+    asked = any(getattr(data, key) is not None for key in _SETTINGS)
+    shards = local_shards(place, () if asked else loader.own_files)
+    if not shards:
+        refuse_table_settings(suite, f"finds none in {str(place)!r}")
+        return DataSource(place)
+    choice = Choice("", data.config, data.split)
+    table = open_local_table(place, shards, choice, folders.indexes)
+    return DataSource(table=table, side_file=partial(side_file, place))
+
+
+def refuse_table_settings(suite: Suite, what: str = "reads no tables") -> None:
+    """Raise SuiteError where the suite names parts of tables, and there are none."""
+    data = suite.table.data
+    for key in _SETTINGS:
+        if getattr(data, key) is not None:
+            raise SuiteError(
+                f"suite {suite.name!r}: [data] {key} = {getattr(data, key)!r} is about tables "
+                f"({', '.join(SHARDS)}), and loader {data.loader} {what}"
+            )
+
+
+def side_file(folder: Path, name: str) -> Path:
+    """The file of a name in a folder, or beside a file. Raises DatasetError for another place."""
+    reason = unsafe(name)
+    if reason is not None:
+        raise DatasetError(reason)
+    return (folder if folder.is_dir() else folder.parent) / name
+
+
+def _hub_source(
+    suite: Suite, text: str, loader: TableLoader | None, folders: LoadingFolders
+) -> DataSource:
+    location = parse_hub_location(text)
+    repository = open_repository(location, folders.run)
+    data = suite.table.data
+    prefix = f"{location.path}/" if location.path else ""
+    named = {
+        key: f"{prefix}{data.options[key]}"
+        for key in _FILE_OPTIONS
+        if isinstance(data.options.get(key), str)
+    }
+    own = any(named.get(key) in repository.files for key in _TABLE_OPTIONS)
+    if (
+        loader is not None
+        and not own
+        and any(file.endswith((*SHARDS, *COMPRESSED)) for file in repository.files)
+    ):
+        choice = Choice(location.path, location.config or data.config, location.split or data.split)
+        table = open_hub_table(repository, choice, folders.indexes)
+        return DataSource(table=table, side_file=partial(_hub_side_file, repository))
+    refuse_table_settings(suite, f"finds none in {text}")
+    if location.config is not None or location.split is not None:
+        raise SuiteError(f"data at {text!r}: config and split are about tables, and there are none")
+    patterns: Sequence[str] | None = list(named.values())
+    if not named:
+        patterns = [location.path, f"{location.path}/*"] if location.path else None
+    elif data.questions not in (None, METADATA):
+        patterns = [*named.values(), f"{prefix}{data.questions}"]
+    folder = repository.snapshot(patterns)
+    identity = f"hf://datasets/{repository.repo}@{repository.commit}/{location.path}".rstrip("/")
+    notes = (repository.note,) if repository.note else ()
+    return DataSource(folder / location.path, identity=identity, notes=notes)
+
+
+def _hub_side_file(repository: Repository, name: str) -> Path:
+    if name not in repository.files:
+        raise DatasetError(
+            f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
+        )
+    return repository.file(name).fetch()
