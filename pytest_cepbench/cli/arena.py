@@ -62,7 +62,7 @@ from pytest_cepbench.studies.training_files import (
 )
 from pytest_cepbench.suites import ModelPool, Suite, load_suite
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
-from pytest_cepbench.suites.model_pool import describe_fixed_role
+from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.role_assignment import named_models
 
 
@@ -267,7 +267,7 @@ def rejudge(arguments: Namespace) -> int:
                 f"the judge {bound.spec} gave no verdict yet, and is not written into baselines "
                 f"unasked: {first}, then try again"
             )
-    judge = describe_fixed_role(bound)
+    judge = describe_role(bound, fixed=True)
     # Of answers against themselves no verdict was needed, so none is missing.
     for path, failures in verdict_failure_baselines(folder):
         scores = {name: dict.fromkeys(part, 0.0) for name, part in failures.scores.items()}

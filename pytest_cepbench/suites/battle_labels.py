@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_cepbench.chains.answers.battles import AnswerPair
 from pytest_cepbench.errors import DatasetError, LabelError, SpecError
 from pytest_cepbench.gate.labels.label_file import (
     Battle,
@@ -113,22 +111,13 @@ class BattleLabels:
 
 def contestants(data: AnswerData, opponents: Opponents) -> list[Contestant]:
     """The battles of all samples of a suite, each answered. Raises as `AnswerData.answers`."""
-    return [
-        Contestant(battle_of(pair), sample.id, sample.categories[0], sample.unit)
-        for sample, pair in zip(
-            data.dataset.samples, data.pairs(data.dataset.samples, opponents), strict=True
-        )
-    ]
-
-
-def battle_of(pair: AnswerPair) -> Battle:
-    """The digests of a battle."""
-    candidate, opponent = pair.candidate, pair.opponent
-    return Battle(
-        pair.question.digest,
-        "" if candidate is None else candidate.digest,
-        "" if opponent is None else opponent.digest,
-    )
+    samples = data.dataset.samples
+    battles = []
+    for sample, pair in zip(samples, data.pairs(samples, opponents), strict=True):
+        sides = ("" if own is None else own.digest for own in (pair.candidate, pair.opponent))
+        battle = Battle(pair.question.digest, *sides)
+        battles.append(Contestant(battle, sample.id, sample.categories[0], sample.unit))
+    return battles
 
 
 ONE_ITERATION = "suites/folder-described"
@@ -141,29 +130,28 @@ def check_people(suite: Suite, assignment: RoleAssignment) -> None:
     Ratings without a suite, of items of one's own, are of any; so is a folder that cannot be read,
     which binding explains.
     """
-    if assignment.spec.scheme == HUMAN:
-        for problem in _problems(suite, assignment):
-            raise SpecError(f"suite {suite.name!r}: {assignment.spec} {problem}")
-
-
-def _problems(suite: Suite, assignment: RoleAssignment) -> Iterator[str]:
+    if assignment.spec.scheme != HUMAN:
+        return
     from pytest_cepbench.ratings.folder import read_ratings
 
     try:
         study = read_ratings(Path(assignment.spec.target)).study
     except DatasetError:
         return
+    problem = ""
     if study.kind == "describe" and describes_drawings(suite):
-        yield (
+        problem = (
             "needs a suite whose chains start with an image and have one iteration, such as "
             f"{ONE_ITERATION}: people described images of the study, and not what models "
             "drew of them"
         )
-    seen = "images" if study.kind == "describe" else "answers"
-    if study.suite not in ("", suite.name):
-        yield (
+    elif study.suite not in ("", suite.name):
+        seen = "images" if study.kind == "describe" else "answers"
+        problem = (
             f"holds ratings of the suite {study.suite!r}: people have to see the {seen} of this one"
         )
+    if problem:
+        raise SpecError(f"suite {suite.name!r}: {assignment.spec} {problem}")
 
 
 def describes_drawings(suite: Suite) -> bool:

@@ -343,18 +343,8 @@ def load_suite(path: Path) -> Suite:
         raise SuiteError(
             f"suite file {str(path)!r}: {explain_mismatch(error, SuiteTable)}"
         ) from error
-    metrics, problems = _read_metrics(table)
-    if table.answer is not None and "chain" in document:
-        problems.append("[chain] and [answer] are two kinds of suites: give one")
-    for problem in (*_problems(table), *problems):
-        raise SuiteError(f"suite file {str(path)!r}: {problem}")
-    return Suite(table, metrics, path, sha256(data).hexdigest())
-
-
-def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]:
-    """The metrics' settings, and what is wrong with them."""
     kinds = KINDS if table.answer is None else ANSWER_KINDS
-    metrics, problems = {}, []
+    metrics, problems = {}, list(_problems(table))
     if not table.metrics:
         problems.append(f"no metric under [metrics]; known: {', '.join(sorted(kinds))}")
     for name, raw in table.metrics.items():
@@ -366,7 +356,11 @@ def _read_metrics(table: SuiteTable) -> tuple[dict[str, MetricTable], list[str]]
             metrics[name] = read_table(name, raw, kinds)
         except ValueError as error:
             problems.append(str(error))
-    return metrics, problems
+    if table.answer is not None and "chain" in document:
+        problems.append("[chain] and [answer] are two kinds of suites: give one")
+    if problems:
+        raise SuiteError(f"suite file {str(path)!r}: {problems[0]}")
+    return Suite(table, metrics, path, sha256(data).hexdigest())
 
 
 def _problems(table: SuiteTable) -> Iterator[str]:
@@ -465,7 +459,18 @@ def amended_text(suite: Suite, setting: SuiteNumber) -> str:
         text = read_text(suite.file)
     except (OSError, UnicodeDecodeError) as error:
         raise SuiteError(f"suite file {str(suite.file)!r} cannot be read: {error}") from error
-    made = _with_number(text, setting)
+    head = re.compile(rf"^[ \t]*\[[ \t]*{setting.table}[ \t]*\][ \t]*(#.*)?\r?$", re.MULTILINE)
+    line = f"{setting.key} = {setting.value}"
+    header = head.search(text)
+    if header is None:
+        made = f"{text.rstrip()}\n\n[{setting.table}]\n{line}\n"
+    else:
+        end = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, header.end())
+        body = text[header.end() : end.start() if end else len(text)]
+        number = re.compile(rf"^([ \t]*{setting.key}[ \t]*=[ \t]*)[-+\d_]+", re.MULTILINE)
+        body, count = number.subn(rf"\g<1>{setting.value}", body, count=1)
+        body = body if count else f"\n{line}{body}"
+        made = text[: header.end()] + body + (text[end.start() :] if end else "")
     try:
         changed = msgspec.convert(parse_toml(made), SuiteTable)
     except (msgspec.MsgspecError, ValueError):
@@ -476,21 +481,6 @@ def amended_text(suite: Suite, setting: SuiteNumber) -> str:
             "in it by hand, run it, and accept the results of that run"
         )
     return made
-
-
-def _with_number(text: str, setting: SuiteNumber) -> str:
-    head = re.compile(rf"^[ \t]*\[[ \t]*{setting.table}[ \t]*\][ \t]*(#.*)?\r?$", re.MULTILINE)
-    line = f"{setting.key} = {setting.value}"
-    header = head.search(text)
-    if header is None:
-        return f"{text.rstrip()}\n\n[{setting.table}]\n{line}\n"
-    end = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, header.end())
-    body = text[header.end() : end.start() if end else len(text)]
-    number = re.compile(rf"^([ \t]*{setting.key}[ \t]*=[ \t]*)[-+\d_]+", re.MULTILINE)
-    changed, count = number.subn(rf"\g<1>{setting.value}", body, count=1)
-    if not count:
-        changed = f"\n{line}{body}"
-    return text[: header.end()] + changed + (text[end.start() :] if end else "")
 
 
 GROWERS: tuple[RoleName, ...] = ("describer", "generator")

@@ -79,19 +79,14 @@ class ModelPool:
         return self.store.file_digest(path, "bytes", sha256_of)
 
 
-def describe_role(bound: BoundRole) -> str:
-    """A role's identity in one line: what it is, which weights, which parameters."""
-    return _in_line(bound, bound.short_fingerprint)
+def describe_role(bound: BoundRole, *, fixed: bool = False) -> str:
+    """A role's identity in one line: what it is, which weights, which parameters.
 
-
-def describe_fixed_role(bound: BoundRole) -> str:
-    """The same for the identity in baselines of a model that is held fixed."""
-    return _in_line(bound, bound.named_in_baselines or bound.short_fingerprint)
-
-
-def _in_line(bound: BoundRole, which: str) -> str:
+    fixed: whether for the identity in baselines of a model that is held fixed.
+    """
+    named = bound.named_in_baselines if fixed else ""
     params = [
         f"{name}={value}" for name, value in sorted(bound.params.items()) if value is not None
     ]
-    parts = (bound.what, bound.adapter, which, ",".join(params))
-    return " ".join(parts) if params else " ".join(parts[:3])
+    parts = [bound.what, bound.adapter, named or bound.short_fingerprint]
+    return " ".join([*parts, ",".join(params)] if params else parts)

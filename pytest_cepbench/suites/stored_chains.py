@@ -9,9 +9,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
-from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, Modality, RoleRunner
+from pytest_cepbench.chains import Chain, ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
@@ -23,8 +22,6 @@ from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.definition import GROWERS
 from pytest_cepbench.suites.stored_scores import load_scores, score_key, store_scores
-
-FloatArray = npt.NDArray[np.float64]
 
 _CONFIDENCE = 0.95
 
@@ -53,12 +50,14 @@ class StoredChains:
         """
         plans = plans_read(self._measures[case.key.metric].required_features(case))
         ids = list(sample_ids)
-        chains = {start: self._look_ahead(start, ids) for start in plans}
-        return [
-            name
-            for name in ids
-            if all(_reaches(chains[start][name], plan) for start, plan in plans.items())
-        ]
+        for start, plan in plans.items():
+            chains = self.chains(start, ids)
+            ids = [
+                name
+                for name in ids
+                if chains[name].failure is not None or len(chains[name].links) > plan.generations
+            ]
+        return ids
 
     def scored(self, case: Case, sample_ids: Iterable[str]) -> dict[str, ChainExcerpt]:
         """The chains of known samples with their similarities; none where a vector is missing.
@@ -100,16 +99,13 @@ class StoredChains:
         if not self.known(case, [sample_id]):
             return None
         scored = self.scored(case, [sample_id]).get(sample_id)
-        chain = self._look_ahead(start, [sample_id])[sample_id]
+        chain = self.chains(start, [sample_id])[sample_id]
         if scored is None or scored.chain.links[0].kind != start:
             return ChainExcerpt(chain, {}, chain.failure, chain.failed_at)
         return replace(scored, chain=chain)
 
     def chains(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
         """Chains from a start, by sample id, as far as they are stored. Raises as `known`."""
-        return self._look_ahead(start, sample_ids)
-
-    def _look_ahead(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
         wanted = set(sample_ids)
         samples = [sample for sample in self._data.dataset.samples if sample.id in wanted]
         pending = self._data.looked_up(start, samples)
@@ -162,11 +158,6 @@ def _open(run: ChainRun, step: str) -> StoredChains:
     return StoredChains(run.measures, data, run.assignments.roles)
 
 
-def _reaches(chain: Chain, plan: ChainPlan) -> bool:
-    """Whether a chain goes as far as a plan, or has stopped."""
-    return chain.failure is not None or len(chain.links) > plan.generations
-
-
 def _refuse(bound: BoundRole) -> Callable[[], Model]:
     def load() -> Model:
         raise NotInStoreError(
@@ -195,7 +186,17 @@ def similarity_curve(
         rows.append([marks[generation] for generation in generations])
     if not rows:
         return None
-    mean, margin = _mean_and_margin(np.array(rows), list(units.values()))
+    from scipy.special import stdtrit
+
+    values = np.array(rows)
+    mean, margin = values.mean(axis=0), np.zeros(len(generations))
+    _, places = np.unique(list(units.values()), return_inverse=True)
+    count = int(places.max()) + 1
+    if count > 1:  # rows of one unit are not independent: their deviations add up
+        sums = np.zeros((count, len(generations)))
+        np.add.at(sums, places, values - mean)
+        error = np.sqrt(count / (count - 1) * (sums**2).sum(axis=0)) / len(values)
+        margin = float(stdtrit(count - 1, (1 + _CONFIDENCE) / 2)) * error
     return SimilarityCurve(
         generations,
         tuple(mean.tolist()),
@@ -203,21 +204,3 @@ def similarity_curve(
         tuple((mean + margin).tolist()),
         len(rows),
     )
-
-
-def _mean_and_margin(values: FloatArray, units: Iterable[str]) -> tuple[FloatArray, FloatArray]:
-    """Mean of each column, and half of its confidence interval's width.
-
-    values: (n, g). units: (n,) rows of one unit are not independent: their deviations add up.
-    """
-    from scipy.special import stdtrit
-
-    mean = values.mean(axis=0)
-    _, places = np.unique(list(units), return_inverse=True)
-    count = int(places.max()) + 1
-    if count == 1:
-        return mean, np.zeros_like(mean)
-    sums = np.zeros((count, values.shape[1]))
-    np.add.at(sums, places, values - mean)
-    error = np.sqrt(count / (count - 1) * (sums**2).sum(axis=0)) / len(values)
-    return mean, float(stdtrit(count - 1, (1 + _CONFIDENCE) / 2)) * error

@@ -34,7 +34,6 @@ from pytest_cepbench.suites.definition import Suite
 from pytest_cepbench.suites.estimate import Forecast, ModelSteps
 from pytest_cepbench.suites.model_pool import (
     ModelPool,
-    describe_fixed_role,
     describe_role,
 )
 from pytest_cepbench.suites.role_assignment import Assignments
@@ -436,7 +435,7 @@ class SuiteRun(ABC):
         """The models that are held fixed, for the identity. readers: beside those that grow."""
         growers = [role for role in self.growers if role in self.assignments.roles]
         return {
-            name: describe_fixed_role(self.runner(name).bound)
+            name: describe_role(self.runner(name).bound, fixed=True)
             for name in dict.fromkeys((*growers, *readers))
             if name not in self.assignments.gated
         }
