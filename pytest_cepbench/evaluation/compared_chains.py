@@ -64,68 +64,56 @@ class ChainOptions:
     data: Mapping[str, DataPlace]
 
 
-class SuiteChains:
-    """The chains of a suite's samples by the models of runs.
+def _suite_chains(
+    path: Path, compared: ComparedCase, options: ChainOptions, store: Store
+) -> list[ChainShown]:
+    """The chains of the samples that differ most by the second run, beside those of the first.
 
     path: of the suite's file.
-    record: of a case, as one of the runs measured it.
     store: with everything that is read.
-    choices: models that are held fixed, where they are not those of the suite.
-    data: data set name -> path or URL.
-    Raises what `load_prepared_suite` raises, and SuiteError for a suite of answers.
+    A side that stores do not have is left empty. Raises SuiteError where the suite's file is not as
+    it was when the runs measured, or is of answers, and what preparing it and reading chains raise.
     """
-
-    def __init__(
-        self,
-        path: Path,
-        record: Measurement,
-        store: Store,
-        choices: RoleChoices,
-        data: Mapping[str, DataPlace],
-    ) -> None:
-        seeds = seeds_of({CaseKey.parse(record.case): record})
-        prepared = load_prepared_suite(path, _with_tested(choices, record), data, seeds=seeds)
-        self._path, self._store = path, store
-        self._run = require_chains(prepared.run(ModelPool(store)), "a comparison of chains")
-        self._cases = {str(case.key): case for case in prepared.cases}
-
-    def show(self, compared: ComparedCase, samples: Sequence[Loser]) -> list[ChainShown]:
-        """The chains of samples by the second run, beside those of the first.
-
-        A side that stores do not have is left empty. Raises SuiteError where the suite's file is
-        not as it was when the runs measured, and what reading chains raises.
-        """
-        first, second = compared.first.record, compared.second.record
-        assert first is not None  # or it were not paired
-        assert second is not None
-        case = self._cases.get(compared.first.case)
-        if case is None:
-            raise SuiteError(f"{self._path} has no case {compared.first.case!r} any more")
-        names = {loser.sample for loser in samples}
-        known = [sample for sample in self._run.dataset.samples if sample.id in names]
-        if {sample.id for sample in known} != names:
-            raise SuiteError(f"{self._path} has other samples now: give --data as in the runs")
-        changed = [
-            name
-            for name, value in self._run.identity(case, known).items()
-            if name not in SAMPLE_FIELDS and second.identity.get(name) != value
-        ]
-        if changed:
-            raise SuiteError(
-                f"{self._path} is not as it was measured: {', '.join(changed)} changed since"
-            )
-        before, now = (_stored(self._run, record) for record in (first, second))
-        start = self._run.starts([case])[0]
-        return [
-            chain_shown(
-                loser.sample,
-                (loser.candidate, loser.baseline),
-                now.excerpt(case, loser.sample, start),
-                before.excerpt(case, loser.sample, start),
-                self._store,
-            )
-            for loser in samples
-        ]
+    first, second = compared.first.record, compared.second.record
+    assert first is not None  # or it were not paired
+    assert second is not None
+    # The model under test in name: the chains of others are read in its place. No spec of a report
+    # is resolved, since reports may come from anywhere and specs can import code.
+    choices, tested = options.choices, second.model.get("role", "")
+    roles = {role: _IN_NAME for role in ROLE_NAMES if role == tested}
+    choices = replace(choices, roles={**choices.roles, **roles})
+    if not roles:
+        choices = replace(choices, model=_IN_NAME, role="unified")
+    seeds = seeds_of({CaseKey.parse(second.case): second})
+    prepared = load_prepared_suite(path, choices, options.data, seeds=seeds)
+    run = require_chains(prepared.run(ModelPool(store)), "a comparison of chains")
+    case = {str(case.key): case for case in prepared.cases}.get(compared.first.case)
+    if case is None:
+        raise SuiteError(f"{path} has no case {compared.first.case!r} any more")
+    losers = largest_differences(compared)
+    names = {loser.sample for loser in losers}
+    known = [sample for sample in run.dataset.samples if sample.id in names]
+    if {sample.id for sample in known} != names:
+        raise SuiteError(f"{path} has other samples now: give --data as in the runs")
+    changed = [
+        name
+        for name, value in run.identity(case, known).items()
+        if name not in SAMPLE_FIELDS and second.identity.get(name) != value
+    ]
+    if changed:
+        raise SuiteError(f"{path} is not as it was measured: {', '.join(changed)} changed since")
+    before, now = (_stored(run, record) for record in (first, second))
+    start = run.starts([case])[0]
+    return [
+        chain_shown(
+            loser.sample,
+            (loser.candidate, loser.baseline),
+            now.excerpt(case, loser.sample, start),
+            before.excerpt(case, loser.sample, start),
+            store,
+        )
+        for loser in losers
+    ]
 
 
 def _stored(run: ChainRun, record: Measurement) -> StoredChains:
@@ -138,18 +126,6 @@ def _stored(run: ChainRun, record: Measurement) -> StoredChains:
     if {bound.role for bound in recall(step)} != set(tested.split("+")):
         raise SuiteError(f"the model.step of a report is not of its {tested}: run it again")
     return stored_chains(run, step)
-
-
-def _with_tested(choices: RoleChoices, record: Measurement) -> RoleChoices:
-    """The choices with a model under test in name: the chains of others are read in its place.
-
-    No spec of a report is resolved, since reports may come from anywhere and specs can import code.
-    """
-    tested = record.model.get("role", "")
-    for role in ROLE_NAMES:
-        if role == tested:
-            return replace(choices, roles={**choices.roles, role: _IN_NAME})
-    return replace(choices, model=_IN_NAME, role="unified")
 
 
 def largest_differences(compared: ComparedCase, most: int = MOST_SAMPLES) -> list[Loser]:
@@ -204,7 +180,10 @@ def how_to_get(
             parts.append(f"{lacking} of {len(links)} chains of {name}")
             module = result.nodeid.partition("::")[0]
             store = [f"--cep-store={text}" for text in stores[:1] if not is_url(text)]
-            commands.append(shlex.join(["pytest", module, *_options(result), *store]))
+            model = {} if result.measurement is None else result.measurement.model
+            role = model.get("role", "")
+            option = f"--cep-{role if role in ROLE_NAMES else 'model'}={model.get('spec', '')}"
+            commands.append(shlex.join(["pytest", module, option, *store]))
     if not parts:
         return ""
     return (
@@ -214,13 +193,6 @@ def how_to_get(
         + "\n"
         "Or name a store that has them: --store=DIR, or --store=URL"
     )
-
-
-def _options(result: CaseResult) -> Iterator[str]:
-    model = {} if result.measurement is None else result.measurement.model
-    role = model.get("role", "")
-    name = role if role in ROLE_NAMES else "model"
-    yield f"--cep-{name}={model.get('spec', '')}"
 
 
 def suite_file_of(result: CaseResult, files: Sequence[Path]) -> Path:
@@ -300,13 +272,10 @@ def _case(
     store: Store,
 ) -> CaseResult:
     first, second = names[0], results[1]
-    record = compared.second.record
-    assert record is not None  # or it were not compared
     try:
         path = suite_file_of(second, options.files)
         with importable([path]):
-            suite = SuiteChains(path, record, store, options.choices, options.data)
-            chains = suite.show(compared, largest_differences(compared))
+            chains = _suite_chains(path, compared, options, store)
     except CepError as error:
         return beside(second, compared, first, [], f"Chains cannot be shown: {error}")
     return beside(
