@@ -98,8 +98,14 @@ def count_helpers(
     for path, case, samples in shards.cases:
         cases.setdefault(path, []).append((case, samples))
     try:
-        if not all(_is_small(suites, models, path) for path in cases):
-            return 0
+        for path in cases:
+            assignments = suites.get(path).assignments
+            small = assignments.replay is None and all(
+                models.runner(each).bound.resources.small or each.spec.scheme == "shapes"
+                for each in assignments.roles.values()
+            )
+            if not small:  # or not on the CPU
+                return 0
         inputs = sum(
             need.inputs
             for path, needed in cases.items()
@@ -121,15 +127,6 @@ def helpers_that_pay(cores: int, memory: int | None, inputs: int) -> int:
         return 0
     most = min(cores, MOST_PROCESSES) - 1
     return most if memory is None else min(most, memory // _MEMORY)
-
-
-def _is_small(suites: SuiteCache, models: ModelPool, path: Path) -> bool:
-    """Whether all models of a suite are small and on the CPU."""
-    assignments = suites.get(path).assignments
-    return assignments.replay is None and all(
-        models.runner(each).bound.resources.small or each.spec.scheme == "shapes"
-        for each in assignments.roles.values()
-    )
 
 
 class HelperProcesses:
@@ -208,10 +205,15 @@ class HelperProcesses:
             return None  # what it stored is there, and its locks ended with it
         except msgspec.MsgspecError:
             code = helper.returncode
+            last = ""
+            with suppress(OSError):
+                log = self._log(name).read_text(encoding="utf-8", errors="replace")
+                lines = [line for line in log.split("\n") if line.strip()]
+                last = f": {lines[-1]}" if lines else ""
             how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
             self.messages.append(
                 f"{name}, a process that grew chains beside this one, died ({how})"
-                f"{self._last_line(name)}; its work was done here. --cep-helpers=0 starts none"
+                f"{last[:302]}; its work was done here. --cep-helpers=0 starts none"
             )
             return None
         self.usage.append(report.effort)
@@ -220,11 +222,3 @@ class HelperProcesses:
 
     def _log(self, name: str) -> Path:
         return self._context.folder / f"{name}.log"
-
-    def _last_line(self, name: str) -> str:
-        with suppress(OSError):
-            lines = self._log(name).read_text(encoding="utf-8", errors="replace").split("\n")
-            last = next((line for line in reversed(lines) if line.strip()), "")
-            if last:
-                return f": {last[:300]}"
-        return ""

@@ -226,7 +226,13 @@ class GateResult:
         """The table of verdicts for notebooks."""
         opening = f"<div><b>{_shown(self.headline)}</b></div>"
         heads = "".join(f"<th>{escape(head)}</th>" for head in HEADS)
-        rows = "".join(f"<tr>{_html_cells(result)}</tr>" for result in self.cases)
+        rows = ""
+        for result in self.cases:
+            color = "green" if result.accepted else result.presentation.color
+            shade = "darkgoldenrod" if color == "yellow" else color
+            first, *cells = map(_shown, cells_of(result))  # the verdict comes first
+            rows += f'<tr><td style="color: {shade}">{first}</td>'
+            rows += "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>"
         notes = "".join(f"<div>{_shown(line)}</div>" for line in self._notes())
         return (
             f"{opening}<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{notes}"
@@ -269,7 +275,10 @@ def gate_checkpoint(
         with importable(files):
             return _gate(evaluator, files, update=snapshot_update, report=report)
     except BaseException as error:
-        if not _leaves(error):
+        # pytest's and unittest's for skipping and leaving: some of them are ordinary exceptions.
+        own = any(kind.__module__ in _OUTCOMES for kind in type(error).__mro__)
+        ends = own or not isinstance(error, Exception)  # a process or a test, without a failure
+        if isinstance(error, KeyboardInterrupt) or not ends:
             raise
         raise MeasurementError(
             "nothing is known of the checkpoint: code of a model or a data set raised "
@@ -278,15 +287,6 @@ def gate_checkpoint(
     finally:
         evaluator.close()
         evaluator.context.remove_folder()
-
-
-def _leaves(error: BaseException) -> bool:
-    """Whether an exception ends a process or a test without a failure; Ctrl-C does neither."""
-    if isinstance(error, KeyboardInterrupt):
-        return False
-    # pytest's and unittest's for skipping and leaving: some of them are ordinary exceptions.
-    own = any(kind.__module__ in _OUTCOMES for kind in type(error).__mro__)
-    return own or not isinstance(error, Exception)
 
 
 @contextmanager
@@ -404,12 +404,28 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
     problems += two_identities(results, ", ".join)
     changed: list[Path] = []
     if update:
-        results, changed = _accept(results, settings.baselines, problems)
+        accepts = not problems and all(result.passes for result in results)
+        try:
+            changes = accept_baselines(results, settings.baselines) if accepts else []
+        except WriteError as error:
+            accepts = False
+            problems.append(f"nothing was accepted: {error}")
+        else:
+            changed = [baseline_path(settings.baselines, change.key) for change in changes]
+        if not accepts:
+            results = [replace(result, accepted=False) for result in results]
     infrastructure = list(dict.fromkeys([*remarks, *evaluator.infrastructure]))
     written: list[Path] = []
     if report and results:
         sentence = headline(results, problems, skipped=skipped)
-        written = _write(evaluator, results, problems, infrastructure, sentence)
+        usage = [evaluator.background_usage]
+        written = write_run_reports(
+            evaluator, results, problems, infrastructure, usage, headline=sentence
+        )
+        try:
+            record_run(evaluator.context, results, problems, written)
+        except WriteError as error:
+            infrastructure.append(f"the run is not in the history: {error}")
     return GateResult(
         cases=tuple(results),
         skipped=skipped,
@@ -419,60 +435,6 @@ def _gate(evaluator: Evaluator, files: Sequence[Path], *, update: bool, report: 
         changed=tuple(changed),
         unshown=tuple(unshown_lines(results, evaluator.settings.show, option="show")),
     )
-
-
-def _write(
-    evaluator: Evaluator,
-    results: Sequence[CaseResult],
-    problems: Sequence[str],
-    infrastructure: list[str],
-    sentence: str,
-) -> list[Path]:
-    """Write the reports, and a line in the history; returns the paths of the reports.
-
-    infrastructure: a failure to write the line is added to it. sentence: the run in one.
-    """
-    usage = [evaluator.background_usage]
-    written = write_run_reports(
-        evaluator, results, problems, infrastructure, usage, headline=sentence
-    )
-    try:
-        record_run(evaluator.context, results, problems, written)
-    except WriteError as error:
-        infrastructure.append(f"the run is not in the history: {error}")
-    return written
-
-
-def _accept(
-    results: list[CaseResult], baselines: Path, problems: list[str]
-) -> tuple[list[CaseResult], list[Path]]:
-    """Accept what was measured, if the run is complete; else nothing was accepted.
-
-    problems: a failure to write is added to them.
-    """
-    if not problems and all(result.passes for result in results):
-        try:
-            changes = accept_baselines(results, baselines)
-        except WriteError as error:
-            problems.append(f"nothing was accepted: {error}")
-        else:
-            return results, [baseline_path(baselines, change.key) for change in changes]
-    return [replace(result, accepted=False) for result in results], []
-
-
-def _html_cells(result: CaseResult) -> str:
-    return "".join(
-        f"<td{_style(result, place)}>{_shown(cell)}</td>"
-        for place, cell in enumerate(cells_of(result))
-    )
-
-
-def _style(result: CaseResult, place: int) -> str:
-    """Attributes of a cell: the verdict, which comes first, has the color of its meaning."""
-    if place:
-        return ""
-    color = "green" if result.accepted else result.presentation.color
-    return f' style="color: {"darkgoldenrod" if color == "yellow" else color}"'
 
 
 def _shown(text: Any) -> str:

@@ -151,18 +151,16 @@ def contradictions(report: RunReport) -> Iterator[str]:
             places = (f"{spec} in {few_keys(list(of))}" for spec, of in tests.items())
             yield f"the {seat} of suite {suite} is {' and '.join(places)}: a run has one, run again"
     for case in report.cases:
-        yield from (f"{key_of(case)}: {told}: it was edited, run again" for told in _edited(case))
-
-
-def _edited(case: CaseResult) -> Iterator[str]:
-    """What a measurement says that cannot be."""
-    measured = case.measurement
-    if measured is None:
-        return
-    metric = measured.identity.get("metric", "")
-    if measured.higher_is_better != higher_is_better(metric):
-        better = "higher" if measured.higher_is_better else "lower"
-        yield f"it says that {better} is better, which it is not of {metric}"
+        measured = case.measurement
+        if measured is None:
+            continue
+        metric = measured.identity.get("metric", "")
+        if measured.higher_is_better != higher_is_better(metric):
+            better = "higher" if measured.higher_is_better else "lower"
+            yield (
+                f"{key_of(case)}: it says that {better} is better, which it is not of {metric}: it "
+                "was edited, run again"
+            )
 
 
 def refusals(

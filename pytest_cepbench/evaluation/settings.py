@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -169,7 +170,13 @@ def read_settings(
     listing: whether cases are only listed.
     """
     single = {name: texts[-1] for name, texts in values.items()}
-    _refuse_unknown_choice(single, sources)
+    for name, choices in CHOICES.items():
+        if name in single and single[name] not in choices:
+            hint = did_you_mean(single[name], choices)
+            expected = f"one of {', '.join(choices)} is expected"
+            raise ValueError(
+                f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
+            )
     roles, encoders = _read_roles(single, values.get("encoder", []))
 
     def folder(name: str, default: Path) -> Path:
@@ -211,8 +218,13 @@ def read_settings(
         seeds=parse("seeds", at_least_one),
         attribute=_ATTRIBUTED if attribute is None else attribute,
         residency=single.get("residency", "all"),
-        devices_per_worker=parse("devices-per-worker", _devices_per_worker),
-        helpers=parse("helpers", _helpers),
+        devices_per_worker=parse(
+            "devices-per-worker",
+            partial(_count, least=1, what="devices of at least 1 is expected"),
+        ),
+        helpers=parse(
+            "helpers", partial(_count, least=0, what="processes is expected, 0 for none")
+        ),
         engine=single.get("engine", "local"),
         ray_address=single.get("ray-address"),
         ray_pools=dict(
@@ -255,16 +267,6 @@ def check_engine(
         raise ValueError(
             "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
         )
-
-
-def _refuse_unknown_choice(single: Mapping[str, str], sources: Mapping[str, str]) -> None:
-    for name, choices in CHOICES.items():
-        if name in single and single[name] not in choices:
-            hint = did_you_mean(single[name], choices)
-            expected = f"one of {', '.join(choices)} is expected"
-            raise ValueError(
-                f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
-            )
 
 
 def _series(single: Mapping[str, str], sources: Mapping[str, str]) -> str | None:
@@ -367,23 +369,12 @@ def _attribute(text: str, source: str) -> int:
     return 0 if text == "0" else at_least_one(text, source)
 
 
-def _helpers(text: str, source: str) -> int | None:
+def _count(text: str, source: str, least: int, what: str) -> int | None:
+    """A number of at least so much; None for `auto`."""
     if text == "auto":
         return None
-    if not text.isdecimal():
-        raise ValueError(
-            f"{source} {text!r}: auto or a number of processes is expected, 0 for none"
-        )
-    return int(text)
-
-
-def _devices_per_worker(text: str, source: str) -> int | None:
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(
-            f"{source} {text!r}: auto or a number of devices of at least 1 is expected"
-        )
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f"{source} {text!r}: auto or a number of {what}")
     return int(text)
 
 
