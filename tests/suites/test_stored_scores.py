@@ -278,7 +278,9 @@ def test_what_the_next_run_may_do_better_is_not_kept(stored: Path) -> None:
     result = gate(stored, model="python:tests.suites.stumbling:Stumbling")
 
     assert asked(result) > 0, result.cases[0].reasons
-    assert not any(json.loads(payload)["measured"]["scores"] for payload in records(stored).values())
+    assert not any(
+        json.loads(payload)["measured"]["scores"] for payload in records(stored).values()
+    )
 
 
 def test_other_code_has_other_scores(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from pytest_cepbench.gate.statistics.prediction_powered import (
     LEAST_IN_CATEGORY,
     PREDICTION_POWERED,
     LabelledScores,
-    PredictionPoweredMean,
     labelled_bounds,
 )
 
@@ -112,7 +111,18 @@ def find_labels(
             f"this is {suite!r}: restore the file from version control"
         )
     by_sample = {contestant.sample: contestant for contestant in battles}
-    if own.draw.battles != len(battles) or not _is_draw(own, battles):
+    alike = own.draw.battles == len(battles)
+    if alike:
+        try:
+            drawn = draw_battles(battles, own.draw.count)
+        except SpecError as error:
+            raise LabelError(
+                f"labels {own.path}, line 1: {error}; restore the file from version control"
+            ) from error
+        alike = {s: (line.battle, line.probability) for s, line in own.drawn.items()} == {
+            sample: (by_sample[sample].battle, probability) for sample, probability in drawn.items()
+        }
+    if not alike:
         raise LabelError(
             f"labels {own.path}: its battles are not the {own.draw.count} that are drawn from "
             f"these {len(battles)}: it was made by hand or changed; restore it from version control"
@@ -129,23 +139,6 @@ def find_labels(
             missing += not battle.decided
     undrawn = sum(battle not in wanted for battle in own.labels)
     return UsableLabels(own, scores, missing, undrawn, others)
-
-
-def _is_draw(file: LabelFile, battles: Sequence[Contestant]) -> bool:
-    """Whether a file's battles are those that are drawn from these.
-
-    Raises LabelError where so many cannot be drawn from them.
-    """
-    try:
-        drawn = draw_battles(battles, file.draw.count)
-    except SpecError as error:
-        raise LabelError(
-            f"labels {file.path}, line 1: {error}; restore the file from version control"
-        ) from error
-    digests = {own.sample: own.battle for own in battles}
-    return {s: (own.battle, own.probability) for s, own in file.drawn.items()} == {
-        sample: (digests[sample], probability) for sample, probability in drawn.items()
-    }
 
 
 def judged_first(judged: int, battles: int) -> str:
@@ -210,7 +203,10 @@ def people_scores(
     assert labels.file is not None
     drawn = labels.file.drawn
     judged = {sample: score for part in measured.values() for sample, score in part.items()}
-    members = _drawn_clusters(judged, drawn.keys(), clusters)
+    clustered: dict[str, set[str]] = {}
+    for sample in judged:
+        clustered.setdefault(clusters.get(sample, sample), set()).add(sample)
+    members = {name: part for name, part in clustered.items() if part <= drawn.keys()}
     samples = {sample for part in members.values() for sample in part}
     asked = samples - decided
     missing = asked - labels.scores.keys()
@@ -248,16 +244,6 @@ def people_scores(
         stretch=max(stretch.values(), default=1.0),
     )
     return people, ""
-
-
-def _drawn_clusters(
-    samples: Iterable[str], drawn: AbstractSet[str], clusters: Mapping[str, str]
-) -> dict[str, set[str]]:
-    """Cluster -> its samples, of which all were drawn."""
-    members: dict[str, set[str]] = {}
-    for sample in samples:
-        members.setdefault(clusters.get(sample, sample), set()).add(sample)
-    return {cluster: part for cluster, part in members.items() if part <= drawn}
 
 
 def _unfinished(labelled: int, asked: int, where: str = "") -> str:
@@ -303,46 +289,31 @@ def bounds_by_labels(
         alpha,
         span=EVEN * people.stretch,
     )
+    samples = len({sample for part in scores.values() for sample in part})
+    judged = sum(sum(part.values()) / len(part) for part in scores.values()) / len(scores)
+    said = (
+        f"people's labels decide: win rate {bounds.mean + EVEN:.3f} with them, {judged:.3f} by the "
+        f"judge alone; people labelled {people.rated} of {samples} battles"
+    )
+    if people.decided:
+        said += f", {people.decided} drawn ones are decided without them"
+    if people.missing:
+        said += f", {people.missing} have no label, for which the others of their category count"
+    if bounds.method == PREDICTION_POWERED:
+        said += (
+            f"; the judge has weight {mean.lam:.2f} where no label is, which makes a label worth "
+            f"{mean.worth:.2f}; the bounds hold for what people would say, whatever the judge gets "
+            "wrong"
+        )
+    else:
+        said += f"; people count alone: {bounds.statement or _FEW}"
     return replace(
         bounds,
         low=None if bounds.low is None or bounds.low <= -EVEN else bounds.low,
         high=None if bounds.high is None or bounds.high >= EVEN else bounds.high,
-        statement=_statement(bounds, mean, scores, people),
+        statement=said,
         spread=mean.error * sqrt(bounds.units),
     )
-
-
-def _statement(
-    bounds: Bounds,
-    mean: PredictionPoweredMean,
-    scores: Mapping[str, Mapping[str, float]],
-    people: PeopleScores,
-) -> str:
-    samples = len({sample for part in scores.values() for sample in part})
-    judged = sum(sum(part.values()) / len(part) for part in scores.values()) / len(scores)
-    start = (
-        f"people's labels decide: win rate {bounds.mean + EVEN:.3f} with them, {judged:.3f} by the "
-        f"judge alone; people labelled {people.rated} of {samples} battles{_beside(people)}"
-    )
-    if bounds.method != PREDICTION_POWERED:
-        return f"{start}; people count alone: {bounds.statement or _FEW}"
-    return (
-        f"{start}; the judge has weight {mean.lam:.2f} where no label is, which makes a label "
-        f"worth {mean.worth:.2f}; the bounds hold for what people would say, whatever the judge "
-        "gets wrong"
-    )
-
-
-def _beside(people: PeopleScores) -> str:
-    """The drawn battles that no person labelled."""
-    parts = []
-    if people.decided:
-        parts.append(f"{people.decided} drawn ones are decided without them")
-    if people.missing:
-        parts.append(
-            f"{people.missing} have no label, for which the others of their category count"
-        )
-    return "".join(f", {part}" for part in parts)
 
 
 # -- whether votes decide already ------------------------------------------------------------------

@@ -291,7 +291,10 @@ def delays_of(place: Place, design: Design, policy: Policy) -> Delays | None:
     if not design.sd or tolerance <= 0:
         return None
     numbers = range(place.look + 1, place.look + 1 + LONGEST)
-    levels = list(_levels(place, policy.alpha, numbers))
+    levels = [
+        policy.alpha * checkpoint_share(at, place.expected) * reference_share(at, place.baseline)
+        for at in numbers
+    ]
     drops = [
         detection_delay(design, levels, [drop * tolerance] * LONGEST, tolerance) for drop in DROPS
     ]
@@ -301,10 +304,3 @@ def delays_of(place: Place, design: Design, policy: Policy) -> Delays | None:
     ]
     losses = [DECLINE * tolerance * number for number in range(1, LONGEST + 1)]
     return Delays(tuple(drops), detection_delay(design, fixed, losses, policy.since_anchor))
-
-
-def _levels(place: Place, alpha: float, numbers: range) -> Iterator[float]:
-    """Error of the upper bound against the baseline at each of the next checkpoints."""
-    for number in numbers:
-        share = checkpoint_share(number, place.expected)
-        yield alpha * share * reference_share(number, place.baseline)

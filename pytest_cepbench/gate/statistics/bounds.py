@@ -140,14 +140,6 @@ def _log_probability(away: Array, counts: Array) -> float:
 
 
 # -- test of a drop by flipping signs: exact where gains and losses are equally likely -------------
-# A checkpoint that could be exchanged with its baseline is as likely to have gained in a unit as
-# to have lost, independently of the other units, whatever the sizes of the differences. Then the
-# observed signs are one draw among all flips, and the share of flips whose statistic is at most
-# the observed one is a p value, for every such law, however lumped. It stays one if the flips are
-# a group of some, the same for every run. Sources: Fisher, The Design of Experiments, 1935,
-# section 21; Hemerik and Goeman, Exact testing with random permutations, 2018, section 2
-# (subgroups); Hall, On the removal of skewness by transformation, 1992 (the statistic).
-
 
 _AT_ONCE = 6  # bits: all in two products would take three times as long
 _ROUNDING = 1e-9  # within which statistics tie: BLAS libraries round sums differently
@@ -295,7 +287,13 @@ def mean_bounds(
     if not (span > 0 and isfinite(span)):
         raise ValueError(f"span is the most that a sample can lose, above 0 and finite, got {span}")
     if blocks:
-        return _block_bounds(d, alpha)
+        if d.units < 2:
+            alone = "one block of samples shows no spread: a set metric needs at least two"
+        elif not shows_spread(d):
+            alone = "all blocks of samples differ alike: their spread says nothing"
+        else:
+            return _hall_bounds(d, alpha, inf)
+        return Bounds(d.mean, None, None, alpha, HALL, d.units, alone)
     if d.center is not None:
         raise ValueError(
             f"a center ({d.center}) goes with the blocks of a set metric: say blocks=True"
@@ -310,16 +308,6 @@ def _hall_bounds(d: Differences, alpha: float, span: float) -> Bounds:
     error = d.sd / sqrt(d.units)
     below, above = (steps * error for steps in hall_steps(d, alpha))
     return _within(d, d.mean - below, d.mean + above, alpha, HALL, span, "")
-
-
-def _block_bounds(d: Differences, alpha: float) -> Bounds:
-    if d.units < 2:
-        statement = "one block of samples shows no spread: a set metric needs at least two"
-    elif not shows_spread(d):
-        statement = "all blocks of samples differ alike: their spread says nothing"
-    else:
-        return _hall_bounds(d, alpha, inf)
-    return Bounds(d.mean, None, None, alpha, HALL, d.units, statement)
 
 
 def _gaffke_bounds(d: Differences, alpha: float, span: float, statement: str) -> Bounds:

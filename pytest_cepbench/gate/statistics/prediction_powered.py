@@ -15,14 +15,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import floor, sqrt
-from statistics import NormalDist
 
 import numpy as np
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.gate.statistics.bounds import Bounds, hall_step, mean_bounds
 from pytest_cepbench.gate.statistics.constants import LABEL_FOLDS, LEAST_LABELLED, LEAST_UNLIKE
-from pytest_cepbench.gate.statistics.differences import Array, Differences
+from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 Scores = Mapping[str, Mapping[str, float]]
@@ -201,19 +200,6 @@ class PredictionPoweredMean:
         variance = sum(self.variances)
         return self.people.sd**2 / self.people.units / variance if variance > 0 else 1.0
 
-    def published_interval(self, alpha: float) -> tuple[float, float]:
-        """Two-sided interval as published, for comparisons: normal quantile, variances by n.
-
-        alpha: error of both sides together, in (0, 1). Categories and clusters are not thought of.
-        Source: Angelopoulos, Duchi and Zrnic, 2023, Algorithm 1.
-        """
-        own, rest = self.variances
-        n = self.labelled.units
-        count = 2 if self.unlabelled is None else self.unlabelled.units
-        error = sqrt(own * (n - 1) / n + rest * (count - 1) / count)
-        steps = -NormalDist().inv_cdf(alpha / 2)
-        return self.mean - steps * error, self.mean + steps * error
-
 
 def prediction_powered_mean(
     scores: LabelledScores, lam: float | None = None
@@ -228,7 +214,14 @@ def prediction_powered_mean(
     """
     if lam is not None and not 0 <= lam <= 1:
         raise ValueError(f"lam is how far the judge is followed, in [0, 1], got {lam}")
-    lam_of = _lam_of_units(scores, lam)
+    units = scores.units
+    if lam is None and len(units) >= LABEL_FOLDS:
+        lam_of: dict[str, float] = {}
+        for fold in range(LABEL_FOLDS):
+            own = units[fold::LABEL_FOLDS]
+            lam_of |= dict.fromkeys(own, scores.tune(frozenset(own)))
+    else:
+        lam_of = dict.fromkeys(units, scores.tune() if lam is None else lam)
     whole = float(np.mean(list(lam_of.values())))
     centers = scores.centers
     corrected = {
@@ -269,18 +262,6 @@ def _weighted(parts: Scores, probabilities: Mapping[str, float]) -> Scores:
     return result
 
 
-def _lam_of_units(scores: LabelledScores, lam: float | None) -> dict[str, float]:
-    """The lam of each labelled unit."""
-    units = scores.units
-    if lam is not None or len(units) < LABEL_FOLDS:
-        return dict.fromkeys(units, scores.tune() if lam is None else lam)
-    lams: dict[str, float] = {}
-    for fold in range(LABEL_FOLDS):
-        own = units[fold::LABEL_FOLDS]
-        lams |= dict.fromkeys(own, scores.tune(frozenset(own)))
-    return lams
-
-
 def labelled_bounds(
     scores: LabelledScores,
     alpha: float,
@@ -313,15 +294,3 @@ def labelled_bounds(
     mean = min(max(tuned.mean, -span), span)
     low, high = max(mean - below, -span), min(mean + above, span)
     return Bounds(mean, low, high, alpha, PREDICTION_POWERED, tuned.labelled.units), tuned
-
-
-def scores_of_array(people: Array, judge: Array, judge_unlabelled: Array) -> LabelledScores:
-    """Scores of one category from arrays.
-
-    people, judge: (n,) of the labelled samples, at least 2.
-    judge_unlabelled: (N,) of the others.
-    """
-    labelled = {f"l{i}": float(value) for i, value in enumerate(judge)}
-    rest = {f"u{i}": float(value) for i, value in enumerate(judge_unlabelled)}
-    own = {f"l{i}": float(value) for i, value in enumerate(people)}
-    return LabelledScores({"": labelled | rest}, {"": own}, {})
