@@ -137,12 +137,27 @@ class IdentityAgreement:
 
         Devices and precisions may differ between processes; files may not.
         """
+        from pytest_cepbench.artifacts import digest_text
+
         name, own = _name(bound), _identity(bound)
         if name in self._known:
             first, process = self._known[name], "the controller"
         else:
             try:
-                first, process = self._first(name, own)
+                folder = self._context.make_folder() / "models"
+                folder.mkdir(exist_ok=True)
+                path, fresh = folder / digest_text(name), folder / f".{uuid4().hex}"
+                said = json.dumps([own, f"worker {self._context.worker}"])
+                fresh.write_text(said, encoding="utf-8")
+                try:
+                    os.link(fresh, path)  # whole, and by one process only
+                except FileExistsError:
+                    pass
+                except OSError:  # no links here: two at once may both be first: the ledger finds it
+                    if not path.exists():
+                        fresh.replace(path)
+                fresh.unlink(missing_ok=True)
+                first, process = json.loads(path.read_text(encoding="utf-8"))
             except OSError as error:
                 folder = self._context.folder
                 raise WriteError(
@@ -155,26 +170,6 @@ class IdentityAgreement:
                 "of two models must not meet in one report. Copy the checkpoint to a folder of its "
                 "own and gate the copy, or gate it when the trainer has finished; then run again"
             )
-
-    def _first(self, name: str, own: str) -> tuple[str, str]:
-        """The identity a model was first bound by, and by which process; this one's, if new."""
-        from pytest_cepbench.artifacts import digest_text
-
-        folder = self._context.make_folder() / "models"
-        folder.mkdir(exist_ok=True)
-        path = folder / digest_text(name)
-        fresh = folder / f".{uuid4().hex}"
-        fresh.write_text(json.dumps([own, f"worker {self._context.worker}"]), encoding="utf-8")
-        try:
-            os.link(fresh, path)  # whole, and by one process only
-        except FileExistsError:
-            pass
-        except OSError:  # no links here: two at once may both be first, which the ledger finds
-            if not path.exists():
-                fresh.replace(path)
-        fresh.unlink(missing_ok=True)
-        first, process = json.loads(path.read_text(encoding="utf-8"))
-        return first, process
 
 
 def _name(bound: BoundRole) -> str:

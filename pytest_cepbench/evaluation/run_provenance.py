@@ -97,12 +97,35 @@ def gather_provenance(
         modified=_modified(project, "--untracked-files=no"),
         ci=ci_address(environment),
         suites=[
-            _with_history(
-                suite_provenance(suite, (result for result in results if result.suite == suite)),
-                baselines / suite,
-            )
-            for suite in suite_names(results)
+            _suite_provenance(suite, results, baselines / suite) for suite in suite_names(results)
         ],
+    )
+
+
+def _suite_provenance(
+    suite: str, results: Sequence[CaseResult], baselines: Path
+) -> SuiteProvenance:
+    """With the commits of models, and the time at which baselines were accepted."""
+    own = suite_provenance(suite, (result for result in results if result.suite == suite))
+    commits = {
+        model.spec: commit for model in own.candidate if (commit := _model_commit(model.spec))
+    }
+    accepted = commit = ""
+    if own.baselines and baselines.is_dir():
+        accepted, _, commit = _git(baselines, "log", "-1", "--format=%cI %H", "--", ".").partition(
+            " "
+        )
+        if not commit or _modified(baselines, "--", ".") is not False:
+            changes: list[float] = []  # what lies there is in no commit
+            with suppress(OSError):
+                changes = [path.stat().st_mtime for path in baselines.iterdir()]
+            accepted, commit = _iso(max(changes)) if changes else "", ""
+    return replace(
+        own,
+        commits=commits,
+        accepted=accepted,
+        accepted_commit=commit,
+        uncommitted=bool(accepted and not commit),
     )
 
 
@@ -132,21 +155,6 @@ def commit_of(path: Path) -> str:
     return _git(folder, "rev-parse", "--verify", "HEAD") if tracked else ""
 
 
-def _with_history(suite: SuiteProvenance, baselines: Path) -> SuiteProvenance:
-    """With the commits of models, and the time at which baselines were accepted."""
-    commits = {
-        model.spec: commit for model in suite.candidate if (commit := _model_commit(model.spec))
-    }
-    accepted, commit = _last_change(baselines) if suite.baselines else ("", "")
-    return replace(
-        suite,
-        commits=commits,
-        accepted=accepted,
-        accepted_commit=commit,
-        uncommitted=bool(accepted and not commit),
-    )
-
-
 def _model_commit(spec: str) -> str:
     """Commit of the repository that a checkpoint lies in; a snapshot of the hub is named by it."""
     with suppress(SpecError, OSError, ValueError):
@@ -158,19 +166,6 @@ def _model_commit(spec: str) -> str:
                 return parts[parts.index("snapshots") + 1]
             return commit_of(path)
     return ""
-
-
-def _last_change(folder: Path) -> tuple[str, str]:
-    """When the files of a folder last changed, and in which commit; "" where they are in none."""
-    if not folder.is_dir():
-        return "", ""
-    time, _, commit = _git(folder, "log", "-1", "--format=%cI %H", "--", ".").partition(" ")
-    if commit and _modified(folder, "--", ".") is False:
-        return time, commit
-    changes: list[float] = []
-    with suppress(OSError):
-        changes = [path.stat().st_mtime for path in folder.iterdir()]
-    return (_iso(max(changes)) if changes else ""), ""
 
 
 def _modified(folder: Path, *options: str) -> bool | None:

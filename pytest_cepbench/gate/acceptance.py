@@ -65,7 +65,15 @@ def propose(
     comparable = before is not None and before.identity == after.identity
     # A floor that only now is kept is no step away from what was accepted.
     stays = before is not None and _same(replace(before, floor=after.floor), after)
-    anchor = _anchor_step(key, after, root, move=move_anchor, freeze=comparable and not stays)
+    path = anchor_path(root, key)
+    known = usable_baseline(path, key)
+    anchor: AnchorStep
+    if known is not None and known.identity == after.identity and not move_anchor:
+        anchor = "kept"
+    elif comparable and not stays and not move_anchor:  # what was there before can be the anchor
+        anchor = "frozen"
+    else:
+        anchor = "moved" if os.path.lexists(path) else "none"
     if unchanged and anchor in ("none", "kept"):
         return None
     if before is not None and comparable and after.noise is None:
@@ -81,19 +89,6 @@ def _same(before: Measurement, after: Measurement) -> bool:
     return first == second
 
 
-def _anchor_step(
-    key: CaseKey, after: Measurement, root: Path, *, move: bool, freeze: bool
-) -> AnchorStep:
-    """move: whether that was asked for. freeze: whether what was there before can be the anchor."""
-    path = anchor_path(root, key)
-    anchor = usable_baseline(path, key)
-    if anchor is not None and anchor.identity == after.identity and not move:
-        return "kept"
-    if freeze and not move:
-        return "frozen"
-    return "moved" if os.path.lexists(path) else "none"
-
-
 def apply(changes: Iterable[Change], root: Path) -> list[Path]:
     """Write the changed files, all or none; returns where the baselines are.
 
@@ -104,7 +99,12 @@ def apply(changes: Iterable[Change], root: Path) -> list[Path]:
     for change in changes:
         target, anchor = baseline_path(root, change.key), anchor_path(root, change.key)
         if change.anchor == "frozen":
-            contents[anchor] = _accepted_before(target)
+            try:
+                contents[anchor] = read_regular(target, MOST_TEXT)
+            except OSError as error:
+                raise WriteError(
+                    f"{target} cannot be read any more: {error.strerror}; nothing was changed"
+                ) from error
         elif change.anchor == "moved":
             contents[anchor] = change.text.encode()
         elif change.renewed is not None:
@@ -113,12 +113,3 @@ def apply(changes: Iterable[Change], root: Path) -> list[Path]:
         written.append(target)
     replace_files(root, contents)
     return written
-
-
-def _accepted_before(path: Path) -> bytes:
-    try:
-        return read_regular(path, MOST_TEXT)
-    except OSError as error:
-        raise WriteError(
-            f"{path} cannot be read any more: {error.strerror}; nothing was changed"
-        ) from error
