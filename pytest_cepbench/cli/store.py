@@ -223,18 +223,18 @@ def gc(arguments: Namespace) -> int:
         return 0
     try:
         with open_store(folder) as store:
-            summary = collect(store, collection)
+            freed, waiting, compacted = collect(store, collection)
     except KeyboardInterrupt:
         raise EndedError(
             "interrupted: the same command again deletes the rest", INTERRUPTED
         ) from None
-    lines = [f"deleted: about {show_size(summary.bytes)}"]
-    if summary.waiting:
+    lines = [f"deleted: about {show_size(freed)}"]
+    if waiting:
         lines.append(
-            f"left: {counted(summary.waiting, 'image')} younger than an hour, which a running "
+            f"left: {counted(waiting, 'image')} younger than an hour, which a running "
             "process may be about to use: a later gc takes them"
         )
-    if not summary.compacted:
+    if not compacted:
         lines.append(
             "the index keeps its size while another process has the store open; a later gc gives "
             "it back"

@@ -270,23 +270,13 @@ def choose(root: Path, read: Read, criteria: GcCriteria) -> Collection:
     )
 
 
-@dataclass(frozen=True)
-class GcSummary:
-    """Counts of a collection.
+def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
+    """Delete it. Other processes may use the store meanwhile and compute what they miss again.
 
-    bytes: freed, about.
-    waiting: images that no result refers to and that are too young to be deleted.
-    compacted: whether the index gave its space back to the disk, which it can only while no other
-        process has it open.
+    Returns the bytes freed, about; how many images that no result refers to are too young to be
+    deleted; and whether the index gave its space back to the disk, which it can only while no other
+    process has it open.
     """
-
-    bytes: int
-    waiting: int
-    compacted: bool
-
-
-def collect(store: Store, collection: Collection) -> GcSummary:
-    """Delete it. Other processes may use the store meanwhile and compute what they miss again."""
     for part in batches([(entry.key,) for entry in collection.entries], _KEYS_AT_ONCE):
         store.index.write("DELETE FROM results WHERE key = ?", part)
         store.index.write("DELETE FROM used WHERE key = ?", part)
@@ -301,7 +291,7 @@ def collect(store: Store, collection: Collection) -> GcSummary:
             freed += size
             images.remove(digest)
     waiting = sum(image_path(store.root, digest).exists() for digest in images)
-    return GcSummary(freed, waiting, store.index.compact())
+    return freed, waiting, store.index.compact()
 
 
 def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
