@@ -157,11 +157,12 @@ class SmallDetector:
 AnyRole = SmallDescriber | SmallGenerator | SmallEncoder | TruncatingEncoder | SmallDetector
 
 
-def bound(role: RoleName, model: AnyRole, **changes: Any) -> BoundRole:
+def bound(role: RoleName, model: Any, **changes: Any) -> BoundRole:
     """A model bound to a role; fields can be changed by name."""
 
     def load() -> Model:
-        return model
+        loaded: Model = model
+        return loaded
 
     fields: dict[str, Any] = {
         "role": role,
@@ -170,7 +171,7 @@ def bound(role: RoleName, model: AnyRole, **changes: Any) -> BoundRole:
         "fingerprint": "weights-1",
         "adapter": "test/1",
         "load": load,
-        "seeded": model.seeded,
+        "seeded": getattr(model, "seeded", True),
     }
     resources = {name: changes.pop(name) for name in vars(Resources()) if name in changes}
     return BoundRole(**(fields | changes), resources=Resources(**resources))

@@ -19,11 +19,9 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.datasets.sample import DrawnImage, GoldStep, Sample
-from pytest_cepbench.models.binding import BoundRole, Resources
 from pytest_cepbench.models.protocols import (
     AnswerStep,
     Battle,
-    Model,
     Piece,
     Question,
     RoleName,
@@ -32,6 +30,7 @@ from pytest_cepbench.models.protocols import (
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.answers import put_answers
 from tests.artifacts.files import noise
+from tests.chains.roles import bound
 
 
 def picture(name: object) -> Any:
@@ -135,32 +134,9 @@ class SmallJudge:
         return [self.verdict(*pair) for pair in zip(battles, seeds, strict=True)]
 
 
-def runner(
-    store: Store,
-    role: RoleName,
-    model: Any,
-    *,
-    fingerprint: str = "weights-1",
-    seeded: bool = True,
-    batch_size: int = 8,
-) -> RoleRunner:
-    """A model at work in a role."""
-
-    def load() -> Model:
-        loaded: Model = model
-        return loaded
-
-    bound = BoundRole(
-        role=role,
-        spec=f"python:tests:{role}",
-        what=type(model).__name__,
-        fingerprint=fingerprint,
-        adapter="test/1",
-        load=load,
-        seeded=seeded,
-        resources=Resources(batch_size),
-    )
-    return RoleRunner(bound, store)
+def runner(store: Store, role: RoleName, model: Any, **changes: Any) -> RoleRunner:
+    """A model at work in a role; changes: as of `bound`."""
+    return RoleRunner(bound(role, model, **({"seeded": True, "batch_size": 8} | changes)), store)
 
 
 def pipeline(
