@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -109,25 +110,25 @@ def recall(text: str) -> tuple[BoundRole, ...]:
     if len({record.role for record in records}) < len(records) or not records:
         roles = ", ".join(record.role for record in records) or "no role"
         raise BaselineError(f"the baseline's model.step names {roles}: each role once is expected")
-    return tuple(_bind(record) for record in records)
 
-
-def _bind(record: _ModelRecord) -> BoundRole:
-    def load() -> Model:
+    def load(role: str) -> Model:
         raise NotInStoreError(
-            f"a step of the baseline's {record.role} is not in the store: use the store of the run "
-            "that measured the baseline, or measure its model once with this one"
+            f"a step of the baseline's {role} is not in the store: use the store of the run that "
+            "measured the baseline, or measure its model once with this one"
         )
 
-    return BoundRole(
-        role=record.role,
-        spec=f"the baseline's {record.role}",
-        what=f"the {record.role} that the baseline was measured with",
-        fingerprint=record.fingerprint,
-        adapter=record.adapter,
-        load=load,
-        params=record.params,
-        seeded=record.seeded,
+    return tuple(
+        BoundRole(
+            role=record.role,
+            spec=f"the baseline's {record.role}",
+            what=f"the {record.role} that the baseline was measured with",
+            fingerprint=record.fingerprint,
+            adapter=record.adapter,
+            load=partial(load, record.role),
+            params=record.params,
+            seeded=record.seeded,
+        )
+        for record in records
     )
 
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 
-from pytest_cepbench.artifacts import ImageArtifact, digest_json, encode_image
+from pytest_cepbench.artifacts import digest_json, encode_image
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.errors import StoreError, UnreadError
 from pytest_cepbench.files import open_regular, tells_of_file
@@ -180,12 +180,14 @@ def import_bundle(path: Path, store: Store, wanted: Collection[str] | None = Non
     """
     try:
         with open_regular(path) as stream, zipfile.ZipFile(stream) as bundle:
-            answers = [
-                answer for answer in _answers(bundle) if wanted is None or answer.digest in wanted
-            ]
+            text = _read(bundle, _ANSWERS, _MOST_TEXT).decode("utf-8", "surrogatepass")
+            answers = [Answer.from_json(line) for line in text.split("\n") if line]
+            if wanted is not None:
+                answers = [answer for answer in answers if answer.digest in wanted]
             for digest in sorted({d for answer in answers for d in answer.images}):
                 if store.get_image(digest) is None:
-                    store.put_image(_image(bundle, digest))
+                    data = _read(bundle, _image_name(digest), MOST_BYTES)
+                    store.put_image(verify_image(data, digest))
     except (StoreError, UnreadError):
         raise
     except OSError as error:
@@ -202,15 +204,6 @@ def import_bundle(path: Path, store: Store, wanted: Collection[str] | None = Non
 
 def _damaged(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{str(path)!r} is no bundle of answers, or a damaged one: {error}")
-
-
-def _answers(bundle: zipfile.ZipFile) -> list[Answer]:
-    text = _read(bundle, _ANSWERS, _MOST_TEXT).decode("utf-8", "surrogatepass")
-    return [Answer.from_json(line) for line in text.split("\n") if line]
-
-
-def _image(bundle: zipfile.ZipFile, digest: str) -> ImageArtifact:
-    return verify_image(_read(bundle, _image_name(digest), MOST_BYTES), digest)
 
 
 def _read(bundle: zipfile.ZipFile, name: str, most: int) -> bytes:

@@ -76,10 +76,22 @@ def open_database(path: Path) -> sqlite3.Connection:
         )
         connection.text_factory = decode_text
         try:
-            _prepare(connection, path)
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version in (0, FORMAT):
+                _enter_wal(connection)
+                connection.execute("PRAGMA synchronous=NORMAL")
+            if version == 0:
+                with transaction(connection):
+                    create_tables(connection)
         except BaseException:
             connection.close()
             raise
+    if version not in (0, FORMAT):
+        connection.close()
+        raise StoreVersionError(
+            f"the store {path.parent} has format {version}, this version reads format {FORMAT}: "
+            f"give another folder (--cep-store) or delete this one, its results can be recomputed"
+        )
     return connection
 
 
@@ -93,20 +105,6 @@ def create_tables(connection: sqlite3.Connection) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
     connection.execute(f"PRAGMA user_version={FORMAT}")
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version not in (0, FORMAT):
-        raise StoreVersionError(
-            f"the store {path.parent} has format {version}, this version reads format {FORMAT}: "
-            f"give another folder (--cep-store) or delete this one, its results can be recomputed"
-        )
-    _enter_wal(connection)
-    connection.execute("PRAGMA synchronous=NORMAL")
-    if version == 0:
-        with transaction(connection):
-            create_tables(connection)
 
 
 def _enter_wal(connection: sqlite3.Connection) -> None:

@@ -7,7 +7,7 @@ run that dies between two steps loses neither.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -112,12 +112,26 @@ def make_answers(
     made: dict[str, SampleAnswer] = {}
     for _ in range(_MOST_REPAIRS):
         missing = [sample for sample in samples if sample.id not in made]
+        asked = [(SampleAnswer(sample), questions[sample.id]) for sample in missing]
         try:
-            answers = _make(plan, missing, questions, models)
+            if models.recorded is not None:
+                for own, _ in asked:
+                    _read(own, models.recorded, store)
+            elif models.interleaver is not None:
+                _interleave(plan, asked, models.interleaver)
+            elif models.writer is not None:
+                _compose(plan, asked, models)
+            else:
+                for own, _ in asked:
+                    _take(own, store)
         except DamagedInputsError:  # what made the damaged image was forgotten
             continue
-        whole = get_answers(store, (own.digest for own in answers if own.answer is not None))
-        for own in answers:
+        answers = [own.answer for own, _ in asked if own.answer is not None]
+        # An interleaver's are stored, but for those that are read out of a text with reasoning.
+        made_by = {"model": models.bound[0].short_fingerprint} if models.bound else {}
+        put_answers(store, answers, made_by)
+        whole = get_answers(store, (answer.digest for answer in answers))
+        for own, _ in asked:
             if own.answer is None or own.digest in whole:
                 made[own.sample.id] = own
             else:  # a pipeline's text comes first, and is whole
@@ -126,30 +140,6 @@ def make_answers(
         if len(made) == len(samples):
             return [made[sample.id] for sample in samples]
     raise StoreError(f"images in the store {store.root} keep getting lost: is the disk failing?")
-
-
-def _make(
-    plan: AnswerPlan,
-    samples: Sequence[Sample],
-    questions: Mapping[str, PieceRefs],
-    models: AnswerModels,
-) -> list[SampleAnswer]:
-    asked = [(SampleAnswer(sample), questions[sample.id]) for sample in samples]
-    if models.recorded is not None:
-        for own, _ in asked:
-            _read(own, models.recorded, models.store)
-    elif models.interleaver is None and models.writer is None:
-        for own, _ in asked:
-            _take(own, models.store)
-    else:
-        if models.interleaver is not None:
-            _interleave(plan, asked, models.interleaver)
-        else:
-            _compose(plan, asked, models)
-        # An interleaver's are stored, but for those that are read out of a text with reasoning.
-        answers = [own.answer for own, _ in asked if own.answer is not None]
-        put_answers(models.store, answers, {"model": models.bound[0].short_fingerprint})
-    return [own for own, _ in asked]
 
 
 def foresee_answers(
@@ -192,7 +182,6 @@ def _read(own: SampleAnswer, recorded: RecordedAnswers, store: Store) -> None:
         own.blamed = "replay"
         return
     own.answer = Answer(tuple(steps))
-    put_answers(store, [own.answer])
 
 
 def _take(own: SampleAnswer, store: Store) -> None:
@@ -209,7 +198,6 @@ def _take(own: SampleAnswer, store: Store) -> None:
             raise DatasetError(f"{own.sample.id}, its answer: {error}") from error
         steps.append(StoredStep(step.text, None if image is None else store.put_image(image)))
     own.answer = Answer(tuple(steps))
-    put_answers(store, [own.answer])
 
 
 # -- one model makes texts and images --------------------------------------------------------------
