@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.answer import Answer, StoredStep
-from pytest_cepbench.errors import UnreadError
+from pytest_cepbench.errors import StoreError, UnreadError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.answers import (
     _read,
@@ -100,6 +100,9 @@ def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
         answers = [_answer(store, 1, 2), _answer(store, None)]
         data = bundle_bytes(answers, store)
         assert bundle_bytes([*reversed(answers), answers[0]], store) == data
+        store.image_path(answers[0].images[0]).unlink()
+        with pytest.raises(StoreError, match=r"^image \w{12} of an answer is damaged or gone: no"):
+            bundle_bytes(answers, store)
     with zipfile.ZipFile(BytesIO(data)) as bundle:
         entries = bundle.infolist()
     assert {(each.date_time, each.external_attr) for each in entries} == {

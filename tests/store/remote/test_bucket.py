@@ -189,6 +189,34 @@ def test_a_file_system_without_conditional_writes_is_written_to(
     assert slow.held.keys() == {f"lib/{name}" for name in NAMES}
 
 
+@pytest.mark.parametrize(
+    ("status", "written", "failed"),
+    [(409, False, False), (412, False, False), (501, True, False), (410, False, True)],
+)
+def test_the_answer_to_a_conditional_write_says_what_is_there(
+    slow: type[SlowFileSystem],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    status: int,
+    written: bool,
+    failed: bool,
+) -> None:
+    """A conflict or a failed condition is another run's object; a server may know no conditions."""
+    write = SlowFileSystem._pipe_file
+
+    async def refuse(self: Any, path: str, value: bytes, mode: str = "overwrite", **_: Any) -> None:
+        if mode == "create":
+            error = OSError("refused")
+            error.response = {"ResponseMetadata": {"HTTPStatusCode": status}}  # type: ignore[attr-defined]
+            raise error
+        await write(self, path, value)
+
+    monkeypatch.setattr(SlowFileSystem, "_pipe_file", refuse)
+    monkeypatch.setattr(bucket, "_RETRY_PAUSE", 0.0)
+    assert bool(slow_objects().write({NAMES[0]: b"content"})) == failed
+    assert bool(slow.held) == written
+
+
 def test_the_first_write_of_a_name_counts(slow: type[SlowFileSystem]) -> None:
     """A second one changes nothing; `replace` overwrites."""
     objects = slow_objects()
