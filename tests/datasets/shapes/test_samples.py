@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +20,7 @@ from pytest_cepbench.construction.patterns import (
     read_pattern_reply,
     summary_schema,
 )
-from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
+from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import (
     Scene,
     SceneObject,
@@ -44,7 +41,6 @@ from pytest_cepbench.datasets.shapes.samples import (
     scene_patterns,
 )
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, SHAPES
-from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.geneval import judge
 from pytest_cepbench.metrics.geneval_prompts import (
     GENEVAL,
@@ -56,13 +52,6 @@ from pytest_cepbench.metrics.geneval_prompts import (
 from pytest_cepbench.models.rule_based import DescriberKnobs, ShapesDescriber
 from pytest_cepbench.models.rule_based.arena_models import ShapesWriter
 from pytest_cepbench.models.rule_based.scene_models import labelled_patterns
-
-DEFAULT_DIGEST = "67204febf5783f6fe9173dcb9b9fddfc9111f13c9552adceb75d6180b3b40083"
-
-
-def content(dataset: Dataset) -> list[tuple[str, str | None, str]]:
-    """Id, text and image digest of every sample."""
-    return [(s.id, s.text, load_seed_image(s).digest) for s in dataset.samples]
 
 
 def scene_of(text: str | None) -> Scene:
@@ -159,69 +148,6 @@ def test_ids_sort_and_categories_are_all_there() -> None:
     dataset = load_shapes(2)
     assert [sample.id for sample in dataset.in_category("color")] == ["color/0000", "color/0001"]
     assert set(dataset.categories) == set(FAMILIES)
-
-
-def test_a_smaller_data_set_is_a_prefix_of_a_larger_one() -> None:
-    """Raising the number of samples only adds samples."""
-    small, large = content(load_shapes(5)), content(load_shapes(9))
-    assert small == [item for item in large if int(item[0].split("/")[1]) < 5]
-
-
-def test_seeds_give_other_scenes() -> None:
-    """The seed decides the scenes, and is part of the identity."""
-    first, second = load_shapes(8, seed=0), load_shapes(8, seed=1)
-    same = sum(a == b for a, b in zip(content(first), content(second), strict=True))
-    assert same == 0
-    assert first.identity != second.identity
-
-
-def test_the_default_data_set_never_changes() -> None:
-    """Texts and pixels of all samples: where this fails, `WORLD_VERSION` has to be raised."""
-    assert digest_json(content(load_shapes())) == DEFAULT_DIGEST
-
-
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_other_processes_make_the_same_data_set(hash_seed: str) -> None:
-    """Nothing depends on the process, its hash seed included."""
-    script = (
-        "from pytest_cepbench.artifacts import digest_json\n"
-        "from tests.datasets.shapes.test_samples import content\n"
-        "from pytest_cepbench.datasets.shapes import load_shapes\n"
-        "print(digest_json(content(load_shapes())))\n"
-    )
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": hash_seed,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == DEFAULT_DIGEST
-
-
-@pytest.mark.parametrize("number", [0, -1, 10_001])
-def test_impossible_numbers_are_refused(number: int) -> None:
-    """The message says what is possible."""
-    with pytest.raises(DatasetError, match=rf"1\.\.10,000, got {number}"):
-        load_shapes(number)
-
-
-def test_a_negative_seed_is_refused() -> None:
-    """The message says what was given."""
-    with pytest.raises(DatasetError, match="must not be negative, got -3"):
-        load_shapes(seed=-3)
-
-
-TASKS_DIGEST = "c8050e29b42ec65a7fd4bf2d6a8b6980a377cfd712fa1a984398aa3d3b4359a9"
-
-
-def tasks_content(dataset: Dataset) -> list[list[object]]:
-    """Everything of every sample, the image by its digest."""
-    return [
-        [s.id, s.categories, s.text, dict(s.metadata), load_seed_image(s).digest]
-        for s in dataset.samples
-    ]
 
 
 def found_in(image: ImageArtifact) -> dict[str, list[Detection]]:
@@ -346,39 +272,12 @@ def test_numbers_and_relations_are_mixed() -> None:
     assert min(places.values()) > 50
 
 
-def test_fewer_tasks_are_a_prefix_of_more() -> None:
-    """Raising the number of samples only adds samples."""
-    small, large = load_shapes_tasks(5), load_shapes_tasks(9)
-    few = [sample.id for sample in small.samples]
-    assert tasks_content(small) == [item for item in tasks_content(large) if item[0] in few]
-
-
 def test_scenes_of_a_task_are_unique_until_they_are_used_up() -> None:
     """There are 432 single objects."""
     dataset = load_shapes_tasks(433)
     for task in TASKS:
         texts = [sample.text for sample in dataset.in_category(task)]
         assert len(set(texts)) == (432 if task in ("single_object", "colors") else 433)
-
-
-def test_the_default_tasks_never_change() -> None:
-    """Texts, clauses and pixels: where this fails, `WORLD_VERSION` has to be raised."""
-    assert digest_json(tasks_content(load_shapes_tasks())) == TASKS_DIGEST
-
-
-def test_it_is_another_data_set_than_the_shapes() -> None:
-    """By its identity, and by its seed."""
-    identities = [load_shapes_tasks().identity, load_shapes_tasks(seed=1).identity]
-    assert load_shapes().identity not in identities
-    assert identities[0] != identities[1]
-
-
-def test_impossible_requests_are_refused() -> None:
-    """As for the other scenes."""
-    with pytest.raises(DatasetError, match=r"1\.\.10,000, got 0"):
-        load_shapes_tasks(0)
-    with pytest.raises(DatasetError, match="must not be negative, got -3"):
-        load_shapes_tasks(seed=-3)
 
 
 DATA = load_shapes(12, 5)

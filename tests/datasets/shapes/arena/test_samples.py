@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from typing import Any
-
-import pytest
-
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes import parse_caption, parse_image
 from pytest_cepbench.datasets.shapes.arena import TASKS, load_shapes_arena, sample_scenes
-from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.suites.data import named_loader
 from tests.datasets.shapes.arena.strategies import gold_steps, question_pieces
-
-DEFAULT_DIGEST = "f193fff99dc02dee8a4fbe0c0b51a4d69595af646665696ceeb0f79239ede91c"
-
-
-def content(dataset: Dataset) -> list[Any]:
-    """Id, question and reference answer of every sample, with digests in the place of images."""
-    return [
-        [
-            sample.id,
-            [
-                piece if isinstance(piece, str) else piece.digest
-                for piece in question_pieces(sample)
-            ],
-            [[text, image and image.digest] for text, image in gold_steps(sample)],
-        ]
-        for sample in dataset.samples
-    ]
-
-
-def test_suites_find_it_by_name() -> None:
-    """`[data] loader = "shapes-arena"` loads it."""
-    assert named_loader("shapes-arena") is load_shapes_arena
 
 
 def test_every_task_is_a_category_of_as_many_samples() -> None:
@@ -102,49 +70,3 @@ def test_questions_of_a_category_are_different_until_they_are_used_up() -> None:
         ]
         assert len(set(asked)) == (126 if task == "own" else 127)
         assert len(set(asked[:126])) == 126
-
-
-def test_a_smaller_data_set_is_a_prefix_of_a_larger_one() -> None:
-    """Raising the number of samples only adds samples."""
-    small, large = content(load_shapes_arena(2)), content(load_shapes_arena(5))
-    assert small == [item for item in large if int(item[0].split("/")[1]) < 2]
-
-
-def test_seeds_give_other_questions() -> None:
-    """The seed decides the questions, and is part of the identity."""
-    first, second = load_shapes_arena(4, seed=0), load_shapes_arena(4, seed=1)
-    assert not [a for a, b in zip(content(first), content(second), strict=True) if a == b]
-    assert first.identity != second.identity
-
-
-def test_the_default_data_set_never_changes() -> None:
-    """Texts and pixels of all samples: where this fails, `ARENA_VERSION` has to be raised."""
-    assert digest_json(content(load_shapes_arena())) == DEFAULT_DIGEST
-
-
-def test_other_processes_make_the_same_data_set() -> None:
-    """Nothing depends on the process, its hash seed included."""
-    script = (
-        "from pytest_cepbench.artifacts import digest_json\n"
-        "from tests.datasets.shapes.arena.test_samples import content\n"
-        "from pytest_cepbench.datasets.shapes.arena import load_shapes_arena\n"
-        "print(digest_json(content(load_shapes_arena(3))))\n"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == digest_json(content(load_shapes_arena(3)))
-
-
-@pytest.mark.parametrize("number", [0, -1, 10_001])
-def test_impossible_numbers_are_refused(number: int) -> None:
-    """The message says what is possible."""
-    with pytest.raises(DatasetError, match=rf"1\.\.10,000, got {number}"):
-        load_shapes_arena(number)
-
-
-def test_a_negative_seed_is_refused() -> None:
-    """The message says what was given."""
-    with pytest.raises(DatasetError, match="must not be negative, got -3"):
-        load_shapes_arena(seed=-3)
