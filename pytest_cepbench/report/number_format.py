@@ -5,29 +5,13 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
-from pytest_cepbench.escapes import one_line as printable
+from pytest_cepbench.escapes import one_line
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import SAME_ANSWERS, SAME_MODEL
 from pytest_cepbench.report.result import CaseResult
 
-__all__ = [
-    "bounds_of",
-    "bounds_used",
-    "change_of",
-    "counted",
-    "duration",
-    "ends_of",
-    "is_same",
-    "name_of",
-    "number",
-    "p_value",
-    "percent",
-    "printable",
-    "rate",
-    "short",
-    "sight_of",
-    "word_of",
-]
+printable = one_line
+"""Untrusted text on one line, nothing of it hidden."""
 
 
 def number(value: float | None, *, signed: bool = False, decimals: int = 4) -> str:
@@ -43,7 +27,7 @@ def short(value: float, *, signed: bool = False) -> str:
     return shown if "e" not in shown else f"{value:{'+' if signed else ''}.2g}"
 
 
-class Compared(Protocol):
+class _Compared(Protocol):
     """What is shown of a comparison: the fields of a `Judgement` and others."""
 
     @property
@@ -58,12 +42,12 @@ class Compared(Protocol):
     def method(self) -> str: ...
 
 
-def is_same(compared: Compared) -> bool:
+def is_same(compared: _Compared) -> bool:
     """Whether model or answers are the accepted ones: there was nothing to bound, or to test."""
     return compared.method in (SAME_MODEL, SAME_ANSWERS)
 
 
-def bounds_of(compared: Compared, *, decimals: int = 4) -> str:
+def bounds_of(compared: _Compared, *, decimals: int = 4) -> str:
     """One-sided bounds in brackets; why there are none; or a dash where they exclude nothing."""
     low, high = compared.low, compared.high
     if low is None and high is None:
@@ -114,7 +98,7 @@ def sight_of(result: CaseResult) -> str:
     return "; ".join(clauses)
 
 
-def ends_of(compared: Compared) -> tuple[float, float] | None:
+def ends_of(compared: _Compared) -> tuple[float, float] | None:
     """Ends of the interval, infinite where a bound excludes nothing; None where both do."""
     low, high = compared.low, compared.high
     if low is None and high is None:
@@ -129,7 +113,7 @@ def p_value(p: float | None) -> str:
     return "< 1e-5" if p < 1e-5 else f"{p:.2g}".replace("e-0", "e-")
 
 
-def change_of(compared: Compared) -> str:
+def change_of(compared: _Compared) -> str:
     """The difference, its bounds and the p of its test, as far as they are known."""
     bounds = bounds_of(compared)
     change = number(compared.difference, signed=True) + (f" {bounds}" if bounds != "-" else "")

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -32,8 +33,7 @@ FileSource = Callable[[str], Path | None]
 """Gives the file that a store has of an image, by digest, or None where there is none."""
 
 
-@dataclass(frozen=True)
-class PageImage:
+class PageImage(NamedTuple):
     """An image as the page shows it.
 
     name: unique in the page.
@@ -86,44 +86,28 @@ class PageImages:
         return self._images[digest]
 
     def _page_image(self, digest: str, image: ImageArtifact) -> PageImage:
-        thumbnail, data = _thumbnail(image, most=_LOSSLESS if self.folder is None else None)
-        name = f"image-{image.digest[:16]}"
+        thumbnail = image.to_pil()
+        whole = max(thumbnail.size) <= THUMBNAIL
+        thumbnail.thumbnail((THUMBNAIL, THUMBNAIL))
+        data = _webp(thumbnail, lossless=whole, quality=100 if whole else _QUALITY)
+        name, enlarged = f"image-{image.digest[:16]}", max(image.size) < THUMBNAIL
         if self.folder is None:
+            if whole and len(data) > _LOSSLESS:
+                small = _webp(thumbnail, lossless=False, quality=_QUALITY_OF_SMALL)
+                data = min(data, small, key=len)
             address = f"data:image/webp;base64,{base64.b64encode(data).decode()}"
-            original = ""
-        else:
-            address = f"{IMAGES}/{name}.webp"
-            (self.folder / IMAGES).mkdir(parents=True, exist_ok=True)
-            (self.folder / address).write_bytes(data)
-            whole = max(image.size) <= THUMBNAIL
-            original = address if whole else self._copy_original(self.folder, name, digest, image)
-        enlarged = max(image.size) < THUMBNAIL
+            return PageImage(name, *thumbnail.size, address, "", enlarged)
+        address = original = f"{IMAGES}/{name}.webp"
+        (self.folder / IMAGES).mkdir(parents=True, exist_ok=True)
+        (self.folder / address).write_bytes(data)
+        if not whole:
+            stored = self.file(digest)
+            original = f"{IMAGES}/{name}-original{'.png' if stored is None else stored.suffix}"
+            if stored is None:
+                image.to_pil().save(self.folder / original, "PNG", compress_level=1)
+            else:
+                shutil.copyfile(stored, self.folder / original)
         return PageImage(name, *thumbnail.size, address, original, enlarged)
-
-    def _copy_original(self, folder: Path, name: str, digest: str, image: ImageArtifact) -> str:
-        """Put the whole image beside its thumbnail; returns its path relative to the page."""
-        stored = self.file(digest)
-        suffix = ".png" if stored is None else stored.suffix
-        original = f"{IMAGES}/{name}-original{suffix}"
-        if stored is None:
-            image.to_pil().save(folder / original, "PNG", compress_level=1)
-        else:
-            shutil.copyfile(stored, folder / original)
-        return original
-
-
-def _thumbnail(image: ImageArtifact, most: int | None) -> tuple[Image.Image, bytes]:
-    """An image of at most `THUMBNAIL` pixels a side, and its WebP file.
-
-    most: bytes of a small image that is kept without loss; None for any number.
-    """
-    thumbnail = image.to_pil()
-    whole = max(thumbnail.size) <= THUMBNAIL
-    thumbnail.thumbnail((THUMBNAIL, THUMBNAIL))
-    data = _webp(thumbnail, lossless=whole, quality=100 if whole else _QUALITY)
-    if whole and most is not None and len(data) > most:
-        data = min(data, _webp(thumbnail, lossless=False, quality=_QUALITY_OF_SMALL), key=len)
-    return thumbnail, data
 
 
 def _webp(image: Image.Image, *, lossless: bool, quality: int) -> bytes:

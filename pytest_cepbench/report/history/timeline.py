@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 
 from pytest_cepbench.errors import HistoryError, did_you_mean
-from pytest_cepbench.escapes import one_line
+from pytest_cepbench.escapes import cut, one_line, width_of
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.report.history.file import History, HistoryCase, HistoryModel, HistoryRun
 from pytest_cepbench.report.number_format import change_of, counted, number
@@ -450,10 +449,11 @@ def _breaks(places: FloatArray, reasons: Mapping[int, str]) -> Iterator[str]:
         x = float(places[index]) - half
         parts = [line((x, _TOP - 8), (x, _FOOT), "break")]
         words = _end_of(f"{changed} changed", _LABEL)
+        width = _CHARACTER * width_of(words)
         if x >= free and len(reasons) <= _MOST_LABELS:
-            right = x + _width(words) < _RIGHT
-            parts.append(label(x, _TOP - 16, words, anchor="start" if right else "end"))
-            free = x + _width(words) + 8
+            anchor = "start" if x + width < _RIGHT else "end"
+            parts.append(label(x, _TOP - 16, words, anchor=anchor))
+            free = x + width + 8
         yield titled(f"other measurements from here: {changed} changed", *parts)
 
 
@@ -476,20 +476,12 @@ def _names(timeline: Timeline, places: FloatArray) -> Iterator[str]:
         yield label(_RIGHT, HEIGHT - 8, when(timeline.runs[last].started), anchor="end")
 
 
-def _width(text: str) -> float:
-    """About how wide a text is; fonts differ, and wide characters have twice the room."""
-    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
-    return _CHARACTER * (len(text) + wide)
-
-
 def _end_of(text: str, most: float) -> str:
-    """The end of a text, in at most so much room: checkpoints of a run differ at their end."""
-    shown = one_line(text, 1000)
-    if _width(shown) <= most:
+    """The end of a text, in at most so many pixels: checkpoints of a run differ at their end."""
+    shown, columns = one_line(text, 1000), int(most / _CHARACTER)
+    if width_of(shown) <= columns:
         return shown
-    while shown and _width(f"...{shown}") > most:
-        shown = shown[1:]
-    return f"...{shown}"
+    return f"...{cut(shown[::-1], max(0, columns - 3))[::-1]}"
 
 
 def kind_of(verdict: str) -> str:

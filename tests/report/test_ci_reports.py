@@ -1,9 +1,11 @@
-"""Annotations and summaries of steps, read as GitHub's runner reads them."""
+"""What GitHub, GitLab and Buildkite show of a run."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,13 +16,16 @@ from pytest_cepbench.report.ci_reports import (
     STEP_SUMMARY_BYTES,
     annotation_lines,
     append_step_summary,
+    buildkite_command,
+    code_quality,
     shorten,
 )
 from pytest_cepbench.report.headline import gating, worst_first
 from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts
-from tests.report.results import FULL, REGRESSED, RESULTS, replace
+from tests.report.results import ANSWERED, FULL, REGRESSED, RESULTS, replace
+from tests.test_escapes import hides_nothing
 
 ROOT = Path("/checkout/gates")
 
@@ -168,3 +173,114 @@ def test_a_summary_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Pa
     """Its caller says so in a line."""
     with pytest.raises(OSError, match="directory"):
         append_step_summary(tmp_path, "x")
+
+
+def _issues(results: list[CaseResult], *problems: str) -> list[dict[str, Any]]:
+    issues: list[dict[str, Any]] = json.loads(code_quality(results, problems, ROOT, ROOT.parent))
+    return issues
+
+
+def test_an_issue_of_a_regressed_case() -> None:
+    """In full, as GitLab documents it."""
+    (issue,) = _issues([FULL])
+    assert issue == {
+        "description": "toy color GC@2 regressed: difference -0.2500, "
+        "p 0.00042, tolerance 0.0100, n = 50",
+        "check_name": "cepbench: regressed",
+        "fingerprint": issue["fingerprint"],
+        "severity": "critical",
+        "location": {"path": "gates/test_x.py", "lines": {"begin": 1}},
+    }
+
+
+def test_severity_of_each_kind_of_case() -> None:
+    """What fails the run is critical or major; what holds is no issue."""
+    severities = {
+        "held": None, "improved": None, "inconclusive": "minor", "regressed": "critical",
+        "error": "major", "incomparable": "major", "no-baseline": "major",
+    }  # fmt: skip
+    for verdict, severity in severities.items():
+        issues = _issues([replace(FULL, verdict=verdict)])
+        assert [issue["severity"] for issue in issues] == ([severity] if severity else [])
+    (informational,) = _issues([replace(FULL, primary=False)])
+    assert informational["severity"] == "info"
+    assert _issues([replace(FULL, verdict="no-baseline", accepted=True)]) == []
+    (refused,) = _issues([replace(FULL, verdict="held", refused="close to chance")])
+    assert refused["severity"] == "major"
+
+
+def test_an_incomplete_run_is_a_blocker() -> None:
+    """Although no case of it may have failed."""
+    (issue,) = _issues([], "2 tests did not report")
+    assert issue["severity"] == "blocker"
+    assert issue["description"] == "the run is incomplete: 2 tests did not report"
+
+
+def test_an_issue_is_the_same_one_in_the_next_run() -> None:
+    """Other numbers leave the fingerprint; another case or verdict has another."""
+    again = replace(FULL, value=0.25, difference=-0.5, nodeid="moved.py::test_x")
+    fingerprints = [
+        issue["fingerprint"]
+        for case in (FULL, again, replace(FULL, part="shape"), replace(FULL, verdict="error"))
+        for issue in _issues([case])
+    ]
+    assert fingerprints[0] == fingerprints[1]
+    assert len(set(fingerprints)) == 3
+
+
+@given(st.lists(RESULTS, max_size=4))
+def test_every_issue_has_the_fields_that_are_read(results: list[CaseResult]) -> None:
+    """Whatever it is about."""
+    assert hides_nothing(code_quality(results, (), ROOT, ROOT), "\n")
+    for issue in _issues(results):
+        assert set(issue) == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert issue["severity"] in {"info", "minor", "major", "critical", "blocker"}
+
+
+SERVICES = Path(__file__).with_name("services")
+
+CASES = [
+    FULL,
+    replace(FULL, verdict="held", part="overall", difference=0.0, p=0.5, low=-0.005, high=0.005),
+    replace(FULL, verdict="inconclusive", part="shape", difference=-0.01, needed=420),
+    replace(REGRESSED, verdict="no-baseline", baseline=None, difference=None),
+    replace(REGRESSED, verdict="error", part="size", difference=None, reasons=["out of memory"]),
+    ANSWERED,
+]
+
+FACTS = RunFacts(
+    "failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"],
+    headline="Do not ship: 2 of 6 gating cases regressed",
+)  # fmt: skip
+
+
+def _written(name: str) -> str:
+    problems = list(FACTS.problems)
+    if name == "github-annotations.txt":
+        return "\n".join(annotation_lines(CASES, problems, ROOT, ROOT.parent)) + "\n"
+    if name == "gitlab-codequality.json":
+        return code_quality(CASES, problems, ROOT, ROOT.parent)
+    if name == "buildkite-command.txt":
+        return " ".join(buildkite_command("failed")) + "\n"
+    return markdown_summary(FACTS, CASES)
+
+
+WRITTEN = sorted(path for path in SERVICES.iterdir() if path.suffix != ".xml")
+"""But for JUnit, which pytest writes: tests/plugin/test_outcomes.py compares it."""
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_a_service_is_given_what_its_file_shows(path: Path) -> None:
+    """So that a change of any part of it is seen in review."""
+    assert _written(path.name) == path.read_text(encoding="utf-8")
+
+
+def test_a_summary_fits_on_a_screen() -> None:
+    """What is not folded away, of a run of a hundred failing cases."""
+    many = [replace(FULL, part=f"part{n}", difference=-n / 1000) for n in range(100)]
+    text = markdown_summary(FACTS, many)
+    shown = [
+        part.partition("</details>")[2] if n else part
+        for n, part in enumerate(text.split("<details>"))
+    ]
+    assert len([line for line in "".join(shown).splitlines() if line.strip()]) <= 45
