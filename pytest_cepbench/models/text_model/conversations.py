@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,40 +97,34 @@ class Conversations:
         what: a conversation is about, for people.
         Raises ModelError where a likelihood is not a number.
         """
+        import torch
+
         results: dict[int, FloatArray | Failure] = {}
         # Several processors take a batch in which each conversation has images, or none.
         for illustrated in (True, False):
             rows = [i for i, own in enumerate(conversations) if has_image(own) == illustrated]
-            batches = [rows] if batched else [[row] for row in rows]
-            for batch in filter(None, batches):
-                chosen = [conversations[row] for row in batch]
-                read = self._likelihoods(chosen, scorer, batched=batched, what=what)
-                results |= zip(batch, read, strict=True)
+            for batch in filter(None, [rows] if batched else [[row] for row in rows]):
+                with quiet(), torch.inference_mode():
+                    inputs = self.inputs([conversations[row] for row in batch])
+                    failures = self._too_long(batch, inputs, scorer.longest, what)
+                    fitting = [row for row in batch if row not in failures]
+                    if failures and fitting:
+                        inputs = self.inputs([conversations[row] for row in fitting])
+                    score = scorer.score if batched else scorer.score_whole
+                    scores: FloatArray = score(inputs) if fitting else np.empty(0)
+                if np.isnan(scores).any():
+                    raise ModelError(
+                        f"{self._plan.checkpoint.path}: the likelihood of "
+                        f"{_WORDS[self._plan.role].reply} is not a number in {self._plan.dtype}. "
+                        "Give a dtype that holds the model's values, such as bfloat16"
+                    )
+                results |= failures
+                results |= zip(fitting, scores, strict=True)
         return [results[row] for row in range(len(conversations))]
 
-    def _likelihoods(
-        self, conversations: Sequence[Conversation], scorer: Scorer, *, batched: bool, what: str
-    ) -> list[FloatArray | Failure]:
-        import torch
-
-        with quiet(), torch.inference_mode():
-            inputs = self.inputs(conversations)
-            failures = self._too_long(inputs, scorer.longest, what)
-            fitting = [c for i, c in enumerate(conversations) if i not in failures]
-            if failures and fitting:
-                inputs = self.inputs(fitting)
-            score = scorer.score if batched else scorer.score_whole
-            scores: FloatArray = score(inputs) if fitting else np.empty(0)
-        if np.isnan(scores).any():
-            raise ModelError(
-                f"{self._plan.checkpoint.path}: the likelihood of {_WORDS[self._plan.role].reply} "
-                f"is not a number in {self._plan.dtype}. Give a dtype that holds the model's "
-                "values, such as bfloat16"
-            )
-        rows: Iterator[FloatArray] = iter(scores)
-        return [failures[i] if i in failures else next(rows) for i in range(len(conversations))]
-
-    def _too_long(self, inputs: Any, room: int, what: str) -> dict[int, Failure]:
+    def _too_long(
+        self, rows: Sequence[int], inputs: Any, room: int, what: str
+    ) -> dict[int, Failure]:
         """Failures by row: cut, a conversation would be another one."""
         if self.loaded.positions is None:
             return {}
@@ -141,7 +135,7 @@ class Conversations:
                 f"the {what} has {length} tokens, and the model reads {most}: make its images "
                 "smaller (max_pixels)",
             )
-            for row, length in enumerate(inputs["attention_mask"].sum(1).tolist())
+            for row, length in zip(rows, inputs["attention_mask"].sum(1).tolist(), strict=True)
             if length > most
         }
 
@@ -166,7 +160,12 @@ class Conversations:
                 if is_out_of_memory(error) or is_own_bug(error):
                     raise
                 if has_image(conversations[0]):
-                    raise ModelError(self._unfit(error)) from error
+                    words, checkpoint = _WORDS[self._plan.role], self._plan.checkpoint
+                    raise ModelError(
+                        f"{checkpoint.path}: {checkpoint.what} cannot be the {words.name}: shown "
+                        f"{words.shown} it failed: {named_error(error)}. Give a chat model that "
+                        f"reads {words.images}"
+                    ) from error
                 reads_texts = False
                 continue
             try:
@@ -180,13 +179,6 @@ class Conversations:
             tolerance = scorer.tolerances[self._plan.dtype != "float32"]
             agrees &= np.allclose(together, np.concatenate(alone), rtol=0.0, atol=tolerance)
         return agrees, reads_texts
-
-    def _unfit(self, error: Exception) -> str:
-        words, checkpoint = _WORDS[self._plan.role], self._plan.checkpoint
-        return (
-            f"{checkpoint.path}: {checkpoint.what} cannot be the {words.name}: shown {words.shown} "
-            f"it failed: {named_error(error)}. Give a chat model that reads {words.images}"
-        )
 
     def one_by_one(self, how: str) -> tuple[str]:
         """The remark of a model that cannot be asked in batches; how: it is asked instead."""

@@ -106,7 +106,15 @@ class TransformersJudge:
             what="battle",
         )
         remarks = () if self._batched else self._one_by_one("battle", "four")
-        return [_verdict(own, remarks) for own in likelihoods]
+        replies = []
+        for own in likelihoods:
+            if isinstance(own, Failure):
+                replies.append(Reply(own, remarks=remarks))
+                continue
+            verdict = VerdictProbabilities.from_likelihoods(own.tolist())
+            given = {PROBABILITIES: verdict.to_text()}
+            replies.append(Reply(verdict.winner, provenance=given, remarks=remarks))
+        return replies
 
     def score_answers(
         self,
@@ -190,13 +198,6 @@ def _check_order(plan: LoadPlan[LocalJudgeParams], loaded: LoadedTextModel) -> N
             f"texts, so nothing says to which answer one belongs. Add {numbered}, whose texts "
             "number the images"
         )
-
-
-def _verdict(logarithms: FloatArray | Failure, remarks: tuple[str, ...]) -> Reply:
-    if isinstance(logarithms, Failure):
-        return Reply(logarithms, remarks=remarks)
-    verdict = VerdictProbabilities.from_likelihoods(logarithms.tolist())
-    return Reply(verdict.winner, provenance={PROBABILITIES: verdict.to_text()}, remarks=remarks)
 
 
 def _scores(probabilities: FloatArray) -> CriteriaScores:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
+from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.loading import (
     from_pretrained,
@@ -56,8 +57,6 @@ the clock. What serves speed alone goes with them."""
 
 _COUNTING = ("patch_size", "vision_feature_select_strategy", "num_image_tokens")
 """Settings by which processors count the tokens of an image."""
-
-_PROCESSOR_FILES = ("processor_config.json", "preprocessor_config.json")
 
 
 @dataclass(frozen=True)
@@ -147,94 +146,93 @@ def load_text_model(
     Raises CheckpointError for parts that are missing, damaged or do not fit, ModelError when the
     device cannot be used or is too small, MissingDependencyError for a package that it needs.
     """
-    import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
+    from transformers import AutoModelForImageTextToText
 
+    checkpoint = plan.checkpoint
+    options: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
+    if checkpoint.options.variant is not None:
+        options["variant"] = checkpoint.options.variant
     with loading(plan):
-        model = _load_model(plan)
-        with plan.checkpoint.preparation_folder() as folder:
+        model, info = from_pretrained(AutoModelForImageTextToText, plan, **options)
+        missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
+        if model.config.model_type == "vision-encoder-decoder":
+            # It reads the encoder's last hidden state; a pooler is made and never used.
+            missing = {name for name in missing if not name.startswith("encoder.pooler.")}
+        refuse_missing(checkpoint, missing)
+        if not plan.params.allow_unused:
+            refuse_unused(checkpoint, info["unexpected_keys"])
+        with checkpoint.preparation_folder() as folder:
             processor, image_processor, tokenizer = _read_processors(plan, model, folder)
-        _check_fit(plan, model, processor, tokenizer)
+        check_vocabulary(checkpoint.tokenizer_folder, type(tokenizer).__name__)
+        _check_counting(checkpoint, model.config, processor)
+        check_image_token(checkpoint.tokenizer_folder, processor, model.config)
+        check_tokens(checkpoint.tokenizer_folder, tokenizer, model, media_tokens(model.config))
         if tokenizer.pad_token is None:
             tokenizer.pad_token = tokenizer.eos_token
         if not model.config.is_encoder_decoder:
             # Padded on the right, a decoder would write on after the padding.
             tokenizer.padding_side = "left"
         config = generation_config(model, tokenizer, settings)
-    take_weights(plan.checkpoint, {"": model})
+    take_weights(checkpoint, {"": model})
+    template = getattr(processor, "chat_template", None) or tokenizer.chat_template
+    if isinstance(template, dict):  # several in one checkpoint come by name
+        template = template["default"]
+    # Rotary positions, which chat models have, end nowhere hard.
+    text = getattr(model.config, "decoder", None) or model.config.get_text_config(decoder=True)
+    ends = (getattr(text, name, None) for name in ("n_positions", "max_position_embeddings"))
     return LoadedTextModel(
         model=model,
         processor=processor,
         image_processor=image_processor,
         tokenizer=tokenizer,
-        chat_template=_chat_template(processor, tokenizer) if chat else None,
+        chat_template=str(template) if chat else None,
         generation_config=config,
         embeddings=embedded_tokens(model),
         image_token=image_token(model.config),
-        positions=_positions(model),
+        positions=next((int(end) for end in ends if end is not None), None),
         keeps_prompt=model.config.model_type == "blip",
     )
-
-
-def _load_model(plan: LoadPlan[P]) -> Any:
-    from transformers import AutoModelForImageTextToText
-
-    params = plan.params
-    options: dict[str, Any] = {"trust_remote_code": plan.checkpoint.options.trust_remote_code}
-    if (variant := plan.checkpoint.options.variant) is not None:
-        options["variant"] = variant
-    model, info = from_pretrained(AutoModelForImageTextToText, plan, **options)
-    missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
-    if model.config.model_type == "vision-encoder-decoder":
-        # It reads the encoder's last hidden state; a pooler is made and never used.
-        missing = {name for name in missing if not name.startswith("encoder.pooler.")}
-    refuse_missing(plan.checkpoint, missing)
-    if not params.allow_unused:
-        refuse_unused(plan.checkpoint, info["unexpected_keys"])
-    return model
 
 
 def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, Any, Any]:
     """Processor (or None), image processor, tokenizer. path: the folder that holds their files."""
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
-    options = {"trust_remote_code": plan.checkpoint.options.trust_remote_code}
-    backend = backend_option(plan.params.backend)
+    checkpoint, backend = plan.checkpoint, backend_option(plan.params.backend)
+    options = {"trust_remote_code": checkpoint.options.trust_remote_code}
     if model.config.model_type == "vision-encoder-decoder":
         # These were saved as a tokenizer and an image processor, which no processor class joins.
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
         images = AutoImageProcessor.from_pretrained(path, **backend, **options)
         return None, images, tokenizer
+    processor: Any = None
+    reason: Exception | None = None
     try:
         processor = AutoProcessor.from_pretrained(path, **options)
     except (ImportError, ValueError, OSError) as error:
-        _refuse_without_torchvision(plan, error)
-        if not any((path / name).is_file() for name in _PROCESSOR_FILES):
-            raise CheckpointError(_no_processor(plan, "none")) from error
-        raise
+        reason = error
     if not (hasattr(processor, "image_processor") and hasattr(processor, "tokenizer")):
-        _refuse_without_torchvision(plan, None)
-        raise CheckpointError(_no_processor(plan, f"a {type(processor).__name__}"))
+        # Qwen2-VL's and SmolVLM's processors hold a video processor, which exists with torchvision
+        # alone; transformers then speaks of image tokens or hands back a bare tokenizer.
+        if util.find_spec("torchvision") is None:
+            raise MissingDependencyError(
+                f"{checkpoint.path}: the processor of {checkpoint.what} could not be made, "
+                "and torchvision, which several need, is not installed. Install the torchvision "
+                "release that belongs to the installed torch"
+            ) from reason
+        names = ("processor_config.json", "preprocessor_config.json")
+        if reason is not None and any((path / name).is_file() for name in names):
+            raise reason
+        present = "none" if reason is not None else f"a {type(processor).__name__}"
+        raise CheckpointError(
+            f"{checkpoint.path}: expected a processor of images and texts, found {present}. Save "
+            "the model's processor into the folder too (processor.save_pretrained)"
+        ) from reason
     processor.image_processor = AutoImageProcessor.from_pretrained(path, **backend, **options)
     return processor, processor.image_processor, processor.tokenizer
 
 
-def _no_processor(plan: LoadPlan[P], present: str) -> str:
-    return (
-        f"{plan.checkpoint.path}: expected a processor of images and texts, found {present}. Save "
-        "the model's processor into the folder too (processor.save_pretrained)"
-    )
-
-
-def _check_fit(plan: LoadPlan[P], model: Any, processor: Any, tokenizer: Any) -> None:
-    """Raise CheckpointError where the tokenizer cannot be the one of the weights."""
-    path = plan.checkpoint.tokenizer_folder
-    check_vocabulary(path, type(tokenizer).__name__)
-    _check_counting(plan, model.config, processor)
-    check_image_token(path, processor, model.config)
-    check_tokens(path, tokenizer, model, media_tokens(model.config))
-
-
-def _check_counting(plan: LoadPlan[P], config: Any, processor: Any) -> None:
+def _check_counting(checkpoint: Checkpoint, config: Any, processor: Any) -> None:
     """Raise CheckpointError for a processor that cannot count the tokens of an image.
 
     Those saved before transformers counted them there (4.46) have no numbers for it.
@@ -246,23 +244,12 @@ def _check_counting(plan: LoadPlan[P], config: Any, processor: Any) -> None:
     known = {
         name: getattr(place, name) for name in lacking for place in places if hasattr(place, name)
     }
-    file = plan.checkpoint.preparation_file("processor_config.json")
+    file = checkpoint.preparation_file("processor_config.json")
     raise CheckpointError(
         f"{file}: no {' and no '.join(lacking)}, by which a {type(processor).__name__} counts the "
         f"tokens of an image. Add what the model was made with; its config.json says "
         f"{json.dumps(known)}"
     )
-
-
-def _refuse_without_torchvision(plan: LoadPlan[P], error: Exception | None) -> None:
-    # Qwen2-VL's and SmolVLM's processors hold a video processor, which exists with torchvision
-    # alone; transformers then speaks of image tokens or hands back a bare tokenizer.
-    if util.find_spec("torchvision") is None:
-        raise MissingDependencyError(
-            f"{plan.checkpoint.path}: the processor of {plan.checkpoint.what} could not be made, "
-            "and torchvision, which several need, is not installed. Install the torchvision "
-            "release that belongs to the installed torch"
-        ) from error
 
 
 def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -> Any:
@@ -283,20 +270,3 @@ def generation_config(model: Any, tokenizer: Any, settings: Mapping[str, Any]) -
     if config.pad_token_id is None:
         config.pad_token_id = tokenizer.pad_token_id
     return config
-
-
-def _chat_template(processor: Any, tokenizer: Any) -> str:
-    template = getattr(processor, "chat_template", None) or tokenizer.chat_template
-    # Several templates in one checkpoint come by name.
-    return str(template["default"] if isinstance(template, dict) else template)
-
-
-def _positions(model: Any) -> int | None:
-    """Where learned positions end; rotary ones, which chat models have, end nowhere hard."""
-    config = model.config
-    text = getattr(config, "decoder", None) or config.get_text_config(decoder=True)
-    for name in ("n_positions", "max_position_embeddings"):
-        value = getattr(text, name, None)
-        if value is not None:
-            return int(value)
-    return None

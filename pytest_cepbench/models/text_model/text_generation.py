@@ -96,7 +96,14 @@ class TextModel:
         # Markers of reasoning stay in a text, also those that are special tokens or the end of the
         # prompt: without them it could not be told from the answer.
         self._marks = params.reasoning != "keep"
-        self._dropped = _dropped_tokens(loaded.tokenizer) if self._marks else set()
+        self._dropped: set[int] = set()  # none where no marker is a special token
+        if self._marks:
+            tokenizer = loaded.tokenizer
+            added = tokenizer.added_tokens_decoder.items()
+            special = {number: str(token) for number, token in added if token.special}
+            special |= zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
+            kept = {number for number, token in special.items() if marks_reasoning(token)}
+            self._dropped = special.keys() - kept if kept else set()
         self._special = special_tokens(loaded)
 
     def move(self, device: str) -> None:
@@ -145,31 +152,29 @@ class TextModel:
         ]
         prompt = self._special.sub(" ", prompt)
         system = "\n\n".join(filter(None, [self.params.system_prompt, prompt]))
-        kinds = [self._kind(question) for question in asked]
+        # Equal for questions that go in one call; None for what the model cannot be asked.
+        kinds: list[Hashable] = []
+        for question in asked:
+            sizes = [piece.size for piece in question if isinstance(piece, Image.Image)]
+            kind = tuple(sizes) if self._by_size else len(sizes)
+            kinds.append(kind if self._chats or len(sizes) == 1 else None)
 
         def write_alike(rows: Sequence[int]) -> Sequence[str | Failure | Reply]:
             some = [asked[i] for i in rows]
-            if kinds[rows[0]] is None:
-                return [self._refusal(question) for question in some]
-            prepare = partial(self._question_inputs, system=system)
-            return self._write_texts(some, [seeds[i] for i in rows], prepare)
+            if kinds[rows[0]] is not None:
+                prepare = partial(self._question_inputs, system=system)
+                return self._write_texts(some, [seeds[i] for i in rows], prepare)
+            return [
+                Failure(
+                    "exception",
+                    f"{self._checkpoint.what} has no chat template and reads exactly one image "
+                    "with its text; the question has "
+                    f"{sum(not isinstance(piece, str) for piece in question)}",
+                )
+                for question in some
+            ]
 
         return by_kind(kinds, write_alike)
-
-    def _kind(self, question: Question) -> Hashable:
-        """Equal for questions that go in one call; None for what the model cannot be asked."""
-        sizes = [piece.size for piece in question if isinstance(piece, Image.Image)]
-        if not self._chats:
-            return 1 if len(sizes) == 1 else None
-        return tuple(sizes) if self._by_size else len(sizes)
-
-    def _refusal(self, question: Question) -> Failure:
-        count = sum(not isinstance(piece, str) for piece in question)
-        return Failure(
-            "exception",
-            f"{self._checkpoint.what} has no chat template and reads exactly one image with its "
-            f"text; the question has {count}",
-        )
 
     def _image_inputs(self, images: Sequence[Image.Image], prompt: str) -> Any:
         loaded = self.loaded
@@ -218,18 +223,37 @@ class TextModel:
     ) -> list[str | Reply]:
         import torch
 
-        loaded = self.loaded
+        loaded, tokenizer = self.loaded, self.loaded.tokenizer
+        config = copy.deepcopy(loaded.generation_config)
         with quiet(), torch.inference_mode():
             read = prepare(inputs).to(loaded.device, loaded.model.dtype)
-            self._check_vocabulary(read)
-            config = self._generation_config(read)
+            prompts = read.get("input_ids")
+            if prompts is not None:
+                self._check_vocabulary(prompts)
+            if not self._chats and loaded.positions is not None:
+                # Shortened where learned positions end. Only without a chat template: there the
+                # text is the same for every image, so a limit that depends on its length does not
+                # make a text depend on its batch.
+                used = 1 if prompts is None else prompts.shape[1]
+                config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
             # Strings that end a text are looked for in what the tokenizer makes of its tokens.
-            reader = {"tokenizer": loaded.tokenizer} if config.stop_strings else {}
+            reader = {"tokenizer": tokenizer} if config.stop_strings else {}
             options = reader | generate_options(loaded.model)
-            output = loaded.model.generate(**read, generation_config=config, **options)
-        rows = self._new_tokens(read, output)
-        before = self._opened(read)
-        texts = [before + text.strip() for text in self._decode(rows)]
+            rows = list(loaded.model.generate(**read, generation_config=config, **options))
+        before = ""
+        if prompts is not None:
+            if not loaded.keeps_prompt:  # some models repeat it in front, others do not
+                length = prompts.shape[1]
+                pairs = zip(rows, prompts, strict=True)
+                rows = [row[length:] if row[:length].equal(own) else row for row, own in pairs]
+            if self._marks and self._chats:  # by the chat template, every prompt ends alike
+                before = opened_by(tokenizer.decode(prompts[0][-_TAIL:]))
+        if self._dropped:
+            kept = ([t for t in map(int, row) if t not in self._dropped] for row in rows)
+            texts = [tokenizer.decode(tokens) for tokens in kept]
+        else:
+            texts = tokenizer.batch_decode(rows, skip_special_tokens=True)
+        texts = [before + text.strip() for text in texts]
         stops = config.eos_token_id
         ends = {config.pad_token_id, *(stops if isinstance(stops, list) else [stops])}
         strings = config.stop_strings or ()
@@ -241,27 +265,12 @@ class TextModel:
             for text, row in zip(texts, rows, strict=True)
         ]
 
-    def _decode(self, rows: Sequence[Any]) -> list[str]:
-        tokenizer = self.loaded.tokenizer
-        if not self._dropped:
-            texts: list[str] = tokenizer.batch_decode(rows, skip_special_tokens=True)
-            return texts
-        kept = ([t for t in map(int, row) if t not in self._dropped] for row in rows)
-        return [tokenizer.decode(tokens) for tokens in kept]
-
-    def _opened(self, inputs: Any) -> str:
-        """The marker that every prompt ends with, by the chat template."""
-        if not (self._marks and self._chats and "input_ids" in inputs):
-            return ""
-        return opened_by(self.loaded.tokenizer.decode(inputs["input_ids"][0][-_TAIL:]))
-
-    def _check_vocabulary(self, inputs: Any) -> None:
+    def _check_vocabulary(self, ids: Any) -> None:
         # Out of range, the lookup dies with an IndexError on a CPU and takes the process's whole
         # CUDA context with it on an accelerator.
         loaded = self.loaded
-        if "input_ids" not in inputs or loaded.embeddings is None:
+        if loaded.embeddings is None:
             return
-        ids = inputs["input_ids"]
         # Several models keep their image token outside the vocabulary and never look it up.
         if loaded.image_token is not None:
             ids = ids[ids != loaded.image_token]
@@ -272,38 +281,6 @@ class TextModel:
                 f"weights know {loaded.embeddings} tokens: the tokenizer is not the one of these "
                 "weights"
             )
-
-    def _generation_config(self, inputs: Any) -> Any:
-        """The settings in force, shortened where learned positions end.
-
-        Only without a chat template: there the text is the same for every image, so a limit that
-        depends on its length does not make a text depend on its batch.
-        """
-        loaded = self.loaded
-        config = copy.deepcopy(loaded.generation_config)
-        if not self._chats and loaded.positions is not None:
-            used = inputs["input_ids"].shape[1] if "input_ids" in inputs else 1
-            config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
-        return config
-
-    def _new_tokens(self, inputs: Any, output: Any) -> list[Any]:
-        """The tokens after the prompt; some models repeat it in front, others do not."""
-        if "input_ids" not in inputs or self.loaded.keeps_prompt:
-            return list(output)
-        length = inputs["input_ids"].shape[1]
-        return [
-            row[length:] if row[:length].equal(prompt) else row
-            for row, prompt in zip(output, inputs["input_ids"], strict=True)
-        ]
-
-
-def _dropped_tokens(tokenizer: Any) -> set[int]:
-    """The special tokens but for markers of reasoning; none where no marker is a special token."""
-    added = tokenizer.added_tokens_decoder.items()
-    special = {number: str(token) for number, token in added if token.special}
-    special |= dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
-    dropped = {number for number, token in special.items() if not marks_reasoning(token)}
-    return dropped if len(dropped) < len(special) else set()
 
 
 def special_tokens(loaded: LoadedTextModel) -> re.Pattern[str]:

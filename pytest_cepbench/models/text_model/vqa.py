@@ -8,7 +8,7 @@ about as a picture is, in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, compress
+from itertools import compress
 
 from PIL import Image
 
@@ -73,16 +73,26 @@ class TransformersVqa:
         results: list[float | Failure] = []
         for low in range(0, len(asked), most):
             results += self._probabilities(asked[low : low + most])
-        ends = list(accumulate(len(own) for own in questions))
         how = "asked one question at a time"
         remarks = () if self._batched else self._conversations.one_by_one(how)
-        return [
-            Reply(_together(results[end - len(own) : end]), remarks=remarks)
-            for own, end in zip(questions, ends, strict=True)
-        ]
+        replies = []
+        for own in questions:
+            answers, results = results[: len(own)], results[len(own) :]
+            failed = next((each for each in answers if isinstance(each, Failure)), None)
+            replies.append(Reply(failed or answers, remarks=remarks))
+        return replies
 
     def _probabilities(self, asked: Sequence[tuple[Piece, VqaQuestion]]) -> list[float | Failure]:
-        wanted = [self._tokens(question) for _, question in asked]
+        wanted = []
+        for _, question in asked:
+            tokens = first_tokens(self._conversations.loaded.tokenizer, question.answers)
+            if not tokens:
+                raise CheckpointError(
+                    f"{self._plan.checkpoint.path}: its tokenizer has no token that begins the "
+                    f"answer {question.answers[0]!r:.80}, so it has no likelihood. Give a model "
+                    "whose vocabulary has it"
+                )
+            wanted.append(tokens)
         known = sorted(set().union(*wanted))
         columns = {token: column for column, token in enumerate(known)}
         conversations = [self._conversation(piece, question.text) for piece, question in asked]
@@ -106,28 +116,10 @@ class TransformersVqa:
                 results.append(min(1.0, total))  # probabilities of different tokens, rounded
         return results
 
-    def _tokens(self, question: VqaQuestion) -> frozenset[int]:
-        tokens = first_tokens(self._conversations.loaded.tokenizer, question.answers)
-        if not tokens:
-            raise CheckpointError(
-                f"{self._plan.checkpoint.path}: its tokenizer has no token that begins the answer "
-                f"{question.answers[0]!r:.80}, so it has no likelihood. Give a model whose "
-                "vocabulary has it"
-            )
-        return tokens
-
     def _conversation(self, piece: Piece, question: str) -> Conversation:
         params = self._plan.params
         shown = piece if isinstance(piece, str) else shrink_image(piece, params.max_pixels)
         return self._conversations.turns([shown, question], params.system_prompt or "")
-
-
-def _together(results: Sequence[float | Failure]) -> list[float] | Failure:
-    """The answers about one piece; the first failure where there is one."""
-    numbers = [result for result in results if not isinstance(result, Failure)]
-    if len(numbers) == len(results):
-        return numbers
-    return next(result for result in results if isinstance(result, Failure))
 
 
 ADAPTER = adapter(
