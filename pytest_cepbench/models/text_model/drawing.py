@@ -16,10 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-from PIL import Image
-
-from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.text_model.likelihood import cache_argument
@@ -72,20 +68,6 @@ def _on_host(pixels: torch.Tensor) -> torch.Tensor:
     return (pixels if pixels.shape[1] == 3 else pixels.permute(0, 3, 1, 2)).float().cpu()
 
 
-def to_image(finish: Any, pixels: torch.Tensor) -> Image.Image | Failure:
-    """The picture of (3, h, w) pixel values, or the "nan-image" failure that it is.
-
-    finish: the image processor that turns pixel values into pictures.
-    """
-    values = pixels.numpy()
-    if not np.isfinite(values).all():
-        share = 1 - float(np.isfinite(values).mean())
-        return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
-    drawn = finish.postprocess([values], return_tensors="PIL.Image.Image")["pixel_values"]
-    picture: Image.Image = drawn[0]
-    return picture
-
-
 class TokenSampler:
     """Picks the next image token of each drawing of a batch.
 
@@ -95,13 +77,20 @@ class TokenSampler:
 
     def __init__(self, settings: Mapping[str, Any], seeds: Sequence[int]) -> None:
         import torch
+        from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 
         self.broken = torch.zeros(len(seeds), dtype=torch.bool)
         self._generators: list[torch.Generator] = []
         self._warpers: list[Callable[..., torch.Tensor]] = []
         if settings["do_sample"]:
             self._generators = [torch.Generator("cpu").manual_seed(seed) for seed in seeds]
-            self._warpers = _make_warpers(settings)
+            # Scores are brought to a temperature, and what top-k and top-p leave out goes.
+            if settings["temperature"] != 1.0:
+                self._warpers.append(TemperatureLogitsWarper(float(settings["temperature"])))
+            if settings["top_k"]:
+                self._warpers.append(TopKLogitsWarper(int(settings["top_k"])))
+            if settings["top_p"] < 1.0:
+                self._warpers.append(TopPLogitsWarper(float(settings["top_p"])))
 
     def __call__(self, scores: torch.Tensor) -> torch.Tensor:
         """The token of each drawing; scores: (drawings, tokens) logits."""
@@ -118,20 +107,6 @@ class TokenSampler:
             ]
             scores = scores - torch.stack(noise).log().to(scores.device)
         return scores.argmax(dim=1)
-
-
-def _make_warpers(settings: Mapping[str, Any]) -> list[Callable[..., torch.Tensor]]:
-    """The functions that bring scores to a temperature and leave out what top-k and top-p do."""
-    from transformers import TemperatureLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
-
-    warpers: list[Callable[..., torch.Tensor]] = []
-    if settings["temperature"] != 1.0:
-        warpers.append(TemperatureLogitsWarper(float(settings["temperature"])))
-    if settings["top_k"]:
-        warpers.append(TopKLogitsWarper(int(settings["top_k"])))
-    if settings["top_p"] < 1.0:
-        warpers.append(TopPLogitsWarper(float(settings["top_p"])))
-    return warpers
 
 
 def _only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -194,10 +169,30 @@ class JanusDecoder:
     def __init__(
         self, checkpoint: Checkpoint, loaded: LoadedTextModel, settings: Mapping[str, Any]
     ) -> None:
+        from transformers import GenerationConfig
+
         self._loaded = loaded
         self._settings = settings
         config = loaded.model.config
-        self._config = _janus_config(checkpoint, loaded)
+        stored, tokenizer = loaded.model.generation_config, loaded.tokenizer
+        start = getattr(loaded.processor, "image_start_token", None)
+        known = tokenizer.get_vocab()
+        bos = stored.bos_token_id if stored.bos_token_id is not None else tokenizer.bos_token_id
+        if start not in known or bos is None:
+            raise CheckpointError(
+                f"{checkpoint.path}: drawing needs a token that starts a text and one that starts "
+                f"an image, and the tokenizer has {bos!r} and {start!r} for them. Save the "
+                "processor that the model was trained with (processor.save_pretrained)"
+            )
+        pad = stored.pad_token_id if stored.pad_token_id is not None else tokenizer.pad_token_id
+        self._config = GenerationConfig(
+            do_sample=False,  # `TokenSampler` leaves one token
+            guidance_scale=1.0,  # `choose` guides: its own would come after the choice
+            bos_token_id=bos,
+            pad_token_id=pad,
+            eos_token_id=stored.eos_token_id,
+            generation_kwargs={"boi_token_id": known[start]},
+        )
         codes = config.vq_config.num_embeddings
         scored = loaded.model.model.generation_head.vision_head.out_features
         side = config.vq_config.num_patches
@@ -241,30 +236,6 @@ class JanusDecoder:
         return pixels
 
 
-def _janus_config(checkpoint: Checkpoint, loaded: LoadedTextModel) -> Any:
-    from transformers import GenerationConfig
-
-    stored, tokenizer = loaded.model.generation_config, loaded.tokenizer
-    start = getattr(loaded.processor, "image_start_token", None)
-    known = tokenizer.get_vocab()
-    bos = stored.bos_token_id if stored.bos_token_id is not None else tokenizer.bos_token_id
-    if start not in known or bos is None:
-        raise CheckpointError(
-            f"{checkpoint.path}: drawing needs a token that starts a text and one that starts an "
-            f"image, and the tokenizer has {bos!r} and {start!r} for them. Save the processor that "
-            "the model was trained with (processor.save_pretrained)"
-        )
-    pad = stored.pad_token_id if stored.pad_token_id is not None else tokenizer.pad_token_id
-    return GenerationConfig(
-        do_sample=False,  # `TokenSampler` leaves one token
-        guidance_scale=1.0,  # `choose` guides: its own would come after the choice
-        bos_token_id=bos,
-        pad_token_id=pad,
-        eos_token_id=stored.eos_token_id,
-        generation_kwargs={"boi_token_id": known[start]},
-    )
-
-
 _LAST = 3
 """Tokens after the last row (end of frame, image and text), which the decoder drops unread."""
 
@@ -287,8 +258,18 @@ class Emu3Decoder:
 
         self._loaded = loaded
         self._settings = settings
-        self._tokens = torch.tensor(_image_tokens(checkpoint, loaded))
-        self._end_of_row = int(loaded.model.vocabulary_mapping.eol_token_id)
+        mapping = loaded.model.vocabulary_mapping
+        codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
+        tokens: Sequence[int] = mapping.image_tokens
+        if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
+            raise CheckpointError(
+                f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
+                f"tokens and the codebook has {codes}; it must name each, and the token "
+                f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
+                "config.json again"
+            )
+        self._tokens = torch.tensor(tokens)
+        self._end_of_row = int(mapping.eol_token_id)
         ratio, area = settings["image_ratio"], settings["image_area"]
         self._height, self._width = loaded.processor.calculate_generate_size(
             ratio, area, loaded.processor.downsample_ratio
@@ -347,18 +328,3 @@ class Emu3Decoder:
         )
         names = ("input_ids", "attention_mask")
         return {name: inputs[name].to(self._loaded.device) for name in names}
-
-
-def _image_tokens(checkpoint: Checkpoint, loaded: LoadedTextModel) -> Sequence[int]:
-    """The ids of all image tokens; CheckpointError where the vocabulary has not every one."""
-    mapping = loaded.model.vocabulary_mapping
-    codes, rows = loaded.model.config.vq_config.codebook_size, loaded.embeddings or 0
-    tokens: Sequence[int] = mapping.image_tokens
-    if len(tokens) != codes or mapping.eol_token_id is None or max(tokens) >= rows:
-        raise CheckpointError(
-            f"{checkpoint.path}: vocabulary_map of config.json names {len(tokens)} image "
-            f"tokens and the codebook has {codes}; it must name each, and the token "
-            f"<|extra_200|> that ends a row, among the {rows} that the weights know. Save "
-            "config.json again"
-        )
-    return tokens

@@ -93,26 +93,10 @@ class _Draft:
         most = most if told is None else min(told, most)
         return not self.complete and self.failure is None and len(self.steps) < most
 
-    def text_question(self) -> list[Piece]:
-        """What the model reads before it writes the next step."""
-        asked = step_text(len(self.steps) + 1, self.limit.told)
-        return [*self.question, *([SO_FAR, *self.pieces] if self.pieces else []), asked]
-
-    def image_prompt(self, text: str) -> str:
-        """What the model reads before it draws the next step, whose text is written."""
-        question = " ".join(piece for piece in self.question if isinstance(piece, str))
-        return f"{text}\nThis image belongs to the answer to: {question}"
-
     def step_seed(self, stage: str) -> int:
         """The seed of a stage of the next step, below 2**32."""
         named = f"{self.seed} {len(self.steps)} {stage}"
         return int.from_bytes(sha256(named.encode()).digest()[:4], "big")
-
-    def result(self) -> list[AnswerStep] | Failure | Reply:
-        """The answer, or why there is none."""
-        empty = Failure("empty-text", "the answer has no step")
-        answer = self.failure or self.steps or empty
-        return Reply(answer, provenance=CUT) if self.cut else answer
 
 
 def interleave(
@@ -136,47 +120,42 @@ def interleave(
     """
     drafts = [_Draft(*given) for given in zip(questions, limits, seeds, strict=True)]
     while open_drafts := [draft for draft in drafts if draft.open]:
-        texts = _write_steps(writer, open_drafts, keeps_reasoning=keeps_reasoning)
+        asked: list[Question] = []
+        for draft in open_drafts:
+            before = [SO_FAR, *draft.pieces] if draft.pieces else []
+            wanted = step_text(len(draft.steps) + 1, draft.limit.told)
+            asked.append([*draft.question, *before, wanted])
+        written = writer.write(asked, "", [draft.step_seed("text") for draft in open_drafts])
+        # The text of each draft's next step, and the same with the reasoning that came with it.
+        texts: list[tuple[_Draft, str, str]] = []
+        for draft, result in zip(open_drafts, written, strict=True):
+            draft.cut |= isinstance(result, Reply)
+            whole: str | Failure = result.value if isinstance(result, Reply) else result
+            text = whole if keeps_reasoning or isinstance(whole, Failure) else read_answer(whole)
+            if isinstance(text, Failure):
+                draft.failure = text
+                continue
+            assert isinstance(whole, str)
+            if draft.limit.told is None:
+                text, ended = split_end(text)
+                whole, _ = split_end(whole)
+                draft.complete = ended or not text
+            if text or draft.limit.told is not None:
+                texts.append((draft, text, whole))
         if texts:
             _draw_steps(generator, texts)
-    return [draft.result() for draft in drafts]
-
-
-def _write_steps(
-    writer: Writer, drafts: Sequence[_Draft], *, keeps_reasoning: bool
-) -> list[tuple[_Draft, str, str]]:
-    """The drafts whose next step has a text, that text, and the same with the reasoning that came
-    with it.
-    """
-    written = writer.write(
-        [draft.text_question() for draft in drafts],
-        "",
-        [draft.step_seed("text") for draft in drafts],
-    )
-    texts: list[tuple[_Draft, str, str]] = []
-    for draft, result in zip(drafts, written, strict=True):
-        draft.cut |= isinstance(result, Reply)
-        whole: str | Failure = result.value if isinstance(result, Reply) else result
-        text = whole if keeps_reasoning or isinstance(whole, Failure) else read_answer(whole)
-        if isinstance(text, Failure):
-            draft.failure = text
-            continue
-        assert isinstance(whole, str)
-        if draft.limit.told is None:
-            text, ended = split_end(text)
-            whole, _ = split_end(whole)
-            draft.complete = ended or not text
-        if text or draft.limit.told is not None:
-            texts.append((draft, text, whole))
-    return texts
+    empty = Failure("empty-text", "the answer has no step")
+    answers = [(draft.failure or draft.steps or empty, draft.cut) for draft in drafts]
+    return [Reply(answer, provenance=CUT) if cut else answer for answer, cut in answers]
 
 
 def _draw_steps(generator: Generator, texts: Sequence[tuple[_Draft, str, str]]) -> None:
-    """Complete a step of each draft by the image of its text; texts: of `_write_steps`."""
-    drawn = generator.generate(
-        [draft.image_prompt(text) for draft, text, _ in texts],
-        [draft.step_seed("image") for draft, _, _ in texts],
-    )
+    """Complete a step of each draft by the image of its text."""
+    prompts = []
+    for draft, text, _ in texts:
+        question = " ".join(piece for piece in draft.question if isinstance(piece, str))
+        prompts.append(f"{text}\nThis image belongs to the answer to: {question}")
+    drawn = generator.generate(prompts, [draft.step_seed("image") for draft, _, _ in texts])
     for (draft, text, whole), image in zip(texts, drawn, strict=True):
         if isinstance(image, Failure):
             number = len(draft.steps) + 1

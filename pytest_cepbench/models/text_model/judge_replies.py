@@ -175,8 +175,8 @@ def read_winner(text: str) -> Winner | Failure:
     somebody else's opinion or stands in a question does not count: what is unclear is no verdict.
     """
     answer = _plain(text)
-    if answer is None:
-        return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
+    if isinstance(answer, Failure):
+        return answer
     verdicts = _named(answer)
     if len(verdicts) == 1 and _NO_SIDE not in verdicts:
         winner: Winner = verdicts.pop()  # type: ignore[assignment] # no side is taken out
@@ -193,8 +193,8 @@ def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
     may be the name of an answer.
     """
     answer = _plain(text)
-    if answer is None:
-        return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
+    if isinstance(answer, Failure):
+        return answer
     words = _LABEL.sub("", _between_letters(answer))
     if words in letters and not _ends_asking(answer):
         return letters[words]
@@ -202,10 +202,12 @@ def read_letter(text: str, letters: Mapping[str, Winner]) -> Winner | Failure:
     return Failure("no-verdict", f"is none of the letters {wanted}: {text!r:.400}")
 
 
-def _plain(text: str) -> str | None:
-    """The answer behind the reasoning, without emphasis; None where the reasoning never ends."""
+def _plain(text: str) -> str | Failure:
+    """The answer behind the reasoning, without emphasis."""
     answer = after_reasoning(text)
-    return None if answer is None else _normal(answer)
+    if answer is None:
+        return Failure("no-verdict", f"ends inside its reasoning: {text!r:.400}")
+    return _normal(answer)
 
 
 def _normal(text: str) -> str:
@@ -345,17 +347,14 @@ def _scores_of(document: Mapping[str, Any]) -> CriteriaScores | None:
         name = _NAMES.get(_letters(key))
         if name is None:
             continue
-        twice = name in results or isinstance(value, Repeated)
-        results[name] = (
-            Failure("no-score", f"{name}: given twice") if twice else _result(name, value)
-        )
+        if name in results or isinstance(value, Repeated):
+            results[name] = Failure("no-score", f"{name}: given twice")
+        elif not isinstance(value, dict):
+            results[name] = read_score(name, value)
+        else:
+            fields = {key.casefold(): field for key, field in value.items()}
+            results[name] = Failure("no-score", f"{name}: has no score, or two")
+            if "score" in fields and len(fields) == len(value):
+                justification = fields.get("justification", "")
+                results[name] = read_score(name, fields["score"], justification)
     return CriteriaScores.of(results) if results else None
-
-
-def _result(name: str, value: Any) -> CriterionResult:
-    if not isinstance(value, dict):
-        return read_score(name, value)
-    fields = {key.casefold(): field for key, field in value.items()}
-    if "score" not in fields or len(fields) < len(value):
-        return Failure("no-score", f"{name}: has no score, or two")
-    return read_score(name, fields["score"], fields.get("justification", ""))

@@ -66,30 +66,15 @@ class Scorer:
 
         inputs: what the processor made of the prompts, padded on the left.
         """
+        import torch
+
         _forget_positions(self._model)
         prompt = self._forward(inputs, use_cache=True, keep=1)
         first = prompt.logits[:, -1].float().log_softmax(-1)
         cache = getattr(prompt, self._cache_argument)
-        behind = self._behind(inputs, cache, len(first))
-
-        def logarithm(read: TokenRead) -> torch.Tensor:
-            if read.place == 0:
-                return first[:, read.token]
-            assert behind is not None
-            return behind[:, read.row, read.place - 1, read.token]
-
-        return self._numbers(logarithm)
-
-    def _behind(self, inputs: Mapping[str, Any], cache: Any, prompts: int) -> torch.Tensor | None:
-        """(prompts, rows, longest row, vocabulary) log-probabilities of what follows each token.
-
-        cache: of the prompts. None where all rows are empty.
-        """
-        import torch
-
-        count, length = len(self._rows), max(map(len, self._rows))
+        prompts, count, length = len(first), len(self._rows), max(map(len, self._rows))
         if length == 0:
-            return None
+            return self._numbers(lambda read: first[:, read.token])
         mask = inputs["attention_mask"]
         tokens = torch.zeros((count, length), dtype=torch.long, device=mask.device)
         present = torch.zeros_like(tokens)
@@ -104,8 +89,16 @@ class Scorer:
             self._cache_argument: cache,
         }
         following |= self._positions(following)
+        # (prompts, rows, longest row, vocabulary), of what follows each token.
         logits = self._forward(following, use_cache=True).logits
-        return logits.float().log_softmax(-1).unflatten(0, (prompts, count))
+        behind = logits.float().log_softmax(-1).unflatten(0, (prompts, count))
+        return self._numbers(
+            lambda read: (
+                behind[:, read.row, read.place - 1, read.token]
+                if read.place
+                else first[:, read.token]
+            )
+        )
 
     def score_whole(self, inputs: Mapping[str, Any]) -> FloatArray:
         """As `score`, prompt and continuation read together, once for each continuation."""
@@ -217,7 +210,14 @@ def number_scorer(model: Any, tokenizer: Any, leads: Sequence[str], numbers: int
     reads: list[TokenRead] = []
     by_lead: list[tuple[Sequence[Tokens], list[range]]] = []  # endings, and their places in `reads`
     for lead in leads:
-        shared, endings = _number_tokens(tokenizer, lead, numbers)
+        texts = [f"{lead}{number}" for number in range(numbers)]
+        tokens = [tuple(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in texts]
+        # The tokens with which all numbers begin, the lead's among them, and the rest of each.
+        columns = takewhile(lambda column: len(set(column)) == 1, zip(*tokens, strict=False))
+        shared: Tokens = tuple(column[0] for column in columns)
+        endings = [number[len(shared) :] for number in tokens]
+        if len(set(endings)) < numbers or not all(endings):
+            raise ValueError(f"the same tokens for several of the numbers 0 to {numbers - 1}")
         # The longest tokens from which a number goes on: shorter ones are read on the way.
         nodes = {ending[:length] for ending in endings for length in range(len(ending))}
         leaves = [node for node in sorted(nodes) if not any(_begins(node, n) for n in nodes)]
@@ -242,20 +242,6 @@ def number_scorer(model: Any, tokenizer: Any, leads: Sequence[str], numbers: int
         return stacked
 
     return Scorer(model, rows, reads, distributions, (1e-3, 0.1))
-
-
-def _number_tokens(tokenizer: Any, lead: str, numbers: int) -> tuple[Tokens, list[Tokens]]:
-    """The tokens with which all numbers behind a lead begin, the lead's own among them, and the
-    rest of each number's, 0 first.
-    """
-    texts = [f"{lead}{number}" for number in range(numbers)]
-    tokens = [tuple(tokenizer(t, add_special_tokens=False)["input_ids"]) for t in texts]
-    columns = takewhile(lambda column: len(set(column)) == 1, zip(*tokens, strict=False))
-    shared = tuple(column[0] for column in columns)
-    endings = [number[len(shared) :] for number in tokens]
-    if len(set(endings)) < numbers or not all(endings):
-        raise ValueError(f"the same tokens for several of the numbers 0 to {numbers - 1}")
-    return shared, endings
 
 
 def _distribution(endings: Sequence[Tokens], begun: Sequence[FloatArray]) -> FloatArray:

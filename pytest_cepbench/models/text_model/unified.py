@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
@@ -33,7 +34,6 @@ from pytest_cepbench.models.text_model.drawing import (
     ImageDecoder,
     JanusDecoder,
     PipelineDecoder,
-    to_image,
 )
 from pytest_cepbench.models.text_model.interleaver import PROMPTS, interleave
 from pytest_cepbench.models.text_model.loading import (
@@ -208,7 +208,15 @@ class UnifiedModel:
 
         with quiet(), torch.inference_mode():
             pixels = self._decoder.draw([self._prompt(text) for text in texts], seeds)
-        return [to_image(self._finish, image) for image in pixels]
+        drawn: list[ImageLike | Failure] = []
+        for values in pixels.numpy():  # each (3, h, w)
+            if np.isfinite(values).all():
+                made = self._finish.postprocess([values], return_tensors="PIL.Image.Image")
+                drawn.append(made["pixel_values"][0])
+                continue
+            share = 1 - float(np.isfinite(values).mean())
+            drawn.append(Failure("nan-image", f"{share:.0%} of the pixel values are not numbers"))
+        return drawn
 
     def _prompt(self, text: str) -> str:
         # A model may spell its own image token, and would then be asked where the image is.
