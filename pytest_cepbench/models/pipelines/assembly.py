@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +18,6 @@ from typing import Any
 from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    CheckpointPart,
     linked_folder,
     tensor_shapes,
 )
@@ -50,31 +49,27 @@ def load_component_files(checkpoint: Checkpoint, dtype: Any) -> dict[str, Any]:
     dtype: torch's. Raises CheckpointError for one that lacks tensors, or whose class diffusers does
     not read from a file.
     """
-    return {
-        part.name: _load_component_file(checkpoint, part, dtype)
-        for part in checkpoint.parts
-        if part.name in part.supplies
-    }
-
-
-def _load_component_file(checkpoint: Checkpoint, part: CheckpointPart, dtype: Any) -> Any:
-    component_class = _class_of(checkpoint, part.name)
-    folder = checkpoint.path / part.name
-    if not hasattr(component_class, "from_single_file"):
-        raise CheckpointError(
-            f"{part.path}: diffusers reads no {component_class.__name__} from a file of weights: "
-            "give its folder, with config.json"
-        )
-    with _fitting(part.path, folder), unwrapped_file(part.path) as file:
-        component = component_class.from_single_file(
-            str(file),
-            config=str(folder),
-            local_files_only=True,
-            **dtype_option("diffusers", dtype),
-        )
-    what = f"{component_class.__name__} (as {folder} has it)"
-    _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
-    return component
+    components = {}
+    for part in checkpoint.parts:
+        if part.name not in part.supplies:
+            continue
+        component_class = _class_of(checkpoint, part.name)
+        folder = checkpoint.path / part.name
+        if not hasattr(component_class, "from_single_file"):
+            raise CheckpointError(
+                f"{part.path}: diffusers reads no {component_class.__name__} from a file of "
+                "weights: give its folder, with config.json"
+            )
+        with _fitting(part.path, folder), unwrapped_file(part.path) as file:
+            components[part.name] = component_class.from_single_file(
+                str(file),
+                config=str(folder),
+                local_files_only=True,
+                **dtype_option("diffusers", dtype),
+            )
+        what = f"{component_class.__name__} (as {folder} has it)"
+        _refuse_meta(replace(checkpoint, path=part.path, what=what), components[part.name])
+    return components
 
 
 def load_pipeline_class(
@@ -146,13 +141,10 @@ def _refuse_left_over_texts(checkpoint: Checkpoint, file: Path, pipeline: Any) -
     """
     if file.suffix != ".safetensors":
         return
-    encoders = [part for name, part in pipeline.components.items() if "text_encoder" in name]
-    known = {
-        name.removeprefix("text_model.")
-        for encoder in encoders
-        if encoder is not None
-        for name in encoder.state_dict()
-    } | {"embeddings.position_ids", "text_projection.weight", "logit_scale"}
+    known = {"embeddings.position_ids", "text_projection.weight", "logit_scale"}
+    for name, part in pipeline.components.items():
+        if "text_encoder" in name and part is not None:
+            known |= {tensor.removeprefix("text_model.") for tensor in part.state_dict()}
     left_over = [
         name
         for name in tensor_shapes(file)
@@ -224,31 +216,30 @@ def apply_loras(
     holders: dict[str, None] = {}
     for name, path in zip(names, paths, strict=True):
         with unwrapped_file(path) as file:
-            states = _load(pipeline, name, file)
-        if fuse:
-            _refuse_quantized(pipeline, path, states)
-        holders |= dict.fromkeys(states)
+            components = _load(pipeline, name, file)
+        holders |= dict.fromkeys(components)
+        for component in components if fuse else ():
+            if getattr(getattr(pipeline, component), "hf_quantizer", None) is not None:
+                raise CheckpointError(
+                    f"{path}: its {component} is quantized, and rounded to so few bits the LoRA "
+                    "would be another one: add fuse=false"
+                )
     pipeline.set_adapters(names, list(scales))
     if fuse:
         pipeline.fuse_lora(components=list(holders), adapter_names=names)
         pipeline.unload_lora_weights()
 
 
-def _refuse_quantized(pipeline: Any, path: Path, components: Iterable[str]) -> None:
-    """Raise CheckpointError where a LoRA would be rounded to the few bits of quantized weights."""
-    for name in components:
-        if getattr(getattr(pipeline, name), "hf_quantizer", None) is not None:
-            raise CheckpointError(
-                f"{path}: its {name} is quantized, and rounded to so few bits the LoRA would be "
-                "another one: add fuse=false"
-            )
+def _load(pipeline: Any, name: str, path: Path) -> list[str]:
+    """Load a file as the adapter of a name, and return the components that it is for.
 
-
-def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:
-    """Load a file as the adapter of a name, and return its tensors by component."""
+    Raises CheckpointError where a loaded component lacks tensors of the file, or has others, and
+    where an alpha, which scales its layer, did not get to the layer.
+    """
     states, alphas = _convert(pipeline, path)
+    modules = {component: getattr(pipeline, component) for component in states}
     for component, state in states.items():
-        _check_places(path, component, getattr(pipeline, component), state)
+        _check_places(path, component, modules[component], state)
     try:
         pipeline.load_lora_weights(str(path), adapter_name=name)
     except (RuntimeError, ValueError, KeyError) as error:
@@ -257,9 +248,34 @@ def _load(pipeline: Any, name: str, path: Path) -> Mapping[str, State]:
             f"{path}: diffusers does not take these LoRA weights ({reason})"
         ) from error
     for component, state in states.items():
-        _check_loaded(path, component, getattr(pipeline, component), name, state)
-    _check_alphas(path, [getattr(pipeline, component) for component in states], name, alphas)
-    return states
+        # In peft's form without the adapter's name and without ".weight".
+        loaded = {}
+        for key, tensor in modules[component].named_parameters():
+            layer, mark, rest = f"{key}.".partition(f".{name}.")
+            if mark and ".lora_" in layer:
+                end = rest.rstrip(".").removesuffix("weight")
+                loaded[".".join(filter(None, (layer, end)))] = tensor.shape
+        # DoRA's magnitudes are a layer of their own when loaded.
+        given = {key.removesuffix(".weight"): tensor.shape for key, tensor in state.items()}
+        lost = [f"{component}.{key}" for key in given.keys() ^ loaded.keys()]
+        lost += [f"{component}.{key}" for key in given.keys() & loaded if given[key] != loaded[key]]
+        if lost:
+            raise CheckpointError(
+                f"{path}: diffusers left out tensors of the LoRA, or made some up: {few_of(lost)}. "
+                "Save it again with one convention for all of its names"
+            )
+    scaled = Counter(
+        float(layer.lora_alpha[name])
+        for module in modules.values()
+        for layer in module.modules()
+        if name in getattr(layer, "lora_alpha", {})
+    )
+    if missing := Counter(float(alpha) for alpha in alphas) - scaled:
+        values = ", ".join(f"{value:g}" for value in sorted(missing))
+        raise CheckpointError(
+            f"{path}: diffusers did not take over the alpha {values} of {missing.total()} layers"
+        )
+    return list(states)
 
 
 def _convert(pipeline: Any, path: Path) -> tuple[dict[str, State], Sequence[float]]:
@@ -322,68 +338,22 @@ def _check_places(path: Path, component: str, module: Any, state: State) -> None
     """Raise CheckpointError where a tensor's layer is not there or of another shape."""
     layers = dict(module.named_modules())
     for name, tensor in state.items():
-        layer_name, side = _split(name)
-        if layer_name not in layers:
+        layer_name, mark, rest = name.rpartition(".lora_A.")
+        if not mark:
+            layer_name, mark, rest = name.rpartition(".lora_B.")
+        layer = layers.get(layer_name if mark else name.partition(".lora_")[0])
+        if layer is None:
             fault = "is for a layer that is not there"
+        elif not mark or rest != "weight":
+            continue  # neither of the two matrices
         else:
-            size = _sizes(layers[layer_name])[side] if side is not None else None
-            if size is None or tensor.shape[1 if side == "lora_A" else 0] == size:
+            # The first takes the layer's inputs, the second gives its outputs.
+            side, axis = ("in", 1) if mark == ".lora_A." else ("out", 0)
+            channels = getattr(layer, f"{side}_channels", None)
+            size = getattr(layer, f"{side}_features", channels)
+            if size is None or tensor.shape[axis] == size:
                 continue
             fault = f"is {tuple(tensor.shape)}, where its layer has {size}"
         raise CheckpointError(
             f"{path}: LoRA weights of another base than this pipeline: {component}.{name} {fault}"
-        )
-
-
-def _split(name: str) -> tuple[str, str | None]:
-    """The layer of a tensor in peft's form, and which of the two matrices it is, if one of them."""
-    for side in ("lora_A", "lora_B"):
-        layer, mark, rest = name.rpartition(f".{side}.")
-        if mark:
-            return layer, side if rest == "weight" else None
-    return name.partition(".lora_")[0], None
-
-
-def _sizes(layer: Any) -> dict[str, int | None]:
-    """The sides of a layer's weight to which the two matrices fit: its inputs, its outputs."""
-    inputs = getattr(layer, "in_features", getattr(layer, "in_channels", None))
-    outputs = getattr(layer, "out_features", getattr(layer, "out_channels", None))
-    return {"lora_A": inputs, "lora_B": outputs}
-
-
-def _check_loaded(path: Path, component: str, module: Any, name: str, state: State) -> None:
-    """Raise CheckpointError where a loaded component lacks tensors of the file, or has others."""
-    loaded = {key: tensor.shape for key, tensor in _adapter_tensors(module, name)}
-    # DoRA's magnitudes are a layer of their own when loaded.
-    given = {key.removesuffix(".weight"): tensor.shape for key, tensor in state.items()}
-    lost = [f"{component}.{key}" for key in given.keys() ^ loaded.keys()]
-    lost += [f"{component}.{key}" for key in given.keys() & loaded if given[key] != loaded[key]]
-    if lost:
-        raise CheckpointError(
-            f"{path}: diffusers left out tensors of the LoRA, or made some up: {few_of(lost)}. "
-            "Save it again with one convention for all of its names"
-        )
-
-
-def _adapter_tensors(module: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The tensors of a loaded adapter, in peft's form without its name and without ".weight"."""
-    for key, tensor in module.named_parameters():
-        layer, mark, rest = f"{key}.".partition(f".{name}.")
-        if mark and ".lora_" in layer:
-            yield ".".join(filter(None, (layer, rest.rstrip(".").removesuffix("weight")))), tensor
-
-
-def _check_alphas(path: Path, modules: Sequence[Any], name: str, alphas: Sequence[float]) -> None:
-    """Raise CheckpointError where an alpha, which scales its layer, did not get to the layer."""
-    loaded = Counter(
-        float(layer.lora_alpha[name])
-        for module in modules
-        for layer in module.modules()
-        if name in getattr(layer, "lora_alpha", {})
-    )
-    lost = Counter(float(alpha) for alpha in alphas) - loaded
-    if lost:
-        values = ", ".join(f"{value:g}" for value in sorted(lost))
-        raise CheckpointError(
-            f"{path}: diffusers did not take over the alpha {values} of {lost.total()} layers"
         )

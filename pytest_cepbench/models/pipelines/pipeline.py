@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -65,9 +65,6 @@ from pytest_cepbench.models.torch_runtime import (
     seeded,
     to_torch_dtype,
 )
-
-if TYPE_CHECKING:
-    import torch
 
 _STRATEGIES = ("balanced",)
 
@@ -138,20 +135,6 @@ class PipelineParams(Placement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_devices()
-        check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
-        for name in ("guidance_scale", "true_cfg_scale"):
-            value = getattr(self, name)
-            if value is not None and not math.isfinite(value):
-                raise ValueError(f"{name} must be a finite number, got {value}")
-        if self.timestep_spacing not in (None, *_SPACINGS):
-            raise ValueError(
-                f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
-            )
-        if not all(map(math.isfinite, self.lora_scales)):
-            raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
-
-    def _check_devices(self) -> None:
         if self.device_map not in (None, *_STRATEGIES):
             raise ValueError(f"device_map of a pipeline must be balanced, got {self.device_map!r}")
         if self.offload not in (None, *_OFFLOADS):
@@ -174,6 +157,17 @@ class PipelineParams(Placement):
             raise ValueError(
                 "max_memory of a pipeline names devices alone: for host memory give offload=model"
             )
+        check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
+        for name in ("guidance_scale", "true_cfg_scale"):
+            value = getattr(self, name)
+            if value is not None and not math.isfinite(value):
+                raise ValueError(f"{name} must be a finite number, got {value}")
+        if self.timestep_spacing not in (None, *_SPACINGS):
+            raise ValueError(
+                f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
+            )
+        if not all(map(math.isfinite, self.lora_scales)):
+            raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
 
     @property
     def lora_scales(self) -> list[float]:
@@ -227,25 +221,6 @@ class PipelineParams(Placement):
 P = TypeVar("P", bound=PipelineParams)
 
 
-def place_pipeline(plan: LoadPlan[P], pipeline: Any) -> Any:
-    """The pipeline on its device, before its weights are looked over.
-
-    One that is to be offloaded stays in host memory until then. Raises DeviceMemoryError where a
-    part has no room on the devices.
-    """
-    if plan.params.offload is not None:
-        return pipeline
-    if plan.params.device_map is None:
-        return pipeline.to(plan.device)
-    if "cpu" in {str(device) for device in (pipeline.hf_device_map or {}).values()}:
-        raise DeviceMemoryError(
-            f"{plan.checkpoint.path}: {plan.checkpoint.what} has no room on the devices that this "
-            "process sees: a part of it would work from host memory. Give it more devices "
-            "(--cep-devices-per-worker), a smaller dtype, or offload=model without device_map"
-        )
-    return pipeline
-
-
 def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
     """Set up the VAE and the attention as the spec says.
 
@@ -253,26 +228,20 @@ def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
     whose package is not installed or does not work here.
     """
     for parameter in ("vae_slicing", "vae_tiling"):
-        if getattr(plan.params, parameter):
-            _enable_vae(plan, pipeline, parameter)
-    if plan.params.attention_backend is not None:
-        _choose_attention(plan, pipeline, plan.params.attention_backend)
-
-
-def _enable_vae(plan: LoadPlan[P], pipeline: Any, parameter: str) -> None:
-    vae = getattr(pipeline, "vae", None)
-    way = parameter.removeprefix("vae_")
-    try:
-        getattr(vae, f"enable_{way}")()
-    except (AttributeError, NotImplementedError):
-        has = "no vae" if vae is None else f"a {type(vae).__name__}, which has no {way}"
-        raise SpecError(
-            f"model spec {plan.spec.text!r}: {type(pipeline).__name__} has {has}: leave out "
-            f"{parameter}"
-        ) from None
-
-
-def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
+        if not getattr(plan.params, parameter):
+            continue
+        vae, way = getattr(pipeline, "vae", None), parameter.removeprefix("vae_")
+        try:
+            getattr(vae, f"enable_{way}")()
+        except (AttributeError, NotImplementedError):
+            has = "no vae" if vae is None else f"a {type(vae).__name__}, which has no {way}"
+            raise SpecError(
+                f"model spec {plan.spec.text!r}: {type(pipeline).__name__} has {has}: leave out "
+                f"{parameter}"
+            ) from None
+    name = plan.params.attention_backend
+    if name is None:
+        return
     need("attention_backend", "diffusers", "0.35")
     from diffusers.models.attention_dispatch import AttentionBackendName, attention_backend
 
@@ -283,7 +252,15 @@ def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
         fault = unknown_name("attention_backend", name, known)
         raise SpecError(f"model spec {plan.spec.text!r}: {fault}")
     denoisers = [getattr(pipeline, name, None) for name in _DENOISERS]
-    parts = [part for part in denoisers if part is not None and _has_backends(part)]
+    parts = [
+        part
+        for part in denoisers
+        if part is not None
+        and any(
+            hasattr(getattr(module, "processor", None), "_attention_backend")
+            for module in part.modules()
+        )
+    ]
     if not parts:
         raise SpecError(
             f"model spec {plan.spec.text!r}: the attention of {type(pipeline).__name__} has no "
@@ -300,22 +277,6 @@ def _choose_attention(plan: LoadPlan[P], pipeline: Any, name: str) -> None:
             f"model spec {plan.spec.text!r}: attention_backend={name} cannot be used here: "
             f"{error_line(error)}"
         ) from error
-
-
-def _has_backends(part: Any) -> bool:
-    processors = (getattr(module, "processor", None) for module in part.modules())
-    return any(hasattr(processor, "_attention_backend") for processor in processors)
-
-
-def working_devices(pipeline: Any) -> list[torch.device]:
-    """The devices that a pipeline works on."""
-    import torch
-
-    mapped = getattr(pipeline, "hf_device_map", None)
-    if not mapped:
-        # Of an offloaded one, `device` is where its parts wait.
-        return [getattr(pipeline, "_execution_device", pipeline.device)]
-    return [torch.device(place) for place in set(mapped.values())]
 
 
 def require_quantization(checkpoint: Checkpoint, device: str) -> None:
@@ -407,6 +368,7 @@ def load_pipeline(
     pipeline that is called otherwise, SpecError for parameters that it does not take.
     """
     import diffusers
+    import torch
     import transformers  # noqa: F401 - quiet() reaches only what is imported
 
     spec, checkpoint, params = plan.spec, plan.checkpoint, plan.params
@@ -426,20 +388,37 @@ def load_pipeline(
         for part in pipeline.components.values():
             if hasattr(part, "modules"):
                 answer_by_names(part)
-        _check_tokens(checkpoint, pipeline)
+        parts = pipeline.components
+        for name, part in parts.items():
+            encoder = parts.get(name.replace("tokenizer", "text_encoder"))
+            if name.startswith("tokenizer") and part is not None and encoder is not None:
+                check_tokens(checkpoint.path / name, part, encoder)
         _check_call(plan, pipeline, supplied, kind)
         _settle_scheduler(spec, pipeline, params)
         if getattr(pipeline, "watermark", None) is not None:
             # SDXL watermarks where an optional package happens to be installed: not the model's
             # doing.
             pipeline.watermark = None
-        pipeline = place_pipeline(plan, pipeline)
+        placed = pipeline.hf_device_map if params.device_map is not None else None
+        if "cpu" in {str(device) for device in (placed or {}).values()}:
+            raise DeviceMemoryError(
+                f"{checkpoint.path}: {checkpoint.what} has no room on the devices that this "
+                "process sees: a part of it would work from host memory. Give it more devices "
+                "(--cep-devices-per-worker), a smaller dtype, or offload=model without device_map"
+            )
+        if not params.dispatched:  # one that is to be offloaded stays in host memory until then
+            pipeline = pipeline.to(plan.device)
         if loras := _loras(plan):
             scales = params.lora_scales or [1.0]
             each = scales * len(loras) if len(scales) == 1 else scales
             apply_loras(pipeline, loras, each, fuse=params.fuse)
         if plan.device == "cpu":
-            _order_channels_last(pipeline)
+            # Convolutions lie as the CPU's library computes them, or every call reorders them.
+            for part in pipeline.components.values():
+                if isinstance(part, torch.nn.Module) and any(
+                    isinstance(layer, torch.nn.Conv2d) for layer in part.modules()
+                ):
+                    part.to(memory_format=torch.channels_last)
         pipeline.set_progress_bar_config(disable=True)
     take_weights(checkpoint, pipeline.components)
     with loading(plan):
@@ -470,14 +449,6 @@ def _loading_options(plan: LoadPlan[P], dtype: Any) -> dict[str, Any]:
         if "requires_safety_checker" in plan.checkpoint.config:
             options["requires_safety_checker"] = False
     return options
-
-
-def _check_tokens(checkpoint: Checkpoint, pipeline: Any) -> None:
-    """Raise CheckpointError where a tokenizer cannot be the one of the text encoder beside it."""
-    for name, part in pipeline.components.items():
-        reader = pipeline.components.get(name.replace("tokenizer", "text_encoder"))
-        if name.startswith("tokenizer") and part is not None and reader is not None:
-            check_tokens(checkpoint.path / name, part, reader)
 
 
 def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kind: str) -> None:
@@ -533,17 +504,6 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
     pipeline.scheduler = known[name].from_config(own.config, **changes)
 
 
-def _order_channels_last(pipeline: Any) -> None:
-    """Lay convolutions out as the CPU's library computes them, or every call reorders them."""
-    import torch
-
-    for part in pipeline.components.values():
-        if isinstance(part, torch.nn.Module) and any(
-            isinstance(layer, torch.nn.Conv2d) for layer in part.modules()
-        ):
-            part.to(memory_format=torch.channels_last)
-
-
 def run_pipeline(
     checkpoint: Checkpoint,
     pipeline: Any,
@@ -564,7 +524,10 @@ def run_pipeline(
     if "negative_prompt" in call:
         # Some pipelines do not spread a single negative prompt over a batch.
         call["negative_prompt"] = [call["negative_prompt"]] * len(prompts)
-    devices = working_devices(pipeline)
+    # Of an offloaded one, `device` is where its parts wait.
+    devices = [getattr(pipeline, "_execution_device", pipeline.device)]
+    if mapped := getattr(pipeline, "hf_device_map", None):
+        devices = [torch.device(place) for place in set(mapped.values())]
     # A few schedulers draw from the global generator whatever they are given: for those at
     # least the batch is seeded. The caller's own random state is left as it was.
     with seeded(devices, seeds[0]), quiet(), np.errstate(invalid="ignore"):
@@ -582,17 +545,18 @@ def run_pipeline(
             f"{len(prompts)} text(s): it is no {kind} pipeline"
         )
     flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(prompts)
-    return [_judge(image, bool(flag)) for image, flag in zip(images, flagged, strict=True)]
-
-
-def _judge(image: Any, flagged: bool) -> ImageLike | Failure:  # noqa: FBT001 - one private caller
-    if flagged:
-        return Failure("blank-image", "safety checker flagged the image and blackened it")
-    pixels = np.asarray(image)
-    if not np.isfinite(pixels).all():
+    drawn: list[ImageLike | Failure] = []
+    for image, flag in zip(images, flagged, strict=True):
+        pixels = np.asarray(image)
         share = 1 - float(np.isfinite(pixels).mean())
-        return Failure("nan-image", f"{share:.0%} of the pixel values are not numbers")
-    return pixels
+        if flag:
+            why = "safety checker flagged the image and blackened it"
+            drawn.append(Failure("blank-image", why))
+        elif share:
+            drawn.append(Failure("nan-image", f"{share:.0%} of the pixel values are not numbers"))
+        else:
+            drawn.append(pixels)
+    return drawn
 
 
 _TOKENIZERS = ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4")
@@ -609,23 +573,18 @@ def prompt_lengths(
     it. call: parameters of the pipeline's call; its `max_sequence_length` bounds those that state
     no length themselves. Nothing is bounded where no tokenizer is.
     """
-    bounded = [
-        (limit, tokenizer)
-        for name in _TOKENIZERS
-        if (tokenizer := getattr(pipeline, name, None)) is not None
-        if (limit := _limit(pipeline, call, tokenizer)) is not None
-    ]
+    parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
+    asked = call.get("max_sequence_length", parameter.default if parameter else None)
+    bounded = []
+    for name in _TOKENIZERS:
+        if (tokenizer := getattr(pipeline, name, None)) is None:
+            continue
+        stated = getattr(tokenizer, "model_max_length", None)
+        own = stated if isinstance(stated, int) and stated < _BOUNDED else None
+        is_clip = own is not None and "CLIP" in type(tokenizer).__name__
+        limit = asked if isinstance(asked, int) and not is_clip else own
+        bounded += [] if limit is None else [(limit, tokenizer)]
     if not bounded:
         return [0] * len(texts), sys.maxsize
     most, tokenizer = max(bounded, key=lambda pair: pair[0])
     return [len(ids) for ids in tokenizer(list(texts))["input_ids"]], most
-
-
-def _limit(pipeline: Any, call: Mapping[str, Any], tokenizer: Any) -> int | None:
-    stated = getattr(tokenizer, "model_max_length", None)
-    own = stated if isinstance(stated, int) and stated < _BOUNDED else None
-    if own is not None and "CLIP" in type(tokenizer).__name__:
-        return own
-    parameter = inspect.signature(pipeline.__call__).parameters.get("max_sequence_length")
-    asked = call.get("max_sequence_length", parameter.default if parameter else None)
-    return asked if isinstance(asked, int) else own
