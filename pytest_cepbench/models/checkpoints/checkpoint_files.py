@@ -239,12 +239,25 @@ def check_weights(
             check_safetensors(folder / name)
         elif ".index" in name and name.endswith(".json"):
             parent = PurePosixPath(name).parent
-            shards = sorted(set(read_json(folder / name).get("weight_map", {}).values()))
-            missing = [shard for shard in shards if not (folder / parent / shard).is_file()]
+            places = read_json(folder / name).get("weight_map")
+            named = set(map(str, places.values())) if isinstance(places, dict) else set()
+            if not named:
+                raise CheckpointError(
+                    f"{folder / name}: no weight_map, so it names no weights. Was it written "
+                    "completely?"
+                )
+            missing = sorted(shard for shard in named if not (folder / parent / shard).is_file())
             if missing:
                 raise CheckpointError(
-                    f"{folder / parent}: {len(missing)} of the {len(shards)} weight files that "
+                    f"{folder / parent}: {len(missing)} of the {len(named)} weight files that "
                     f"{PurePosixPath(name).name} names are missing: {', '.join(missing[:5])}"
+                )
+            # Libraries follow such a name anywhere, and no fingerprint would cover what they read.
+            if apart := sorted(shard for shard in named if str(parent / shard) not in readable):
+                raise CheckpointError(
+                    f"{folder / name}: names {few_of(apart)}, which is none of the weights that lie "
+                    "beside it. Keep them all in its folder, under the names that they were saved "
+                    "with"
                 )
 
 

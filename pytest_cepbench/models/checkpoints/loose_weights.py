@@ -12,6 +12,7 @@ from __future__ import annotations
 import pickle
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -23,6 +24,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     SHARD_SUFFIX,
     WEIGHT_SUFFIXES,
     CheckpointPart,
+    tensor_shapes,
 )
 from pytest_cepbench.models.checkpoints.tensor_names import own_names
 from pytest_cepbench.models.torch_runtime import undistributed
@@ -132,6 +134,14 @@ def check_loose_weights(part: CheckpointPart) -> None:
     if empty:
         raise CheckpointError(
             f"{part.path}: empty shards ({', '.join(empty[:5])}): was it written completely?"
+        )
+    if (part.path / _DCP_METADATA).is_file():
+        return
+    stored = Counter(name for path in weights for name in tensor_shapes(path))
+    if twice := [name for name, count in stored.items() if count > 1]:
+        raise CheckpointError(
+            f"{part.path}: several files hold {few_of(twice)}: shards of two states lie beside one "
+            "another. Remove those of the older one"
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, few_of
 
 _VOCABULARIES = (
     "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab",
@@ -33,21 +33,27 @@ def check_vocabulary(folder: Path, tokenizer: str) -> None:
 
 
 def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int] = ()) -> None:
-    """Raise CheckpointError when a tokenizer has tokens that the model's weights do not know.
+    """Raise CheckpointError when a tokenizer has no tokens beside those that were added to it, or
+    tokens that the model's weights do not know.
 
-    Looked up, such a token is an IndexError on a CPU, and on an accelerator the end of the
+    Without its files, several tokenizers make nothing of any text. Looked up, such a token is an IndexError on a CPU, and on an accelerator the end of the
     process's CUDA context. The other way round nothing is wrong: tables of embeddings are often
     padded.
 
     apart: ids of tokens that are never looked up, as several models keep their image token. A model
     that does not say how many tokens it knows is not judged.
     """
+    vocabulary = tokenizer.get_vocab()
+    if vocabulary and tokenizer.added_tokens_decoder.keys() >= set(vocabulary.values()):
+        raise CheckpointError(
+            f"{folder}: {type(tokenizer).__name__} knows {few_of(sorted(vocabulary))} and no other "
+            "tokens: the files of its vocabulary are missing, or those of another tokenizer. Save "
+            "it again beside the model"
+        )
     rows = embedded_tokens(model)
     if rows is None:
         return
-    beyond = {
-        i: token for token, i in tokenizer.get_vocab().items() if i >= rows and i not in apart
-    }
+    beyond = {i: token for token, i in vocabulary.items() if i >= rows and i not in apart}
     if beyond:
         first = min(beyond)
         more = f" and {len(beyond) - 1} more" if len(beyond) > 1 else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -101,13 +102,43 @@ def test_bytes_after_the_last_tensor_are_found(tmp_path: Path) -> None:
         inspect(folder)
 
 
-def test_missing_shards_are_named(tmp_path: Path) -> None:
-    """An index that names a file that is not there must be refused, naming it."""
+@pytest.mark.parametrize(
+    ("index", "words"),
+    [
+        (
+            {
+                "weight_map": {
+                    "w1": "model-00001-of-00002.safetensors",
+                    "w2": "model-00002-of-00002.safetensors",
+                }
+            },
+            r"1 of the 2 .*model-00002-of-00002",
+        ),
+        (
+            {
+                "weight_map": {
+                    "w1": "model-00001-of-00002.safetensors",
+                    "w2": "../other/model.safetensors",
+                }
+            },
+            r"names \.\./other/model\.safetensors, which is none",
+        ),
+        ({"weight_map": {"w": "inner/model.safetensors"}}, r"names inner/model\.safetensors"),
+        ({"weight_map": {}}, "no weight_map"),
+        ({"weight_map": ["model-00001-of-00002.safetensors"]}, "no weight_map"),
+        ({}, "no weight_map"),
+    ],
+    ids=["missing", "beside", "below", "empty", "list", "none"],
+)
+def test_shards_that_are_not_all_beside_their_index(
+    tmp_path: Path, index: dict[str, Any], words: str
+) -> None:
+    """What is missing is named; libraries would follow other places, which no digest covers."""
     folder = write_checkpoint(tmp_path / "m", LLAVA, "model-00001-of-00002.safetensors")
-    weight_map = {f"w{i}": f"model-0000{i}-of-00002.safetensors" for i in (1, 2)}
-    index = folder / "model.safetensors.index.json"
-    index.write_text(json.dumps({"weight_map": weight_map}), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"1 of the 2 .*model-00002-of-00002"):
+    for other in (folder / "inner", tmp_path / "other"):
+        write_checkpoint(other, {})
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=words):
         inspect(folder)
 
 
