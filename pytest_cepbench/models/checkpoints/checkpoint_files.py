@@ -255,9 +255,9 @@ def check_weights(
             # Libraries follow such a name anywhere, and no fingerprint would cover what they read.
             if apart := sorted(shard for shard in named if str(parent / shard) not in readable):
                 raise CheckpointError(
-                    f"{folder / name}: names {few_of(apart)}, which is none of the weights that lie "
-                    "beside it. Keep them all in its folder, under the names that they were saved "
-                    "with"
+                    f"{folder / name}: names {few_of(apart)}, which is none of the weights that "
+                    "lie beside it. Keep them all in its folder, under the names that they were "
+                    "saved with"
                 )
 
 

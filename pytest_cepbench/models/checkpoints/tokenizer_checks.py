@@ -36,9 +36,9 @@ def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int
     """Raise CheckpointError when a tokenizer has no tokens beside those that were added to it, or
     tokens that the model's weights do not know.
 
-    Without its files, several tokenizers make nothing of any text. Looked up, such a token is an IndexError on a CPU, and on an accelerator the end of the
-    process's CUDA context. The other way round nothing is wrong: tables of embeddings are often
-    padded.
+    Without its files, several tokenizers make nothing of any text. Looked up, a token that is not
+    known is an IndexError on a CPU, and on an accelerator the end of the process's CUDA context.
+    The other way round nothing is wrong: tables of embeddings are often padded.
 
     apart: ids of tokens that are never looked up, as several models keep their image token. A model
     that does not say how many tokens it knows is not judged.
