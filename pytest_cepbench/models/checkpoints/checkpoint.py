@@ -30,9 +30,8 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     readable_files,
 )
 from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
-from pytest_cepbench.models.checkpoints.loose_weights import holds_whole_model
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
-from pytest_cepbench.models.checkpoints.tensor_names import unwrapped_folder
+from pytest_cepbench.models.checkpoints.saved_states import holds_whole_model, unwrapped_folder
 from pytest_cepbench.models.protocols import RoleName
 
 _CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")

@@ -57,6 +57,9 @@ class CheckpointPart:
         return [(name, self.path / name if name else self.path) for name in self.files(self.path)]
 
 
+ADAPTER_CONFIG = "adapter_config.json"
+"""The file by which a folder is that of a PEFT adapter."""
+
 MODULES_FILE = "modules.json"
 """The file of a sentence-transformers model that lists its modules, each with type and folder."""
 
@@ -151,6 +154,11 @@ def _parts(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:
 
 def _folder(module: Mapping[str, str]) -> str:
     return str(PurePosixPath(module["path"]))
+
+
+def holds_adapter(folder: Path) -> bool:
+    """Whether a folder is that of a PEFT adapter."""
+    return (folder / ADAPTER_CONFIG).is_file()
 
 
 def component_names(index: Mapping[str, Any]) -> list[str]:

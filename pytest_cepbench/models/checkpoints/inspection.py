@@ -19,36 +19,36 @@ from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import names_beside, read_text
 from pytest_cepbench.models.checkpoints.checkpoint import INDEXES, Checkpoint, identify
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    ADAPTER_CONFIG,
     PROCESSOR_FILES,
     TOKENIZER_FILES,
     CheckpointPart,
     check_weights,
     has_processor,
     has_tokenizer,
+    holds_adapter,
     is_weights,
     list_files,
     preparation_part,
     read_json,
 )
 from pytest_cepbench.models.checkpoints.format_detection import detect_roles
-from pytest_cepbench.models.checkpoints.loose_weights import (
-    check_loose_weights,
-    find_loose_weights,
-    holds_whole_model,
-)
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions, source_options
 from pytest_cepbench.models.checkpoints.peft_adapters import (
-    ADAPTER_CONFIG,
     ADAPTER_FILES,
     adapter_part,
     check_adapter,
-    holds_adapter,
     read_adapter,
 )
 from pytest_cepbench.models.checkpoints.pipeline_parts import (
     check_parts,
     pipeline_parts,
     pipeline_source,
+)
+from pytest_cepbench.models.checkpoints.saved_states import (
+    check_loose_weights,
+    find_loose_weights,
+    holds_whole_model,
 )
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require

@@ -28,7 +28,6 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
-from pytest_cepbench.models.checkpoints.loose_weights import read_state
 from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
 from pytest_cepbench.models.checkpoints.placement import (
     divided,
@@ -36,6 +35,7 @@ from pytest_cepbench.models.checkpoints.placement import (
     own_offloaded_weights,
     quantization_method,
 )
+from pytest_cepbench.models.checkpoints.saved_states import read_state
 from pytest_cepbench.models.torch_runtime import (
     check_device,
     dtype_option,

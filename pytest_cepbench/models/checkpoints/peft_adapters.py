@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    ADAPTER_CONFIG,
     CheckpointPart,
     check_safetensors,
+    holds_adapter,
     read_json,
     refuse_ungathered,
 )
-from pytest_cepbench.models.checkpoints.tensor_names import without_wrappers
+from pytest_cepbench.models.checkpoints.saved_states import without_wrappers
 from pytest_cepbench.models.checkpoints.tokenizer_checks import embedded_tokens
 from pytest_cepbench.models.torch_runtime import adapter_names
 
 if TYPE_CHECKING:
     import torch
-
-ADAPTER_CONFIG = "adapter_config.json"
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
@@ -47,11 +47,6 @@ _NOT_APPLIED = {
     "XLORA": "it chooses its experts for each text, and cannot be merged",
 }
 """Types of PEFT whose models are asked in another way, and why."""
-
-
-def holds_adapter(folder: Path) -> bool:
-    """Whether a folder is that of a PEFT adapter."""
-    return (folder / ADAPTER_CONFIG).is_file()
 
 
 def read_adapter(folder: Path) -> dict[str, Any]:

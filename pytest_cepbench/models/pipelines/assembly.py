@@ -23,7 +23,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.loading import refuse_missing
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
-from pytest_cepbench.models.checkpoints.tensor_names import unwrapped_file
+from pytest_cepbench.models.checkpoints.saved_states import unwrapped_file
 from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
 
 
