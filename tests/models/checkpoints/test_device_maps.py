@@ -14,9 +14,8 @@ from PIL import Image
 
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.chains.role_runner import DeviceSwap, ModelHandle
-from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError, SpecError
+from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError
 from pytest_cepbench.models.checkpoints.parameters import parse_max_memory
-from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, write_checkpoint
 from tests.tiny import describers, encoders
@@ -68,27 +67,6 @@ def test_other_limits_are_refused(text: str) -> None:
     """A limit that is read as another one puts the model where nobody wants it."""
     with pytest.raises(ValueError, match="max_memory must name each device once with its limit"):
         parse_max_memory(text)
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("max_memory=0:1GiB", "max_memory divides a model among devices: add device_map=auto"),
-        ("offload=cpu", "offload divides a model among devices: add device_map=auto"),
-        ("device_map=even", "device_map must be auto, balanced, balanced_low_0, sequential, got"),
-        ("device_map=auto&offload=host", "offload must be cpu or disk, got 'host'"),
-        ("device_map=auto&offload_folder=x", "add offload=disk"),
-        ("device_map=auto&device=cuda:1", "leave out device=cuda:1"),
-        ("device_map=auto&device=cpu&max_memory=0:1GiB", "names device 0, and device=cpu uses"),
-        ("device_map=auto&max_memory=1", "as in 0:20GiB,1:20GiB,cpu:60GiB, got '1'"),
-        ("tp_plan=auto", "tp_plan needs one process for each device, started by torchrun"),
-    ],
-)
-def test_a_wrong_map_is_refused_at_binding(tmp_path: Path, query: str, expected: str) -> None:
-    """What contradicts itself costs no loading, and the line says what to give instead."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-    with pytest.raises(SpecError, match=re.escape(expected)):
-        bind_text(f"{folder}?{query}", "describer")
 
 
 def test_a_map_changes_no_key(tmp_path: Path) -> None:
@@ -240,27 +218,3 @@ def test_a_divided_model_is_loaded_again_where_others_are_moved(llava: Path) -> 
     assert again is not first
     assert again.describe(IMAGES, "what", [0, 0]) == texts
     assert tally.loads == 2
-
-
-@pytest.mark.parametrize(
-    ("role", "query", "expected"),
-    [
-        ("generator", "offload=model", "offload=model places parts of a pipeline on accelerators"),
-        ("editor", "device_map=balanced", "and it runs on the cpu: leave it out"),
-        ("generator", "device_map=auto", "device_map of a pipeline must be balanced, got 'auto'"),
-        ("generator", "offload=disk", "offload of a pipeline must be model or sequential"),
-        ("generator", "max_memory=0:1GiB", "add device_map=balanced"),
-        ("generator", "device_map=balanced&offload=model", "give one of them"),
-        ("generator", "device_map=balanced&device=cuda:1", "leave out device=cuda:1"),
-        ("generator", "device_map=balanced&max_memory=cpu:1GiB", "for host memory give offload"),
-    ],
-)
-def test_a_pipeline_that_cannot_be_placed_so_is_refused_at_binding(
-    tmp_path: Path, role: RoleName, query: str, expected: str
-) -> None:
-    """The parameters are diffusers' where its own differ from transformers'."""
-    from tests.models.files import write_pipeline
-
-    folder = write_pipeline(tmp_path / "pipeline")
-    with pytest.raises(SpecError, match=re.escape(expected)):
-        bind_text(f"{folder}?{query}", role)

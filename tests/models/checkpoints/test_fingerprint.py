@@ -192,12 +192,6 @@ def test_a_config_that_is_no_json_object_is_named(tmp_path: Path, text: str) -> 
         inspect(folder)
 
 
-def test_a_revision_of_a_folder_is_refused(tmp_path: Path) -> None:
-    """A folder has no revisions: ignoring the parameter would gate other weights than asked for."""
-    with pytest.raises(SpecError, match="revision is for hub ids"):
-        inspect(write_checkpoint(tmp_path / "m", LLAVA), "?revision=v2")
-
-
 def test_a_file_is_no_checkpoint(tmp_path: Path) -> None:
     """Giving the weights file itself must say to give its folder."""
     folder = write_checkpoint(tmp_path / "m", LLAVA)

@@ -19,7 +19,7 @@ pytest.importorskip("transformers", reason="adapters need the [models] extra")
 peft = pytest.importorskip("peft", reason="adapters need the [models] extra")
 
 from pytest_cepbench import gate_checkpoint  # noqa: E402
-from pytest_cepbench.errors import CheckpointError, IdentityError, SpecError  # noqa: E402
+from pytest_cepbench.errors import CheckpointError, IdentityError  # noqa: E402
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Writer  # noqa: E402
 from tests.models.binding import bind_text  # noqa: E402
 from tests.tiny.adapters import build_adapter, build_lora, edit_tensors, merge  # noqa: E402
@@ -277,25 +277,6 @@ def test_adapters_add_up_as_peft_concatenates_them(base: Path, lora: Path, tmp_p
     assert describe(base, query) == expected
     assert describe(base, f"{query}&merge=false") == expected
     assert describe(base, f"adapters={lora},{second}") != expected
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("adapters={lora},{lora}&weights=1", "one number for each of the 2 adapters, got '1'"),
-        ("adapters={lora}&weights=nan", "finite numbers"),
-        ("weights=1", "weights are those of adapters"),
-        ("adapters={lora},", "folders or hub ids with commas"),
-        ("merge=false", "merge is for adapters"),
-        ("base={base}", "is a whole model"),
-    ],
-)
-def test_parameters_of_adapters_that_cannot_be(
-    base: Path, lora: Path, query: str, words: str
-) -> None:
-    """Each is one line that names the parameter."""
-    with pytest.raises(SpecError, match=words):
-        bind_text(f"{base}?{query.format(lora=lora, base=base)}", "describer")
 
 
 @pytest.mark.slow

@@ -175,24 +175,6 @@ def test_what_decides_is_in_the_key(folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize(
     ("name", "query", "message"),
     [
-        ("flux", "strength=0", "strength must be above 0"),
-        ("flux", "strength=1.5", "at most 1"),
-        ("flux", "height=32", "height and width go together"),
-        ("flux", "clean_caption=true", "unknown parameter .*clean_caption"),
-        ("pix2pix", "image_guidance_scale=0.5", "image_guidance_scale must be a number from 1"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_at_binding(
-    folders: dict[str, Path], name: str, query: str, message: str
-) -> None:
-    """By name, before anything is loaded."""
-    with pytest.raises(SpecError, match=message):
-        bind_text(f"{folders[name]}?{query}", "editor")
-
-
-@pytest.mark.parametrize(
-    ("name", "query", "message"),
-    [
         ("pix2pix", "strength=0.5", "unknown parameter for .*Pix2Pix.* 'strength'"),
         ("stable-diffusion", "num_inference_steps=1", "strength=0.5 of .*=1 is less than one step"),
     ],

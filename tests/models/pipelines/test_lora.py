@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from packaging.version import Version
 
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text
 from tests.models.pipelines.conftest import bind_generator, draw
@@ -280,24 +280,6 @@ def test_a_lora_with_nan_is_refused_by_name(base: Path, lora: Path, tmp_path: Pa
     for query in ("", "&fuse=false"):
         with pytest.raises(CheckpointError, match=r"NaN or infinite values in unet\."):
             bind_generator(f"{base}?lora={tmp_path}{query}").load()
-
-
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("lora_scale=1", "lora_scale without LoRA weights"),
-        ("fuse=false", "fuse without LoRA weights"),
-        ("lora={lora}&lora_scale=1,2", "2 numbers for 1 LoRA weights"),
-        ("lora={lora}&lora_scale=strong", "numbers separated by commas, got 'strong'"),
-        ("lora={lora}&lora_scale=nan", "finite numbers"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_at_binding(
-    base: Path, lora: Path, query: str, words: str
-) -> None:
-    """A typing mistake must cost no loading."""
-    with pytest.raises(SpecError, match=words):
-        bind_generator(f"{base}?{query.format(lora=lora)}")
 
 
 def test_a_lora_that_is_written_again_is_noticed(base: Path, lora: Path, tmp_path: Path) -> None:

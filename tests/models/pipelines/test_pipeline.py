@@ -200,27 +200,6 @@ def test_the_precision_of_an_accelerator_is_the_components_own(copy: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("parameter", "expected"),
-    [
-        ("steps=3", "unknown parameter for the generator StableDiffusionPipeline 'steps'"),
-        ("num_inference_step=3", "Did you mean 'num_inference_steps'"),
-        ("height=tall", "'height' must be int, got 'tall'"),
-        ("height=0", "height must be at least 1, got 0"),
-        ("guidance_scale=nan", "guidance_scale must be a finite number"),
-        ("batch_size=0", "batch_size must be at least 1"),
-        ("dtype=int8", "dtype must be auto, float32"),
-        ("device=tpu", "device must be auto, cpu"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_by_name_at_binding(
-    folders: dict[str, Path], parameter: str, expected: str
-) -> None:
-    """A typing mistake must cost no loading, and the message must say what would be right."""
-    with pytest.raises(SpecError, match=expected):
-        bind_generator(f"{folders['stable-diffusion']}?{parameter}")
-
-
-@pytest.mark.parametrize(
     ("name", "parameter", "expected"),
     [
         (
@@ -243,11 +222,3 @@ def test_what_a_pipeline_does_not_take_is_refused_by_name_at_load(
     bound = bind_generator(f"{folders[name]}?{parameter}")
     with pytest.raises(SpecError, match=expected):
         bound.load()
-
-
-def test_taking_out_a_checker_that_a_pipeline_cannot_have_is_refused(
-    folders: dict[str, Path],
-) -> None:
-    """A parameter without effect would be a lie in the identity of the results."""
-    with pytest.raises(SpecError, match="no safety_checker"):
-        bind_generator(f"{folders['flux']}?safety_checker=false")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Describer, Reply
 from tests.models.binding import plain
@@ -128,35 +128,3 @@ def test_a_captioners_own_length_counts(copied: Build, bound: Callable[..., Boun
         folder = copied(name)
         (folder / "generation_config.json").write_text('{"max_length": 16}', encoding="utf-8")
         assert bound(folder).params["max_new_tokens"] == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "query", "match"),
-    [
-        (
-            "llava",
-            "max_tokens=8",
-            "unknown parameter .* 'max_tokens'. Did you mean 'max_new_tokens'",
-        ),
-        ("llava", "max_new_tokens=many", "'max_new_tokens' must be int"),
-        ("llava", "max_new_tokens=0", "max_new_tokens must be at least 1"),
-        ("llava", "min_new_tokens=9&max_new_tokens=8", "above max_new_tokens"),
-        ("llava", "temperature=0.7", "temperature acts on sampling only: add do_sample=true"),
-        ("llava", "top_p=0.9", "top_p acts on sampling only"),
-        ("llava", "do_sample=true&temperature=0", "temperature=0 is greedy"),
-        ("llava", "do_sample=true&temperature=nan", "temperature must be a number from 0"),
-        ("llava", "do_sample=true&top_p=1.5", "top_p must be above 0 and at most 1"),
-        ("llava", "dtype=int8", "dtype must be auto, float32"),
-        ("llava", "device=gpu", "device must be auto"),
-        ("llava", "batch_size=0", "batch_size must be"),
-        ("llava", "backend=cv2", "backend must be pil or torchvision"),
-        ("llava", "prompt_template={prompt}", "has its own|this one has its own"),
-        ("blip", "system_prompt=x", "system_prompt needs a chat template"),
-    ],
-)
-def test_wrong_parameters_are_refused_by_name(
-    tiny_describer: Build, bound: Callable[..., BoundRole], name: str, query: str, match: str
-) -> None:
-    """A parameter that is unknown, out of range or without effect must not be passed over."""
-    with pytest.raises(SpecError, match=match):
-        bound(tiny_describer(name), query)

@@ -335,32 +335,6 @@ def test_what_is_not_said_is_the_checkpoints_then_the_authors(
     assert (own["guidance_scale"], own["top_k"], own["temperature"]) == (7.0, 9, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("family", "query", "message"),
-    [
-        ("janus", "guidence_scale=3", "'guidence_scale'.*guidance_scale"),
-        ("janus", "image_area=4096", "'image_area'.*image_prompt_template"),
-        ("janus", "num_inference_steps=3", "JanusForConditionalGeneration 'num_inference_steps'"),
-        ("janus", "guidance_scale=0.5", "guidance_scale must be a number from 1"),
-        ("janus", "guidance_scale=much", "'guidance_scale' must be float, got 'much'"),
-        ("janus", "image_top_k=4&image_do_sample=false", "image_top_k acts on sampling only"),
-        ("janus", "image_temperature=0", "image_temperature must be a number above 0"),
-        ("janus", "image_top_p=2", "image_top_p must be above 0"),
-        ("janus", "image_batch_size=0", "image_batch_size must be at least 1"),
-        ("janus", "image_prompt_template=a", "image_prompt_template must say with {prompt}"),
-        ("janus", "top_p=0.5", "top_p acts on sampling only: add do_sample=true"),
-        ("emu3", "image_ratio=wide", "image_ratio must be width:height"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_by_name(
-    folders: dict[str, Path], family: str, query: str, message: str
-) -> None:
-    """In either role, before anything is loaded."""
-    for role in ("describer", "generator"):
-        with pytest.raises(SpecError, match=message):
-            bind_text(f"{folders[family]}?{query}", role)
-
-
 def test_a_size_of_no_token_is_refused(folders: dict[str, Path]) -> None:
     """Emu3 draws whole tokens."""
     with pytest.raises(SpecError, match="image_area=1 at 1:1 is less than one image token"):

@@ -14,7 +14,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.features import vqa_questions
 from pytest_cepbench.chains.steps import Step
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.protocols import Vqa, VqaQuestion
 from pytest_cepbench.models.text_model.likelihood import first_tokens
 from pytest_cepbench.store import Store
@@ -167,13 +167,6 @@ def test_a_tokenizer_without_yes_and_no_is_refused(tiny: Build) -> None:
     folder = tiny("llava", words=JUDGE_WORDS)
     with pytest.raises(CheckpointError, match="does not tell yes from no by the first token"):
         _load(folder)
-
-
-def test_a_model_without_a_chat_template_is_refused(tiny: Build) -> None:
-    """A question has no place in it."""
-    folder = tiny("llava", chat=False)
-    with pytest.raises(SpecError, match=r"cannot be the VQA model: .* no chat template"):
-        bind_text(f"{folder}?device=cpu", "vqa")
 
 
 def test_a_model_that_reads_no_images_is_refused(tmp_path: Path) -> None:

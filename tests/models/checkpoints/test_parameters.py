@@ -1,0 +1,182 @@
+"""One table of parameters that the specs of checkpoints cannot have: refused by name at binding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.errors import SpecError
+from pytest_cepbench.models.protocols import RoleName
+from tests.models.binding import bind_text
+from tests.models.files import (
+    LLAVA,
+    STABLE_DIFFUSION,
+    write_checkpoint,
+    write_pipeline,
+    write_tensors,
+)
+from tests.tiny.common import skip_before
+
+pytest.importorskip("torch", reason="checkpoints need the [models] extra")
+pytest.importorskip("diffusers", reason="pipelines need the [models] extra")
+pytest.importorskip("transformers", reason="text models need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "llava": LLAVA,
+    "blip": {"architectures": ["BlipForConditionalGeneration"], "model_type": "blip"},
+    **{
+        name.lower(): {
+            "architectures": [f"{name}ForConditionalGeneration"],
+            "model_type": name.lower(),
+            "vq_config": {},
+        }
+        for name in ("Janus", "Emu3")
+    },
+}
+
+PIPELINES = {
+    "stable-diffusion": "StableDiffusionPipeline",
+    "flux": "FluxPipeline",
+    "pix2pix": "StableDiffusionInstructPix2PixPipeline",
+}
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of each name, and LoRA weights of a pipeline in `lora/`."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, config in CONFIGS.items():
+        own = write_checkpoint(folder / name, config)
+        if name != "blip":
+            (own / "chat_template.jinja").write_text("{{ messages }}")
+    for name, kind in PIPELINES.items():
+        checker = {} if name == "flux" else {"safety_checker": [None, None]}
+        index = {key: own for key, own in STABLE_DIFFUSION.items() if key != "safety_checker"}
+        write_pipeline(folder / name, {**index, **checker, "_class_name": kind})
+    shapes = {"unet.q.lora_A.weight": (4, 8), "unet.q.lora_B.weight": (8, 4)}
+    write_tensors(folder / "lora" / "pytorch_lora_weights.safetensors", shapes)
+    return folder
+
+
+REFUSED: dict[tuple[str, str], dict[str, str]] = {
+    # -- every checkpoint of transformers: where its parts lie, and how it is divided --------------
+    ("describer", "llava"): {
+        "adapters=x,x&weights=1": "one number for each of the 2 adapters, got '1'",
+        "adapters=x&weights=nan": "finite numbers",
+        "weights=1": "weights are those of adapters",
+        "adapters=x,": "folders or hub ids with commas",
+        "merge=false": "merge is for adapters",
+        "base={folders}/blip": "is a whole model",
+        "revision=main": "revision is for hub ids",
+        "allow_pickle=yess": "'allow_pickle' must be bool, got 'yess'",
+        "max_memory=0:1GiB": "max_memory divides a model among devices: add device_map=auto",
+        "offload=cpu": "offload divides a model among devices: add device_map=auto",
+        "device_map=even": "device_map must be auto, balanced, balanced_low_0, sequential, got",
+        "device_map=auto&offload=host": "offload must be cpu or disk, got 'host'",
+        "device_map=auto&offload_folder=x": "add offload=disk",
+        "device_map=auto&device=cuda:1": "leave out device=cuda:1",
+        "device_map=auto&device=cpu&max_memory=0:1GiB": "names device 0, and device=cpu uses",
+        "device_map=auto&max_memory=1": "as in 0:20GiB,1:20GiB,cpu:60GiB, got '1'",
+        "tp_plan=auto": "tp_plan needs one process for each device, started by torchrun",
+        "dtype=int8": "dtype must be auto, float32",
+        "device=gpu": "device must be auto",
+        "batch_size=0": "batch_size must be",
+        "backend=cv2": "backend must be pil or torchvision",
+        # -- what writes texts ---------------------------------------------------------------------
+        "max_tokens=8": "unknown parameter .* 'max_tokens'. Did you mean 'max_new_tokens'",
+        "unet=x": "unknown parameter .* 'unet'",
+        "max_new_tokens=many": "'max_new_tokens' must be int",
+        "max_new_tokens=0": "max_new_tokens must be at least 1",
+        "min_new_tokens=9&max_new_tokens=8": "above max_new_tokens",
+        "temperature=0.7": "temperature acts on sampling only: add do_sample=true",
+        "top_p=0.9": "top_p acts on sampling only",
+        "do_sample=true&temperature=0": "temperature=0 is greedy",
+        "do_sample=true&temperature=nan": "temperature must be a number from 0",
+        "do_sample=true&top_p=1.5": "top_p must be above 0 and at most 1",
+        "prompt_template={{prompt}}": "this one has its own",
+    },
+    ("describer", "blip"): {"system_prompt=x": "system_prompt needs a chat template"},
+    ("judge", "llava"): {
+        "prompt=gpt": "Known: criteria, letters, opening-gpt",
+        "max_pixels=0": "at least 1",
+        "temperature=1": "unknown",
+    },
+    ("judge", "blip"): {"device=cpu": "cannot be the judge: .* no chat template"},
+    ("vqa", "blip"): {"device=cpu": "cannot be the VQA model: .* no chat template"},
+    # -- unified models, in either role ------------------------------------------------------------
+    ("describer generator", "janus"): {
+        "guidence_scale=3": "'guidence_scale'.*guidance_scale",
+        "image_area=4096": "'image_area'.*image_prompt_template",
+        "num_inference_steps=3": "JanusForConditionalGeneration 'num_inference_steps'",
+        "guidance_scale=0.5": "guidance_scale must be a number from 1",
+        "guidance_scale=much": "'guidance_scale' must be float, got 'much'",
+        "image_top_k=4&image_do_sample=false": "image_top_k acts on sampling only",
+        "image_temperature=0": "image_temperature must be a number above 0",
+        "image_top_p=2": "image_top_p must be above 0",
+        "image_batch_size=0": "image_batch_size must be at least 1",
+        "image_prompt_template=a": "image_prompt_template must say with {prompt}",
+        "top_p=0.5": "top_p acts on sampling only: add do_sample=true",
+    },
+    ("describer generator", "emu3"): {"image_ratio=wide": "image_ratio must be width:height"},
+    # -- pipelines ---------------------------------------------------------------------------------
+    ("generator", "stable-diffusion"): {
+        "steps=3": "unknown parameter for the generator StableDiffusionPipeline 'steps'",
+        "num_inference_step=3": "Did you mean 'num_inference_steps'",
+        "backend=pil": "unknown parameter .* 'backend'",
+        "height=tall": "'height' must be int, got 'tall'",
+        "height=0": "height must be at least 1, got 0",
+        "guidance_scale=nan": "guidance_scale must be a finite number",
+        "batch_size=0": "batch_size must be at least 1",
+        "dtype=int8": "dtype must be auto, float32",
+        "device=tpu": "device must be auto, cpu",
+        "lora_scale=1": "lora_scale without LoRA weights",
+        "fuse=false": "fuse without LoRA weights",
+        "lora={folders}/lora&lora_scale=1,2": "2 numbers for 1 LoRA weights",
+        "lora={folders}/lora&lora_scale=strong": "numbers separated by commas, got 'strong'",
+        "lora={folders}/lora&lora_scale=nan": "finite numbers",
+        "lora=x,": "lora='x,' has an empty place in its list",
+        "offload=model": "offload=model places parts of a pipeline on accelerators",
+        "device_map=auto": "device_map of a pipeline must be balanced, got 'auto'",
+        "offload=disk": "offload of a pipeline must be model or sequential",
+        "max_memory=0:1GiB": "add device_map=balanced",
+        "device_map=balanced&offload=model": "give one of them",
+        "device_map=balanced&device=cuda:1": "leave out device=cuda:1",
+        "device_map=balanced&max_memory=cpu:1GiB": "for host memory give offload",
+    },
+    ("generator", "flux"): {"safety_checker=false": "no safety_checker"},
+    ("editor", "stable-diffusion"): {"device_map=balanced": "and it runs on the cpu: leave it out"},
+    ("editor", "flux"): {
+        "strength=0": "strength must be above 0",
+        "strength=1.5": "at most 1",
+        "height=32": "height and width go together",
+        "clean_caption=true": "unknown parameter .*clean_caption",
+    },
+    ("editor", "pix2pix"): {
+        "image_guidance_scale=0.5": "image_guidance_scale must be a number from 1"
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "query", "words"),
+    [
+        (role, name, query, words)
+        for (roles, name), rows in REFUSED.items()
+        for query, words in rows.items()
+        for role in roles.split()
+    ],
+)
+def test_a_wrong_parameter_is_refused_by_name_at_binding(
+    folders: Path, role: RoleName, name: str, query: str, words: str
+) -> None:
+    """One that is unknown, out of range or without effect costs no loading, and is not dropped in
+    silence: the message names it, and what would be right.
+    """
+    if name in ("janus", "emu3"):
+        skip_before("unified models", "transformers", "5.0")
+    with pytest.raises(SpecError, match=words):
+        bind_text(f"{folders / name}?{query.format(folders=folders)}", role)
