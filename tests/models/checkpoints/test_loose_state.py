@@ -126,14 +126,12 @@ def test_bare_safetensors_take_their_configuration_from_above(
     assert describe(tmp_path / "elsewhere", f"base={whole}") == expected
 
 
-def test_shards_of_two_states_are_refused(
-    whole: Path, state: dict[str, Any], tmp_path: Path
-) -> None:
+def test_shards_of_two_states_are_refused(whole: Path, tmp_path: Path) -> None:
     """Which of them a tensor would come from is a matter of their names."""
-    from safetensors.torch import save_file
+    from safetensors.torch import load_file, save_file
 
-    name = min(state)
-    save_file({name: state[name]}, tmp_path / "model-00001-of-00009.safetensors")
+    name, tensor = load_file(whole / "model.safetensors").popitem()
+    save_file({name: tensor}, tmp_path / "model-00001-of-00009.safetensors")
     shutil.copy(whole / "model.safetensors", tmp_path / "model.safetensors")
     with pytest.raises(CheckpointError, match="shards of two states lie beside one another"):
         describe(tmp_path, f"base={whole}")
