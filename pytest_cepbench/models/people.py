@@ -140,25 +140,6 @@ def _unanswered(detail: str) -> Reply:
     return Reply(Failure("unanswered", detail), passing=True)
 
 
-def describe_by_image(ratings: Ratings, votes: Votes, annotator: str | None) -> dict[str, str]:
-    """Digest of each described image -> one description of it.
-
-    annotator: whose; where None and several people described an image, one of them by digest, so
-    that the images are spread over the people. Raises DatasetError for an unknown annotator.
-    """
-    check_annotators(ratings, [] if annotator is None else [annotator])
-    texts: dict[str, dict[str, str]] = {}
-    for vote in votes.answers():
-        item = ratings.items[vote.item]
-        images = [part.image for part in item.question if part.image is not None]
-        if item.kind == "item" and len(images) == 1 and annotator in (None, vote.annotator):
-            texts.setdefault(images[0], {})[vote.annotator] = vote.text or ""
-    return {
-        image: min(by_person.items(), key=lambda pair: digest_text(f"{image} {pair[0]}"))[1]
-        for image, by_person in texts.items()
-    }
-
-
 def _read(spec: ModelSpec) -> Ratings:
     """The study. Raises SpecError where the spec names none, CheckpointError as `read_ratings`."""
     if not spec.target:
@@ -193,80 +174,72 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
             f"{ratings.study.kind!r}, and {role}s are of the kind "
             f"{next((kind for kind, played in _ROLES.items() if played == role), 'none')!r}"
         )
+    annotators = [] if params.annotator is None else [params.annotator]
+    chosen = {"annotator": params.annotator} if params.annotator else {}
     try:
         votes = read_votes(ratings)
-        read = _judge if role == "judge" else _describer
-        return read(spec, params, ratings, votes)
-    except DatasetError as error:
-        raise CheckpointError(f"{spec.text}: {error}") from error
+        if role == "judge":
+            rule: Rule = "shares" if params.votes == "shares" else "majority"
+            judged = battle_votes(ratings, votes, annotators)
 
+            def key_of(digest: str) -> tuple[str, str, str]:
+                item = ratings.items[digest]
+                first, second = item.options
+                return option_digest(item.question), first.option, second.option
 
-def _judge(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes) -> BoundRole:
-    annotators = [] if params.annotator is None else [params.annotator]
-    judged = battle_votes(ratings, votes, annotators)
-    rule: Rule = "shares" if params.votes == "shares" else "majority"
-
-    def key_of(digest: str) -> tuple[str, str, str]:
-        item = ratings.items[digest]
-        first, second = item.options
-        return option_digest(item.question), first.option, second.option
-
-    battles = {key_of(digest): own for digest, own in judged.items()}
-    asked = frozenset(key_of(digest) for digest, _ in study_items(ratings))
-    judge = HumanJudge(battles, asked, rule, spec.target)
-    counted = {digest: dict(own.winners) for digest, own in judged.items()}
-    people = len({name for own in judged.values() for name in own.winners})
-    return _bound(
-        spec,
-        "judge",
-        judge,
-        {"votes": counted},
-        params={"votes": rule} | ({"annotator": params.annotator} if params.annotator else {}),
-        remarks=(
-            f"{len(judged)} battles judged by {people} people",
-            *(
+            battles = {key_of(digest): own for digest, own in judged.items()}
+            asked = frozenset(key_of(digest) for digest, _ in study_items(ratings))
+            model: Model = HumanJudge(battles, asked, rule, spec.target)
+            counted: Mapping[str, object] = {
+                "votes": {digest: dict(own.winners) for digest, own in judged.items()}
+            }
+            people = len({name for own in judged.values() for name in own.winners})
+            remarks = [f"{len(judged)} battles judged by {people} people"]
+            remarks += (
                 f"{name} counts, and {why}: annotator=NAME takes one person's verdicts alone"
                 for name, why in doubtful_annotators(ratings, votes).items()
                 if not annotators or name in annotators
-            ),
-            *votes.remarks.lines,
-        ),
-    )
-
-
-def _describer(spec: ModelSpec, params: PeopleParams, ratings: Ratings, votes: Votes) -> BoundRole:
-    texts = describe_by_image(ratings, votes, params.annotator)
-    return _bound(
-        spec,
-        "describer",
-        HumanDescriber(texts, spec.target),
-        {"texts": texts},
-        params={"annotator": params.annotator} if params.annotator else {},
-        remarks=(f"{len(texts)} images described by people", *votes.remarks.lines),
-    )
-
-
-def _bound(
-    spec: ModelSpec,
-    role: RoleName,
-    model: Model,
-    counted: Mapping[str, object],
-    params: Mapping[str, str],
-    remarks: tuple[str, ...],
-) -> BoundRole:
-    """The role. counted: the answers that count, which are the fingerprint."""
+            )
+            chosen = {"votes": rule, **chosen}
+        else:
+            texts = _texts_by_image(ratings, votes, annotators)
+            model = HumanDescriber(texts, spec.target)
+            counted = {"texts": texts}
+            remarks = [f"{len(texts)} images described by people"]
+    except DatasetError as error:
+        raise CheckpointError(f"{spec.text}: {error}") from error
     return BoundRole(
         role=role,
         spec=spec.text,
         what="people's votes" if role == "judge" else "people's descriptions",
-        fingerprint=digest_json(counted),
+        fingerprint=digest_json(counted),  # of the answers that count
         adapter=ADAPTER,
         load=lambda: model,
-        params=params,
+        params=chosen,
         resources=Resources(_BATCH, small=True, lasting=True),
-        probabilities=role == "judge" and params.get("votes") == "shares",
-        remarks=remarks,
+        probabilities=role == "judge" and params.votes == "shares",
+        remarks=(*remarks, *votes.remarks.lines),
         # Accepted answers score one half against themselves whoever votes, and every candidate has
         # battles of its own, so that a baseline outlives the votes of one study.
         named_in_baselines="people" if role == "judge" else "",
     )
+
+
+def _texts_by_image(ratings: Ratings, votes: Votes, annotators: Sequence[str]) -> dict[str, str]:
+    """Digest of each described image -> one description of it.
+
+    Where no annotator is chosen and several people described an image, one of them by digest, so
+    that the images are spread over the people. Raises DatasetError for an unknown annotator.
+    """
+    check_annotators(ratings, annotators)
+    texts: dict[str, dict[str, str]] = {}
+    for vote in votes.answers():
+        item = ratings.items[vote.item]
+        images = [part.image for part in item.question if part.image is not None]
+        chosen = not annotators or vote.annotator in annotators
+        if item.kind == "item" and len(images) == 1 and chosen:
+            texts.setdefault(images[0], {})[vote.annotator] = vote.text or ""
+    return {
+        image: min(by_person.items(), key=lambda pair: digest_text(f"{image} {pair[0]}"))[1]
+        for image, by_person in texts.items()
+    }

@@ -29,7 +29,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
@@ -167,7 +167,17 @@ def make_model(spec: ModelSpec) -> Model:
                 f"model spec {spec.text!r}: {spec.target} is a {type(made).__name__}; expected a "
                 "factory, or an object with the methods of a role"
             )
-        _check_keywords(spec, made)
+        known: list[str] | None = None
+        with suppress(TypeError, ValueError):  # some callables of C have no signature
+            parameters = inspect.signature(made).parameters.values()
+            kinds = inspect.Parameter
+            by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+            if all(parameter.kind is not kinds.VAR_KEYWORD for parameter in parameters):
+                known = [parameter.name for parameter in parameters if parameter.kind in by_name]
+        for name in spec.params:
+            if known is not None and name not in known:
+                what = unknown_name(f"parameter for {spec.target}", name, known)
+                raise SpecError(f"model spec {spec.text!r}: {what}")
         with _user_code(spec, "the factory"):
             made = made(**spec.params)
     elif spec.params:
@@ -196,23 +206,6 @@ def _user_code(
         raise SpecError(
             f"model spec {spec.text!r}: {what} raised {named_error(error)}{hint(error)}"
         ) from error
-
-
-def _check_keywords(spec: ModelSpec, factory: Callable[..., Any]) -> None:
-    """Raise SpecError for a parameter of the spec that the factory does not take."""
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # some callables of C have no signature
-        return
-    kinds = inspect.Parameter
-    if any(parameter.kind is kinds.VAR_KEYWORD for parameter in parameters):
-        return
-    by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
-    known = [parameter.name for parameter in parameters if parameter.kind in by_name]
-    for name in spec.params:
-        if name not in known:
-            what = unknown_name(f"parameter for {spec.target}", name, known)
-            raise SpecError(f"model spec {spec.text!r}: {what}")
 
 
 def _import(spec: ModelSpec) -> Any:

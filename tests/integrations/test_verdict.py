@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from pytest_cepbench import integrations
 from pytest_cepbench.integrations import GatedCase, GateVerdict, Outcome
 from pytest_cepbench.integrations.verdict import read_outcome
 
@@ -204,11 +203,3 @@ def test_report_that_is_too_large_is_no_pass(tmp_path: Path) -> None:
 
     reason = read_outcome(0, report, case=None, first=False).reason
     assert "at most 1,073,741,824 are expected" in reason
-
-
-def test_public_names_are_found() -> None:
-    """Each from its module; another is no name of the package."""
-    assert integrations.Outcome is Outcome
-    assert "Gate" in dir(integrations)
-    with pytest.raises(AttributeError, match="no attribute 'Gait'"):
-        _ = integrations.Gait

@@ -68,9 +68,8 @@ def inception_weights(spec: ModelSpec) -> Path | None:
     file = place / WEIGHTS_NAME if place.is_dir() else place
     if not file.is_file() or file.name != WEIGHTS_NAME:
         return None
-    if _params(spec).weights is None and not _is_own(file):
-        return None
-    return file.absolute()
+    is_own = not hasattr(os, "getuid") or file.stat().st_uid in (0, os.getuid())
+    return file.absolute() if is_own or _params(spec).weights is not None else None
 
 
 def _params(spec: ModelSpec) -> InceptionParams:
@@ -89,10 +88,6 @@ def _place(spec: ModelSpec) -> Path:
     return Path() if platform.system() == "Windows" else Path("/tmp")  # noqa: S108 - clean-fid's
 
 
-def _is_own(file: Path) -> bool:
-    return not hasattr(os, "getuid") or file.stat().st_uid in (0, os.getuid())
-
-
 def _locate(spec: ModelSpec) -> Checkpoint:
     """The weights and what else decides the features: clean-fid's version and the resizing.
 
@@ -101,23 +96,21 @@ def _locate(spec: ModelSpec) -> Checkpoint:
     """
     file = inception_weights(spec)
     if file is None:
-        raise CheckpointError(_absent(_place(spec), named=_params(spec).weights is not None))
+        place = _place(spec)
+        wrong = f"no file named {WEIGHTS_NAME}" if place.exists() else "no such file"
+        what = f"{place}: {wrong}, and {WHAT} needs its weights."
+        if _params(spec).weights is None:
+            what = (
+                f"{place / WEIGHTS_NAME}: {WHAT} needs its weights, and there is no such file of "
+                "this user's or root's where clean-fid keeps it."
+            )
+        raise CheckpointError(
+            f"{what} Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address "
+            "in clean-fid's downloads_helper.inception_url) there, or name it: "
+            "cleanfid:?weights=PATH"
+        )
     code = {"clean-fid": library_versions().get("clean-fid", ""), "resize": _MODE}
     return Checkpoint(file, "weights_file", WHAT, ("encoder",), {"code": code})
-
-
-def _absent(place: Path, *, named: bool) -> str:
-    remedy = (
-        f"Put the file {WEIGHTS_NAME} (NVIDIA's TorchScript Inception, at the address in "
-        "clean-fid's downloads_helper.inception_url) there, or name it: cleanfid:?weights=PATH"
-    )
-    if named:
-        wrong = "no such file" if not place.exists() else f"no file named {WEIGHTS_NAME}"
-        return f"{place}: {wrong}, and {WHAT} needs its weights. {remedy}"
-    return (
-        f"{place / WEIGHTS_NAME}: {WHAT} needs its weights, and there is no such file of this "
-        f"user's or root's where clean-fid keeps it. {remedy}"
-    )
 
 
 def _load(plan: LoadPlan[InceptionParams]) -> LoadedEncoder:
