@@ -26,6 +26,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -226,20 +227,9 @@ def _like(model: str, word: str) -> str:
     return word.capitalize() if model[0].isupper() else word
 
 
-@dataclass(frozen=True)
-class EditedImage:
-    """Makes an image of another one when it is called.
-
-    image: the other one.
-    edit: one of `PIXEL_EDITS`.
-    """
-
-    image: SeedImage
-    edit: str
-
-    def __call__(self) -> ImageArtifact:
-        """The edited image. Raises ImageError where the other one cannot be read."""
-        return ImageArtifact(PIXEL_EDITS[self.edit](self.image.load().pixels))
+def edited_image(image: SeedImage, edit: str) -> ImageArtifact:
+    """The image after one of `PIXEL_EDITS`. Raises ImageError where it cannot be read."""
+    return ImageArtifact(PIXEL_EDITS[edit](image.load().pixels))
 
 
 def check_edits(names: Sequence[str]) -> None:
@@ -312,7 +302,7 @@ def _edited(sample: Sample, name: str) -> Sample | None:
     if name not in (PIXEL_EDITS if drawing is None else SCENE_EDITS) or sample.image is None:
         return None
     text, metadata, target = sample.text, {}, {}
-    draw: Callable[[], ImageArtifact] = EditedImage(sample.image, name)
+    draw: Callable[[], ImageArtifact] = partial(edited_image, sample.image, name)
     if drawing is not None:
         edit = choose_edit(name, drawing.scene, sample.id)
         scene = None if edit is None else edit.apply(drawing.scene)

@@ -27,97 +27,103 @@ _CATEGORIES = ("category", _LABEL)
 
 
 @dataclass(frozen=True)
-class TableColumns:
-    """Columns that a suite names; None where the loader's own names are looked for."""
-
-    id: str | None = None
-    image: str | None = None
-    text: str | None = None
-    category: str | None = None
-
-
-@dataclass(frozen=True)
 class TableReader:
     """A table with what is wanted of it.
 
     table: the rows.
-    columns: that the suite names.
+    columns: key of `[data]` -> column that the suite names for it; without one, the loader's own
+        names are looked for.
     choice: of samples.
     side_file: finds a file of the data set by its name, such as a label index.
     """
 
     table: Table
-    columns: TableColumns = field(default_factory=TableColumns)
+    columns: Mapping[str, str | None] = field(default_factory=dict)
     choice: SampleChoice = field(default_factory=SampleChoice)
     side_file: Callable[[str], Path] = Path
 
-    def named(self, key: str, names: Sequence[str], what: str) -> str:
-        """A column that has to be there: the suite's, else the first of these."""
-        chosen = getattr(self.columns, key)
-        return self.table.column([chosen] if chosen else names, what, key)
+    def _column(
+        self,
+        key: str,
+        names: Sequence[str],
+        what: str,
+        fits: Callable[[str, pa.DataType], bool],
+        expected: str,
+        *,
+        needed: bool = True,
+    ) -> str | None:
+        """The suite's column for a key, else the first of these that is there.
 
-    def optional(self, key: str, names: Sequence[str]) -> str | None:
-        """A column that may be missing, unless the suite names it."""
-        chosen = getattr(self.columns, key)
-        if chosen:
-            return self.table.column([chosen], "values", key)
-        return next((name for name in names if name in self.table.schema.names), None)
+        fits: whether a column of a name and type is one, which is `expected`.
+        needed: whether it has to be there where the suite names none.
+        """
+        chosen, known = self.columns.get(key), self.table.schema.names
+        if not (chosen or needed or set(names) & set(known)):
+            return None
+        column = self.table.column([chosen] if chosen else names, what, key)
+        kind = self.table.schema.field(column).type
+        if not fits(column, kind):
+            raise DatasetError(
+                f"{self.table.name}: column {column!r} is {kind}; {expected} is expected; its "
+                f"columns: {', '.join(known)}"
+            )
+        return column
 
     @cached_property
-    def image(self) -> str:
+    def image(self) -> str | None:
         """The column of images. Raises DatasetError where none is named so, or holds images."""
-        known = any(name in self.table.schema.names for name in _IMAGES)
         schema = self.table.schema
         typed = [item.name for item in schema if _holds_images(item.type)] or [
             item.name for item in schema if _holds_images(_listed(item.type))
         ]
+        known = any(name in schema.names for name in _IMAGES)
         names = typed if len(typed) == 1 and not known else _IMAGES
-        column = self.named("image", names, "images")
-        kind = self.table.schema.field(column).type
-        kind = _listed(kind) if _holds_images(_listed(kind)) else kind  # each is to hold one
-        if not (_holds_images(kind) or _is_bytes(kind) or _is_text(kind)):
-            self._refuse_type(
-                column, "one image, as bytes, as base64, or with fields bytes and path"
-            )
-        return column
 
-    def ids(self, names: Sequence[str] = _IDS) -> str | None:
-        """The column of ids; None where rows are counted instead."""
-        column = self.optional("id", names)
-        return None if column is None else self._checked_ids(column)
+        def fits(_column: str, kind: pa.DataType) -> bool:
+            # Of a list of images, each is to hold one.
+            kind = _listed(kind) if _holds_images(_listed(kind)) else kind
+            return _holds_images(kind) or _is_bytes(kind) or _is_text(kind)
 
-    def required_ids(self, name: str, what: str) -> str:
-        """The column of ids of a data set that always has one. what: the ids are."""
-        return self._checked_ids(self.named("id", (name,), what))
+        expected = "one image, as bytes, as base64, or with fields bytes and path"
+        return self._column("image", names, "images", fits, expected)
 
-    def _checked_ids(self, column: str) -> str:
+    def ids(self, names: Sequence[str] = _IDS, needed: str = "") -> str | None:
+        """The column of ids; None where rows are counted instead.
+
+        needed: what the ids are, of a data set that always has them.
+        """
         import pyarrow as pa
 
-        kind = self.table.schema.field(column).type
-        if not (_is_text(kind) or pa.types.is_integer(kind)):
-            self._refuse_type(column, "an id, a text or a whole number")
-        return column
+        def fits(_column: str, kind: pa.DataType) -> bool:
+            return _is_text(kind) or bool(pa.types.is_integer(kind))
 
-    def categories(self, names: Sequence[str] = _CATEGORIES) -> str | None:
+        expected = "an id, a text or a whole number"
+        return self._column("id", names, needed or "ids", fits, expected, needed=bool(needed))
+
+    def categories(self, names: Sequence[str] = _CATEGORIES, *, needed: bool = False) -> str | None:
         """The column of categories: a text or a label, or a list of texts."""
-        column = self.optional("category", names)
-        if column is None:
-            return None
-        kind = self.table.schema.field(column).type
-        labelled = label_names(self.table.schema, column) is not None
-        if self.columns.category is None and column == _LABEL and not labelled:
-            return None  # a class by its number, or any text
-        if not (labelled or _is_text(kind) or _is_texts(kind) or _is_bytes(kind)):
-            self._refuse_type(column, "a text, a label with a name, or a list of texts")
-        return column
 
-    def texts(self, names: Sequence[str] = _TEXTS) -> str:
+        def labelled(column: str) -> bool:
+            return label_names(self.table.schema, column) is not None
+
+        if _LABEL in self.table.schema.names and not labelled(_LABEL):
+            names = [name for name in names if name != _LABEL]  # a class by its number, or any text
+        return self._column(
+            "category",
+            names,
+            "categories",
+            lambda column, kind: labelled(column) or _is_text(_listed(kind)) or _is_bytes(kind),
+            "a text, a label with a name, or a list of texts",
+            needed=needed,
+        )
+
+    def texts(self, names: Sequence[str] = _TEXTS) -> str | None:
         """The column of texts; of a list of texts, the first counts."""
-        column = self.named("text", names, "texts")
-        kind = self.table.schema.field(column).type
-        if not (_is_text(kind) or _is_texts(kind) or _is_bytes(kind)):
-            self._refuse_type(column, "a text, or a list of texts")
-        return column
+
+        def fits(_column: str, kind: pa.DataType) -> bool:
+            return _is_text(_listed(kind)) or _is_bytes(kind)
+
+        return self._column("text", names, "texts", fits, "a text, or a list of texts")
 
     def samples(
         self,
@@ -235,13 +241,6 @@ class TableReader:
         """Raise DatasetError: what is wrong with a cell, with file, row and column before it."""
         raise DatasetError(f"{self.table.where(row, column or 'row')}: {what}")
 
-    def _refuse_type(self, column: str, expected: str) -> NoReturn:
-        kind = self.table.schema.field(column).type
-        raise DatasetError(
-            f"{self.table.name}: column {column!r} is {kind}; {expected} is expected; its "
-            f"columns: {', '.join(self.table.schema.names)}"
-        )
-
 
 def _is_text(kind: pa.DataType) -> bool:
     import pyarrow as pa
@@ -255,10 +254,6 @@ def _listed(kind: pa.DataType) -> pa.DataType:
     import pyarrow as pa
 
     return kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-
-
-def _is_texts(kind: pa.DataType) -> bool:
-    return _listed(kind) is not kind and _is_text(_listed(kind))
 
 
 def _is_bytes(kind: pa.DataType) -> bool:
@@ -293,7 +288,7 @@ def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset
     """
     from pytest_cepbench.datasets import folder
 
-    text = reader.texts() if captions or reader.columns.text is not None else None
+    text = reader.texts() if captions or reader.columns.get("text") else None
     ids = reader.ids()
     samples, _ = reader.samples(
         id_column=ids,
@@ -314,8 +309,8 @@ def load_mme_table(reader: TableReader) -> Dataset:
     """
     from pytest_cepbench.datasets import folder
 
-    ids = reader.required_ids("question_id", "the names of images")
-    category = reader.named("category", ("category",), "categories")
+    ids = reader.ids(("question_id",), "the names of images")
+    category = reader.categories(("category",), needed=True)
 
     def make_id(row: Row, value: Any, label: Any) -> str:
         if label not in folder.CATEGORIES:
@@ -354,7 +349,7 @@ def load_mmgenbench_table(
     from pytest_cepbench.datasets import folder, mmgenbench
 
     del file
-    ids = reader.required_ids("index", "the images' indices")
+    ids = reader.ids(("index",), "the images' indices")
     patterns = reader.categories(("patterns", "pattern", "category"))
     label_file = None if patterns is not None or labels is None else reader.side_file(labels)
     index = {} if label_file is None else mmgenbench.read_patterns(label_file)

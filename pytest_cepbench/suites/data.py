@@ -34,7 +34,7 @@ from pytest_cepbench.datasets.sources.open_table import (
     open_local_table,
 )
 from pytest_cepbench.datasets.sources.table import Table
-from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableColumns, TableLoader, TableReader
+from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableLoader, TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,
     DatasetError,
@@ -102,7 +102,7 @@ def load_data(
     if source.table is not None:
         data = suite.table.data
         choice = SampleChoice(data.skip, most)
-        columns = TableColumns(data.id, data.image, data.text, data.category)
+        columns = {key: getattr(data, key) for key in ("id", "image", "text", "category")}
         reader = TableReader(source.table, columns, choice, source.side_file)
         read = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
         whole = most is None and not suite.table.data.skip

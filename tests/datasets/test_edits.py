@@ -193,33 +193,29 @@ def test_a_text_is_mirrored_with_its_image() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["move", "recolor", "remove", "redraw"])
-def test_photographs_do_not_take_the_edits_of_scenes(photos: Dataset, name: str) -> None:
-    """The message says what they take."""
-    with pytest.raises(
-        DatasetError, match=f"cannot take the edit '{name}': it has images .* take mirror, bright"
-    ):
-        with_edits(photos, [name])
+PROMPTS = Dataset("prompts", {}, (Sample("a", ("c",), text="a cat"),))
+
+ALONE = Dataset("alone", {}, SHAPES.in_category("existence"))
 
 
-def test_scenes_do_not_take_the_edits_of_photographs() -> None:
-    """Their look is that of the world, which has no other light."""
-    with pytest.raises(DatasetError, match="edit 'hue': it has generated scenes, which take mir"):
-        with_edits(SHAPES, ["hue"])
-
-
-def test_texts_alone_take_no_edit() -> None:
-    """A data set without images is refused as such."""
-    prompts = Dataset("prompts", {}, (Sample("a", ("c",), text="a cat"),))
-    with pytest.raises(DatasetError, match="'prompts' has no images, and cannot take the edit 'm"):
-        with_edits(prompts, ["mirror"])
-
-
-def test_an_edit_that_would_change_nothing_is_refused() -> None:
-    """A data set of scenes of one object has none to remove."""
-    alone = Dataset("alone", {}, SHAPES.in_category("existence"))
-    with pytest.raises(DatasetError, match="edit 'remove' would change no sample of data set 'al"):
-        with_edits(alone, ["remove"])
+@pytest.mark.parametrize(
+    ("dataset", "name", "words"),
+    [
+        *(
+            (None, name, f"take the edit '{name}': it has images .* take mirror, bright")
+            for name in ("move", "recolor", "remove", "redraw")
+        ),
+        (SHAPES, "hue", "cannot take the edit 'hue': it has generated scenes, which take mir"),
+        (PROMPTS, "mirror", "'prompts' has no images, and cannot take the edit 'mirror'"),
+        (ALONE, "remove", "edit 'remove' would change no sample of data set 'alone'"),
+    ],
+)
+def test_what_no_sample_can_take_is_refused(
+    photos: Dataset, dataset: Dataset | None, name: str, words: str
+) -> None:
+    """Photographs take no edits of scenes, nor these those of light; the message says which do."""
+    with pytest.raises(DatasetError, match=words):
+        with_edits(dataset or photos, [name])
 
 
 def test_edits_are_known_and_named_once() -> None:

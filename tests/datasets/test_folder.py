@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts.image import AVIF
 from pytest_cepbench.datasets.folder import CATEGORIES, load_folder, load_mme
-from pytest_cepbench.datasets.sample import FileImage
+from pytest_cepbench.datasets.sample import Dataset, FileImage
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
 
@@ -194,20 +196,20 @@ def test_a_folder_that_cannot_be_listed_is_refused(tmp_path: Path) -> None:
         load_folder(tmp_path)
 
 
-def test_a_missing_folder_says_so(tmp_path: Path) -> None:
-    """A mistyped path is an error that shows it."""
-    with pytest.raises(
-        DatasetError, match=r"'.*/gone' does not exist: a folder of images is expected"
-    ):
-        load_folder(tmp_path / "gone")
-
-
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    """An archive or a single image in the folder's place is named as what it is."""
-    with pytest.raises(
-        DatasetError, match=r"'.*/a\.png' is a file: a folder of images is expected"
-    ):
-        load_folder(touch(tmp_path, "a.png") / "a.png")
+@pytest.mark.parametrize(("name", "what"), [("gone", "does not exist"), ("a.png", "is a file")])
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (load_folder, "data folder '.*/{}' {}: a folder of images is expected"),
+        (load_mme, "MME folder '.*/{}' {}: the folder of the category folders is expected"),
+    ],
+)
+def test_what_is_no_folder_says_so(
+    tmp_path: Path, name: str, what: str, load: Callable[[Path], Dataset], words: str
+) -> None:
+    """A mistyped path, an archive or a single image in the folder's place, as what it is."""
+    with pytest.raises(DatasetError, match=words.format(re.escape(name), what)):
+        load(touch(tmp_path, "a.png") / name)
 
 
 @pytest.mark.parametrize("names", [(), ("notes.txt", "x/data.csv"), (".hidden.png",)])
@@ -258,35 +260,38 @@ def test_captions_are_not_read_unasked(tmp_path: Path) -> None:
     assert [sample.text for sample in load_folder(tmp_path).samples] == [None]
 
 
-def test_a_missing_caption_is_an_error(tmp_path: Path) -> None:
-    """The file that is needed is named."""
-    with pytest.raises(DatasetError, match=r"'a\.png' has no caption: .* needs 'a\.txt' beside it"):
-        load_folder(touch(tmp_path, "a.png"), captions=True)
+def no_caption(_: Path) -> None:
+    """The file is not there."""
+
+
+def a_folder(path: Path) -> None:
+    """A folder in its place."""
+    path.mkdir()
 
 
 @pytest.mark.parametrize(
-    "caption",
-    [b"caf\xe9", "a cat".encode("utf-16"), b"\xed\xa0\x80"],
-    ids=["Latin-1", "UTF-16", "surrogate"],
+    ("caption", "words"),
+    [
+        (no_caption, r"'a\.png' has no caption: .* needs 'a\.txt' beside it"),
+        (a_folder, r"caption file '.*a\.txt' cannot be read: Is a directory"),
+        (b"caf\xe9", r"caption file '.*a\.txt' is not UTF-8"),
+        ("a cat".encode("utf-16"), r"caption file '.*a\.txt' is not UTF-8"),
+        (b"\xed\xa0\x80", r"caption file '.*a\.txt' is not UTF-8"),
+        ("é".encode() * 500_001, r"a\.txt' .* at most 1,000,000 are expected"),
+    ],
+    ids=["missing", "folder", "Latin-1", "UTF-16", "surrogate", "huge"],
 )
-def test_a_caption_that_is_not_utf_8_is_an_error(tmp_path: Path, caption: bytes) -> None:
-    """No guessing of encodings: what a model would be asked must be what was written."""
-    with pytest.raises(DatasetError, match=r"caption file '.*a\.txt' is not UTF-8"):
-        captioned(tmp_path, caption)
-
-
-def test_a_huge_caption_is_an_error(tmp_path: Path) -> None:
-    """A file that only ends in .txt is not cut down to a caption, least of all within a letter."""
-    with pytest.raises(DatasetError, match=r"a\.txt' .* at most 1,000,000 are expected"):
-        captioned(tmp_path, "é".encode() * 500_001)
-
-
-def test_a_caption_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    """A folder in its place, for example."""
-    touch(tmp_path, "a.png", "a.txt/b.png")
-    with pytest.raises(
-        DatasetError, match=r"caption file '.*a\.txt' cannot be read: Is a directory"
-    ):
+def test_a_caption_that_cannot_be_used_is_an_error(
+    tmp_path: Path, caption: bytes | Callable[[Path], None], words: str
+) -> None:
+    """It is named; no encoding is guessed, and nothing is cut: a model is asked what was written."""
+    touch(tmp_path, "a.png")
+    path = tmp_path / "a.txt"
+    if isinstance(caption, bytes):
+        path.write_bytes(caption)
+    else:
+        caption(path)
+    with pytest.raises(DatasetError, match=words):
         load_folder(tmp_path, captions=True)
 
 
@@ -353,14 +358,3 @@ def test_all_missing_categories_are_named(tmp_path: Path) -> None:
         DatasetError, match=r"no images for 3 of the 14 .*: count, scene, OCR \(each is"
     ):
         load_mme(tmp_path)
-
-
-@pytest.mark.parametrize("what", ["nothing", "a file"])
-def test_no_folder_is_an_error(tmp_path: Path, what: str) -> None:
-    """A mistyped path, or the archive that was not unpacked."""
-    path = tmp_path / "MME_Benchmark.zip"
-    if what == "a file":
-        path.write_bytes(b"PK")
-    message = {"nothing": "does not exist", "a file": "is a file"}[what]
-    with pytest.raises(DatasetError, match=rf"MME folder '.*MME_Benchmark\.zip' {message}"):
-        load_mme(path)
