@@ -284,7 +284,7 @@ def a_folder(path: Path) -> None:
 def test_a_caption_that_cannot_be_used_is_an_error(
     tmp_path: Path, caption: bytes | Callable[[Path], None], words: str
 ) -> None:
-    """It is named; no encoding is guessed, and nothing is cut: a model is asked what was written."""
+    """It is named; no encoding is guessed, and nothing is cut."""
     touch(tmp_path, "a.png")
     path = tmp_path / "a.txt"
     if isinstance(caption, bytes):
