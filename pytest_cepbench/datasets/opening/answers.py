@@ -226,7 +226,7 @@ def _answer(question: str, path: Path, files: ImageFiles) -> RecordedAnswer | Fa
         raise DatasetError(
             f"{path}: the record is of question {record.uid!r}, and the file's name says another"
         )
-    named = (_step(record.place, part, files) for part in record.answer)
+    named = (_step(str(path), part, files) for part in record.answer)
     steps, cut = limit_steps([step for step in named if step.text or step.image is not None])
     if not steps:
         return Failure("empty-text", "the answer has no step")

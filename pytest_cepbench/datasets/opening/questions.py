@@ -8,7 +8,6 @@ section 3, and the authors' repository.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -179,7 +178,12 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
 _TwoDigits = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,2}\Z")]
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class Record(msgspec.Struct, forbid_unknown_fields=True):
+    """A record whose fields are checked; ids are digits as they are written.
+
+    total_uid: says the other ids once more, where it is there.
+    """
+
     meta_task_id: _TwoDigits
     meta_task_name: str
     subtask_id: _TwoDigits
@@ -188,23 +192,20 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     conversations: tuple[_Question, _Answer]
     total_uid: Any = msgspec.UNSET
 
+    @property
+    def uid(self) -> str:
+        """Id of the question, seven digits: meta-topic, task in it, instance."""
+        return f"{int(self.meta_task_id):02}{int(self.subtask_id):02}{int(self.data_id):03}"
 
-@dataclass(frozen=True)
-class Record:
-    """A record whose fields are checked.
+    @property
+    def question(self) -> tuple[RecordedPart, ...]:
+        """Its input."""
+        return self.conversations[0].input
 
-    place: file and line, for messages.
-    uid: id of the question, seven digits: meta-topic, task in it, instance.
-    fields: `ID_FIELDS` and their texts.
-    question: its input.
-    answer: its output.
-    """
-
-    place: str
-    uid: str
-    fields: Mapping[str, str]
-    question: tuple[RecordedPart, ...]
-    answer: tuple[RecordedPart, ...]
+    @property
+    def answer(self) -> tuple[RecordedPart, ...]:
+        """Its output."""
+        return self.conversations[1].output
 
 
 def parse_record(place: str, value: Any) -> Record:
@@ -219,17 +220,13 @@ def parse_record(place: str, value: Any) -> Record:
     Raises DatasetError for missing and unknown fields, wrong types, and ids that contradict one
     another.
     """
-    line = convert_record(place, value, _Line)
-    fields = {name: getattr(line, name) for name in ID_FIELDS}
-    meta, task, number = int(line.meta_task_id), int(line.subtask_id), int(line.data_id)
-    uid = f"{meta:02}{task:02}{number:03}"
-    if line.total_uid not in (uid, msgspec.UNSET):
+    record = convert_record(place, value, Record)
+    if record.total_uid not in (record.uid, msgspec.UNSET):
         raise DatasetError(
-            f"{place}: total_uid is {line.total_uid!r:.60}, and its ids give {uid!r}: they name "
-            "one instance"
+            f"{place}: total_uid is {record.total_uid!r:.60}, and its ids give {record.uid!r}: "
+            "they name one instance"
         )
-    question, answer = line.conversations
-    return Record(place, uid, fields, question.input, answer.output)
+    return record
 
 
 VERSION = 1
@@ -264,14 +261,14 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
     samples: list[Sample] = []
     missing: list[str] = []
     named = 0
-    for record in _records(table):
+    for place, record in _records(table):
         images = {
-            part.image: files.find(record.place, part.image)
+            part.image: files.find(place, part.image)
             for part in (*record.question, *record.answer)
             if part.image is not None
         }
         named += len(images)
-        absent = [f"{name!r} ({record.place})" for name, file in images.items() if file is None]
+        absent = [f"{name!r} ({place})" for name, file in images.items() if file is None]
         missing += absent
         if not absent:
             samples.append(_sample(record, images))
@@ -316,7 +313,7 @@ def _table(path: Path, name: str) -> Path:
     return tables[0]
 
 
-def _records(table: Path) -> Iterator[Record]:
+def _records(table: Path) -> Iterator[tuple[str, Record]]:
     """The questions in a file, each checked, with its markers."""
     places: dict[str, str] = {}
     for place, value in read_json_lines(table):
@@ -342,7 +339,7 @@ def _records(table: Path) -> Iterator[Record]:
                     )
                 if part.image is None and not _without_markers(part.text):
                     raise DatasetError(f"{place}, {side} {number}: neither a text nor an image")
-        yield record
+        yield place, record
 
 
 def _sample(record: Record, images: Mapping[str, Path | None]) -> Sample:
@@ -356,7 +353,7 @@ def _sample(record: Record, images: Mapping[str, Path | None]) -> Sample:
         image = image_of(part)
         pieces = (_without_markers(before), image, _without_markers(after))
         question += [piece for piece in pieces if piece]
-    metadata: dict[str, Any] = dict(record.fields)
+    metadata: dict[str, Any] = {name: getattr(record, name) for name in ID_FIELDS}
     metadata["input"] = [{"image": part.image, "text": part.text} for part in record.question]
     return Sample(
         id=record.uid,

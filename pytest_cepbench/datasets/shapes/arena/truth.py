@@ -248,7 +248,7 @@ def degraded_answer(
         scene = change(scene)
         steps.append(_step(scene, knobs, seed, number))
         if draws["drift"] < knobs.drift:
-            scene = _shown(scene, knobs, seed, number)
+            scene = degrade_scene(scene, knobs, _image_seed(seed, number))
     if not stopped and _draws(seed, len(changes))["surplus"] < knobs.surplus:
         steps.append(_step(scene, knobs, seed, len(changes)))
     return [(text, image) for text, image in steps if text or image is not None][:most]
@@ -261,22 +261,15 @@ def _draws(seed: int, number: int) -> Mapping[str, float]:
 
 def _step(scene: Scene, knobs: AnswerDegradation, seed: int, number: int) -> ArenaStep:
     draws = _draws(seed, number)
-    has_text, has_image = draws["no_text"] >= knobs.no_text, draws["no_image"] >= knobs.no_image
-    text_seed = derived_seed(seed, f"text {number}")
-    text = ""
-    if has_text and not is_blank(knobs, text_seed):
+    text, image = "", None
+    text_seed, image_seed = derived_seed(seed, f"text {number}"), _image_seed(seed, number)
+    if draws["no_text"] >= knobs.no_text and not is_blank(knobs, text_seed):
         text = caption(degrade_scene(scene, knobs, text_seed))
-    return text, _drawing(scene, knobs, seed, number) if has_image else None
-
-
-def _drawing(scene: Scene, knobs: AnswerDegradation, seed: int, number: int) -> ImageArtifact:
-    if is_blank(knobs, _image_seed(seed, number)):
-        return ImageArtifact(np.zeros((SIDE, SIDE, 3), np.uint8))
-    return render(_shown(scene, knobs, seed, number), seed)
-
-
-def _shown(scene: Scene, knobs: AnswerDegradation, seed: int, number: int) -> Scene:
-    return degrade_scene(scene, knobs, _image_seed(seed, number))
+    if draws["no_image"] >= knobs.no_image:
+        image = ImageArtifact(np.zeros((SIDE, SIDE, 3), np.uint8))
+        if not is_blank(knobs, image_seed):
+            image = render(degrade_scene(scene, knobs, image_seed), seed)
+    return text, image
 
 
 def _image_seed(seed: int, number: int) -> int:
