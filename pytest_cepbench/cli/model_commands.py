@@ -347,6 +347,28 @@ AGREE = Command(
             "agree:agree_people",
             [_RATINGS, _DRAWS, _OUT],
         ),
+        Command(
+            "scores",
+            "how a leaderboard and outside scores of the same models agree: Pearson, Spearman and "
+            "Kendall, with bootstrap intervals",
+            UNWRITTEN,
+            "agree:agree_scores",
+            [
+                option(
+                    "board LEADERBOARD",
+                    "JSON that `compare --out` or `arena leaderboard` wrote",
+                    type=Path,
+                ),
+                option(
+                    "outside CSV",
+                    "a column of models, by the names of the leaderboard, and one of scores for "
+                    "each benchmark",
+                    type=Path,
+                ),
+                _DRAWS,
+                _OUT,
+            ],
+        ),
     ),
 )
 
