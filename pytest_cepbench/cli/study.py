@@ -13,15 +13,9 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.number_format import number
-from pytest_cepbench.studies import (
-    Grid,
-    Named,
-    Study,
-    StudySpec,
-    Weighting,
-    prepare_study,
-    run_study,
-)
+from pytest_cepbench.studies.grids import run_study
+from pytest_cepbench.studies.prepared_study import prepare_study
+from pytest_cepbench.studies.study_data import Grid, Named, Study, StudySpec, Weighting
 
 _SEEDS = 5
 

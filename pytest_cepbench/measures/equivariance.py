@@ -40,7 +40,7 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.sanity_checks import refuse_same
+from pytest_cepbench.measures.chain_similarity import refuse_same
 from pytest_cepbench.metrics.constancy import (
     FAILED,
     EditedFacts,

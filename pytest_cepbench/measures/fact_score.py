@@ -34,6 +34,7 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.chain_similarity import NO_FLOOR
 from pytest_cepbench.measures.fact_checks import (
     FactChecker,
     FactReading,
@@ -44,7 +45,6 @@ from pytest_cepbench.measures.fact_checks import (
     facts_of_scene,
 )
 from pytest_cepbench.measures.geneval_score import DetectorChecker, PictureReader, facts_of_clauses
-from pytest_cepbench.measures.sanity_checks import NO_FLOOR
 from pytest_cepbench.measures.soft_tifa import (
     CONTROLS,
     LEAST_CONTROL,
@@ -261,9 +261,6 @@ class FactsMeasure(Measure):
     precision: bool
     questions: QuestionSettings | None
 
-    def _checker(self, generation: int) -> FactChecker:
-        return self.texts if self.plan.describes(generation) else self.pictures
-
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The artifacts of the chains, as their checkers read them, and starts that are asked."""
         asked = () if self.questions is None else self.questions.required_starts(self.plan)
@@ -355,58 +352,55 @@ class FactsMeasure(Measure):
     def _check_chains(
         self, chains: Sequence[Chain], chain_data: ChainData
     ) -> dict[str, CheckedChain]:
+        """The answers on each chain: 0 where it stopped, none where a checker failed."""
         facts = {chain.sample.id: self._facts(chain.sample) for chain in chains}
         if self.questions is not None and self.questions.controls:
             self.questions.ask(chains, 0, chain_data)  # stored, with what the chains are read for
-        readings: dict[str, list[FactReading | Failure | None]] = {name: [] for name in facts}
+        read: list[tuple[int, str, dict[str, FactReading | Failure]]] = []
         for generation in self.generations:
+            checker = self.texts if self.plan.describes(generation) else self.pictures
+            required = checker.required_features(self.plan, (generation,))
+            reader = next(iter(readers_of(required)), "checker of facts")
             able = [chain for chain in chains if chain.has(generation)]
-            results = self._checker(generation).check(able, generation, facts, chain_data)
+            results = checker.check(able, generation, facts, chain_data)
             by_sample = {c.sample.id: own for c, own in zip(able, results, strict=True)}
-            for name, own_readings in readings.items():
-                own_readings.append(by_sample.get(name))
-        return {
-            chain.sample.id: self._sum_up(chain, facts[chain.sample.id], readings[chain.sample.id])
-            for chain in chains
-        }
-
-    def _sum_up(
-        self,
-        chain: Chain,
-        facts: tuple[Fact, ...],
-        readings: Sequence[FactReading | Failure | None],
-    ) -> CheckedChain:
-        """The answers on a chain: 0 where it stopped, none where a checker failed."""
-        columns, claims = [], []
-        controls: dict[Modality, list[float]] = {}
-        outcome = outcome_of_chain(chain, self.plan)
-        for generation, reading in zip(self.generations, readings, strict=True):
-            claimed: frozenset[Fact] = frozenset()
-            if isinstance(reading, FactReading):
-                columns.append([np.nan if a is None else float(a) for a in reading.answers])
-                claimed = reading.claimed or claimed
-                if reading.controls:
-                    controls.setdefault(self.plan.modality(generation), []).extend(reading.controls)
-            else:
-                columns.append([0.0 if reading is None else np.nan] * len(facts))
-            failure = reading if isinstance(reading, Failure) else None
-            if isinstance(reading, FactReading) and set(reading.answers) == {None}:
-                failure = Failure("bad-answer", "the checker gave no answer on any fact")
-            if failure is not None:
-                required = self._checker(generation).required_features(self.plan, (generation,))
-                reader = next(iter(readers_of(required)), "checker of facts")
-                outcome = CaseScores(chain.sample.id, failure, reader)
-            claims.append(frozenset(f for f in claimed if not self.kinds or f.kind in self.kinds))
-        listed = surplus = invented = None
-        if self.precision:
-            # Claims that are not true of the sample, and those that the artifact before lacks too.
-            untrue = [claimed - frozenset(facts) for claimed in claims]
-            listed, surplus = tuple(claims), _count_kinds(untrue)
-            before = zip(untrue, [frozenset(facts), *claims], strict=False)
-            invented = _count_kinds([own - earlier for own, earlier in before])
-        kinds = tuple(fact.kind for fact in facts)
-        answers = FactAnswers(kinds, np.array(columns).T, surplus, invented)
-        return CheckedChain(facts, answers, listed, outcome, controls, fact_f1(answers))
+            read.append((generation, reader, by_sample))
+        checked = {}
+        for chain in chains:
+            name, own_facts = chain.sample.id, facts[chain.sample.id]
+            columns, claims = [], []
+            controls: dict[Modality, list[float]] = {}
+            outcome = outcome_of_chain(chain, self.plan)
+            for generation, reader, by_sample in read:
+                reading, claimed = by_sample.get(name), frozenset[Fact]()
+                failure = reading if isinstance(reading, Failure) else None
+                if isinstance(reading, FactReading):
+                    columns.append([np.nan if a is None else float(a) for a in reading.answers])
+                    claimed = reading.claimed or claimed
+                    if reading.controls:
+                        modality = self.plan.modality(generation)
+                        controls.setdefault(modality, []).extend(reading.controls)
+                    if set(reading.answers) == {None}:
+                        failure = Failure("bad-answer", "the checker gave no answer on any fact")
+                else:
+                    columns.append([0.0 if reading is None else np.nan] * len(own_facts))
+                if failure is not None:
+                    outcome = CaseScores(name, failure, reader)
+                claims.append(
+                    frozenset(f for f in claimed if f.kind in self.kinds or not self.kinds)
+                )
+            listed = surplus = invented = None
+            if self.precision:
+                # Claims that are not true of the sample; those that the artifact before lacks too.
+                untrue = [claimed - frozenset(own_facts) for claimed in claims]
+                listed, surplus = tuple(claims), _count_kinds(untrue)
+                before = zip(untrue, [frozenset(own_facts), *claims], strict=False)
+                invented = _count_kinds([own - earlier for own, earlier in before])
+            kinds = tuple(fact.kind for fact in own_facts)
+            answers = FactAnswers(kinds, np.array(columns).T, surplus, invented)
+            f1 = fact_f1(answers)
+            checked[name] = CheckedChain(own_facts, answers, listed, outcome, controls, f1)
+        return checked
 
     def _floor(
         self,

@@ -31,7 +31,7 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.sanity_checks import NO_FLOOR, floor_of, refuse_one_vector
+from pytest_cepbench.measures.chain_similarity import NO_FLOOR, floor_of, refuse_one_vector
 from pytest_cepbench.metrics.semantic_drift import (
     fit_drift_rate,
     mapping_generations,

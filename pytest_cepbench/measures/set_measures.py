@@ -38,8 +38,7 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration
-from pytest_cepbench.measures.sanity_checks import one_vector
+from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration, one_vector
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions, spread_of_vectors
 from pytest_cepbench.metrics.diversity import (
     FloatArray,
@@ -300,10 +299,10 @@ class SetTable(MetricTable, frozen=True, kw_only=True):
 class DistanceMeasure(SetsMeasure):
     """A distance between sets of images in the features of one encoder.
 
-    Groups and wholes are, by default, the unweighted mean
-    of their categories' distances, as in GenCeption's Table 2. Bounds of Frechet distances are made
-    of the influence of every sample; those of KID of ten blocks, which are left out in turn: its
-    influences erred up to twice as often as stated where a checkpoint had drifted.
+    Groups and wholes are, by default, the unweighted mean of their categories' distances, as in
+    GenCeption's Table 2. Bounds of Frechet distances are made of the influence of every sample;
+    those of KID of ten blocks, which are left out in turn: its influences erred up to twice as
+    often as stated where a checkpoint had drifted.
     """
 
     kind: str

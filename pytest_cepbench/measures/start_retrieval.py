@@ -27,8 +27,7 @@ from pytest_cepbench.measures.base import (
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration
-from pytest_cepbench.measures.sanity_checks import refuse_same
+from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration, refuse_same
 from pytest_cepbench.metrics.diversity import Gallery
 
 _EACH_SIDE = 0.025

@@ -16,7 +16,7 @@ from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import plans_of, readers_of
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
-from pytest_cepbench.measures.sanity_checks import same_answers
+from pytest_cepbench.measures.chain_similarity import same_answers
 from pytest_cepbench.suites.definition import GROWERS, Suite
 from pytest_cepbench.suites.estimate import ModelSteps, count_chain_steps
 from pytest_cepbench.suites.stored_scores import (

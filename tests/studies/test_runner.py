@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies import Named, StudySpec, prepare_study, run_study
+from pytest_cepbench.studies.grids import run_study
+from pytest_cepbench.studies.prepared_study import prepare_study
+from pytest_cepbench.studies.study_data import Named, StudySpec
 from pytest_cepbench.suites import (
     ChainRun,
     ModelPool,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CepError
-from pytest_cepbench.studies import Named, StudySpec
+from pytest_cepbench.studies.study_data import Named, StudySpec
 from tests.studies.toy import COLORS, TOY, A, B, seeds, study
 
 SHAPES = Named("world", "shapes:")

@@ -12,7 +12,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies import Named, Study, StudyName, StudySpec, prepare_study, run_study
+from pytest_cepbench.studies.grids import run_study
+from pytest_cepbench.studies.prepared_study import prepare_study
+from pytest_cepbench.studies.study_data import Named, Study, StudyName, StudySpec
 from pytest_cepbench.suites import ModelPool
 from tests.plugin.project import SHAPES
 

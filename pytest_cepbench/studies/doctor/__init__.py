@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -61,8 +61,26 @@ def examine(
             measurability(calibrations),
             chance_floors(calibrations),
             visible_drops(calibrations, baselines),
-            *_of_setup(suite, announce),
         ]
+        # Those that call models or read chains: one that fails says so, and the others go on.
+        asked: dict[str, Callable[[], Check]] = {
+            CONSTANT_OUTPUTS: partial(constant_outputs, suite),
+            DUPLICATES: partial(duplicates, suite),
+            **{
+                sensitivity_name(comparison): partial(encoder_sensitivity, suite, comparison)
+                for comparison in suite.comparisons()
+            },
+            REPEATABILITY: partial(generator_repeatability, suite),
+            COST: partial(cost_of_a_run, suite),
+        }
+        for name, check in asked.items():
+            announce(name)
+            try:
+                checks.append(check())
+            except StoreError:
+                raise
+            except CepError as error:
+                checks.append(Check(name, "problem", (f"could not be checked: {error}",)))
     return Diagnosis(
         suite=own.suite.name,
         version=own.suite.table.version,
@@ -77,25 +95,3 @@ def examine(
         damage=tuple(model_pool.store.damage),
         effort=StudyUsage.of(total(runner.tally for runner in model_pool.runners.values())),
     )
-
-
-def _of_setup(suite: MeasuredSuite, announce: Announce) -> Iterator[Check]:
-    """The checks that call models or read chains; one that fails says so, and the others go on."""
-    checks: dict[str, Callable[[], Check]] = {
-        CONSTANT_OUTPUTS: partial(constant_outputs, suite),
-        DUPLICATES: partial(duplicates, suite),
-        **{
-            sensitivity_name(comparison): partial(encoder_sensitivity, suite, comparison)
-            for comparison in suite.comparisons()
-        },
-        REPEATABILITY: partial(generator_repeatability, suite),
-        COST: partial(cost_of_a_run, suite),
-    }
-    for name, check in checks.items():
-        announce(name)
-        try:
-            yield check()
-        except StoreError:
-            raise
-        except CepError as error:
-            yield Check(name, "problem", (f"could not be checked: {error}",))
