@@ -10,14 +10,8 @@ from pathlib import Path
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.errors import SpecError, unknown_name
 from pytest_cepbench.gate import Policy
-from pytest_cepbench.gate.series import (
-    SERIES,
-    Place,
-    SeriesFile,
-    SeriesRecord,
-    delays_of,
-    recorded_names,
-)
+from pytest_cepbench.gate.series.file import SERIES, SeriesFile, recorded_names
+from pytest_cepbench.gate.series.record import Place, SeriesRecord, delays_of
 from pytest_cepbench.gate.statistics import checkpoint_share
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.report.history.file import many_objects, read_history

@@ -16,7 +16,8 @@ from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_basel
 from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import Scores, rounded
 from pytest_cepbench.gate.policy import Pairing
-from pytest_cepbench.gate.series import Entry, Place, SeriesFile
+from pytest_cepbench.gate.series.file import SeriesFile
+from pytest_cepbench.gate.series.record import Entry, Place
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.gate.statistics.constants import (
     BETTING_GROWTH,

@@ -29,7 +29,7 @@ from pytest_cepbench.gate.sensitivity import (
     remarks_on_accepting,
     why_not_accepted,
 )
-from pytest_cepbench.gate.series import delays_of
+from pytest_cepbench.gate.series.record import delays_of
 from pytest_cepbench.gate.statistics import holm
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.report import (

@@ -177,7 +177,11 @@ def read_settings(
             raise ValueError(
                 f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
             )
-    roles, encoders = _read_roles(single, values.get("encoder", []))
+    unnamed, encoders = named_specs(values.get("encoder", []))  # which share an option with one
+    given: dict[str, str | None] = {**single, "encoder": unnamed}
+    roles: dict[str, str] = {
+        name: spec for name in ROLE_NAMES if (spec := given.get(name)) is not None
+    }
 
     def folder(name: str, default: Path) -> Path:
         return resolve(name, single[name]) if name in single else default
@@ -282,18 +286,6 @@ def _series(single: Mapping[str, str], sources: Mapping[str, str]) -> str | None
             f"{sources['gate']} 'threshold' makes none that is known: leave one of the two out"
         )
     return name
-
-
-def _read_roles(
-    single: Mapping[str, str], encoder_texts: Sequence[str]
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Role -> spec, and name -> spec of the further encoders, which share an option with one."""
-    unnamed, encoders = named_specs(encoder_texts)
-    given: dict[str, str | None] = {**single, "encoder": unnamed}
-    roles: dict[str, str] = {
-        name: spec for name in ROLE_NAMES if (spec := given.get(name)) is not None
-    }
-    return roles, encoders
 
 
 def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:

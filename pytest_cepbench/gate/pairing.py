@@ -98,7 +98,15 @@ def pair(
         if partial and common:
             gone = set()
         if not common or ((gone or new) and (pairing == "exact" or measurement.sizes)):
-            differing.append(("samples", _unpaired(category, gone, new, len(common))))
+            only = ", ".join(sorted(gone | new)[:_NAMED])
+            rest = "not one is in both"
+            if common:
+                rest = f"the other {len(common)} alone are compared with --cep-pairing=common"
+            reason = (
+                f"samples of {category}: {len(gone)} only in the baseline, {len(new)} only now "
+                f"({only}); {rest}"
+            )
+            differing.append(("samples", reason))
         dropped += len(gone) + len(new)
         shared[category] = sorted(common)
     if differing:
@@ -237,13 +245,3 @@ def _differing(
         yield "answers", "answers: one of the two has no answers to battle against"
     if baseline.higher_is_better != measurement.higher_is_better:
         yield "direction", "direction: the baseline counts the other direction as better"
-
-
-def _unpaired(category: str, gone: set[str], new: set[str], common: int) -> str:
-    only = ", ".join(sorted(gone | new)[:_NAMED])
-    reason = (
-        f"samples of {category}: {len(gone)} only in the baseline, {len(new)} only now ({only})"
-    )
-    if not common:
-        return f"{reason}; not one is in both"
-    return f"{reason}; the other {common} alone are compared with --cep-pairing=common"

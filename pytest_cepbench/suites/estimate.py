@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import ceil
 
@@ -128,32 +128,24 @@ def count_chain_steps(
                 for other in by_runner.values()
                 if other.runner.bound.role == "detector"
             )
-        else:
-            _add_readings(steps, required, [chains[required.plan.start, s.id] for s in samples])
+            continue
+        together = _READ // len(required.generations) + 1
+        for low in range(0, len(samples), together):
+            keys: list[list[str]] = []  # of the steps that read each chain, as far as it goes
+            for sample in samples[low : low + together]:
+                digests = chains[required.plan.start, sample.id].digests
+                query = required.query(sample, steps.runner.bound)
+                keys.append(
+                    [
+                        steps.runner.key(query, 0, required.plan.modality(at), digest)
+                        for at in required.generations
+                        if at < len(digests) and (digest := digests[at]) is not None
+                    ]
+                )
+            stored = steps.runner.store.get(key for own in keys for key in own)
+            for read in keys:
+                for key in read:
+                    (steps.stored if key in stored else steps.missing).add(key)
+                    if required.stops_chain and isinstance(stored.get(key), Failure):
+                        break
     return len(chains), list(by_runner.values())
-
-
-def _add_readings(
-    steps: ModelSteps, required: RequiredFeatures, chains: Sequence[PendingChain]
-) -> None:
-    """Add what a reader is to do for some chains."""
-    together = _READ // len(required.generations) + 1
-    for low in range(0, len(chains), together):
-        keys = [
-            list(_keys(required, pending, steps.runner)) for pending in chains[low : low + together]
-        ]
-        stored = steps.runner.store.get(key for own in keys for key in own)
-        for own in keys:
-            for key in own:
-                (steps.stored if key in stored else steps.missing).add(key)
-                if required.stops_chain and isinstance(stored.get(key), Failure):
-                    break
-
-
-def _keys(required: RequiredFeatures, pending: PendingChain, runner: RoleRunner) -> Iterator[str]:
-    """The keys of the steps that read a chain, as far as it goes."""
-    query = required.query(pending.chain.sample, runner.bound)
-    for generation in required.generations:
-        digest = pending.digests[generation] if generation < len(pending.digests) else None
-        if digest is not None:
-            yield runner.key(query, 0, required.plan.modality(generation), digest)

@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pytest_cepbench.gate.series import Entry, SeriesFile
+from pytest_cepbench.gate.series.file import SeriesFile
+from pytest_cepbench.gate.series.record import Entry
 from pytest_cepbench.gate.statistics import Design
 from tests.cli.conftest import Home
 

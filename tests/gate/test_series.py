@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pytest_cepbench.errors import SeriesError, WriteError
-from pytest_cepbench.gate.series import Entry, Place, SeriesFile
-from pytest_cepbench.gate.series.record import SeriesRecord, parse_record
+from pytest_cepbench.gate.series.file import SeriesFile
+from pytest_cepbench.gate.series.record import Entry, Place, SeriesRecord, parse_record
 from pytest_cepbench.gate.statistics import Design, Differences, checkpoint_share
 from pytest_cepbench.gate.statistics.constants import LEAST_SHARE
 from pytest_cepbench.option_values import LONGEST_SERIES

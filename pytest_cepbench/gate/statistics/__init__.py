@@ -15,9 +15,9 @@ from pytest_cepbench.gate.statistics.error_budget import (
     reference_share,
     sequential_levels,
 )
-from pytest_cepbench.gate.statistics.measurement_spread import MeasurementSpread
 from pytest_cepbench.gate.statistics.power import (
     Design,
+    MeasurementSpread,
     chance_to_fail,
     chance_to_hold,
     detection_delay,

@@ -84,17 +84,14 @@ def gaffke_lower(values: Array, worst: float, alpha: float) -> float:
     )
     if len(points) == 2 and counts[0] == 1:
         return worst + span * float(alpha ** (1 / len(numbers)))
-    return worst + span * _quantile(points, counts.astype(np.float64), alpha)
-
-
-def _quantile(points: Array, counts: Array, alpha: float) -> float:
-    """The q with P(sum D_i z_i <= q) = alpha. points: (m,) distinct, from 0 to 1. counts: (m,)."""
     from scipy.optimize import brentq
 
-    def excess(q: float) -> float:
-        return _log_probability(points - q, counts) - log(alpha)
+    shapes = counts.astype(np.float64)
 
-    return float(brentq(excess, _LEAST, 1 - _EDGE, xtol=_LEAST, rtol=1e-14))
+    def excess(q: float) -> float:  # of log P(sum D_i z_i <= q)
+        return _log_probability(points - q, shapes) - log(alpha)
+
+    return worst + span * float(brentq(excess, _LEAST, 1 - _EDGE, xtol=_LEAST, rtol=1e-14))
 
 
 def _log_probability(away: Array, counts: Array) -> float:
@@ -301,16 +298,6 @@ def mean_bounds(
     statement = "" if shares else find_lump(d, span)
     if statement is None:
         return _hall_bounds(d, alpha, span)
-    return _gaffke_bounds(d, alpha, span, statement)
-
-
-def _hall_bounds(d: Differences, alpha: float, span: float) -> Bounds:
-    error = d.sd / sqrt(d.units)
-    below, above = (steps * error for steps in hall_steps(d, alpha))
-    return _within(d, d.mean - below, d.mean + above, alpha, HALL, span, "")
-
-
-def _gaffke_bounds(d: Differences, alpha: float, span: float, statement: str) -> Bounds:
     values = d.weighted()
     worst, best = _extremes(d, span)
     heaviest = float(d.weights().max())
@@ -318,6 +305,12 @@ def _gaffke_bounds(d: Differences, alpha: float, span: float, statement: str) ->
     low = gaffke_lower(values, min(worst * heaviest, float(values.min())), alpha)
     high = -gaffke_lower(-values, -max(best * heaviest, float(values.max())), alpha)
     return _within(d, min(low, d.mean), max(high, d.mean), alpha, GAFFKE, span, statement)
+
+
+def _hall_bounds(d: Differences, alpha: float, span: float) -> Bounds:
+    error = d.sd / sqrt(d.units)
+    below, above = (steps * error for steps in hall_steps(d, alpha))
+    return _within(d, d.mean - below, d.mean + above, alpha, HALL, span, "")
 
 
 def _within(
@@ -363,20 +356,16 @@ def find_lump(d: Differences, span: float) -> str | None:
     most = int(counts.max())
     if max(most, within) < LUMP * d.units:
         return None
-    return _lump_statement(values, float(values[int(counts.argmax())]), most, within)
-
-
-def _lump_statement(values: Array, center: float, most: int, within: int) -> str:
+    center = float(values[int(counts.argmax())])
     count, value = len(values), f"{round(center, _GRID) + 0.0:g}"
     if count == 1:
         return "one unit shows no spread: the bounds allow for whatever others may show"
     if float(values[-1] - values[0]) <= 10.0**-_GRID:
         return f"all {count} differences are {value}: the bounds allow for rare others"
     equal = int((np.abs(values - center) <= 10.0**-_GRID).sum())
+    like = value if equal == most else f"{value} but for noise"
     if within > most:
         like = "those of their category"
-    else:
-        like = value if equal == most else f"{value} but for noise"
     return (
         f"{max(most, within)} of {count} differences are {like}: the bounds allow for rare others"
     )

@@ -17,7 +17,7 @@ from pytest_cepbench.evaluation.run_result import shown_path
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.evaluation.settings import RunSettings
-    from pytest_cepbench.gate.series import SeriesFile
+    from pytest_cepbench.gate.series.file import SeriesFile
     from pytest_cepbench.models.binding import BoundRole
     from pytest_cepbench.suites import Assignments
     from pytest_cepbench.suites.model_options import RoleAssignment
