@@ -31,6 +31,7 @@ from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.base import (
     JUDGE,
     AnswerContext,
+    Battled,
     CaseScores,
     Measured,
     MetricTable,
@@ -199,7 +200,11 @@ class AgreementMeasure(AnswerMeasure):
         if failed := len(asked) - len(given):
             notes.append(f"{failed} of {len(asked)} verdicts were not given: each counts as wrong")
         return Measured(
-            by_part(parts, scores), samples, outcomes, notes=tuple(notes), verdicts=len(given)
+            by_part(parts, scores),
+            samples,
+            outcomes,
+            notes=tuple(notes),
+            battles=Battled(verdicts=len(given)),
         )
 
     def _reading(self, winner: Winner) -> str:

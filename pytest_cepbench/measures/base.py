@@ -109,19 +109,38 @@ class CaseScores:
 
 
 @dataclass(frozen=True)
+class Battled:
+    """What battles add to a measurement, or what stood in their way.
+
+    answers, anchor_scores, obstacles, labels, anchor_blind, redrawn: as in `FreshMeasurement`.
+    judge: as in `CaseMeasurement`.
+    verdicts: how many of a judge the scores come from.
+    at_stake: the most that the battles with such verdicts are worth, of the case's value.
+    """
+
+    answers: Mapping[str, str] = field(default_factory=dict)
+    anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    obstacles: tuple[str, ...] = ()
+    labels: PeopleScores | None = None
+    anchor_blind: Blindness | None = None
+    redrawn: AbstractSet[tuple[str, str]] = frozenset()
+    judge: str = ""
+    verdicts: int = 0
+    at_stake: float = 0.0
+
+
+@dataclass(frozen=True)
 class Measured:
     """The scores of a case, with all that a measurement says of them.
 
-    scores, anchor_scores: as in `FreshMeasurement`, and of every sample: `SuiteRun` takes out those
-    of samples at which a model that measures failed, whatever stands there.
-    sizes, blocks, shares, curve, notes, floor, warnings, answers, obstacles, judge, labels, facts,
-    blind, anchor_blind, redrawn: as in `CaseMeasurement`.
+    scores, and anchor_scores of battles: as in `FreshMeasurement`, and of every sample: `SuiteRun`
+    takes out those of samples at which a model that measures failed, whatever stands there.
+    sizes, blocks, shares, curve, notes, floor, warnings, facts, blind: as in `CaseMeasurement`.
     samples: those that the numbers come from.
     outcomes: one for every chain that was read, under the id that has its score.
     identity: what else must be equal for the numbers to be comparable, "metric" among it where only
     a part of the measure was at work.
-    verdicts: how many of a judge the scores come from.
-    at_stake: the most that the battles with such verdicts are worth, of the case's value.
+    battles: what was battled; empty where nothing was.
     """
 
     scores: Mapping[str, Mapping[str, float]]
@@ -135,17 +154,9 @@ class Measured:
     identity: Mapping[str, str] = field(default_factory=dict)
     floor: float | None = None
     warnings: tuple[str, ...] = ()
-    answers: Mapping[str, str] = field(default_factory=dict)
-    anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    obstacles: tuple[str, ...] = ()
-    verdicts: int = 0
-    at_stake: float = 0.0
-    judge: str = ""
-    labels: PeopleScores | None = None
     facts: FactSummary | None = None
     blind: Blindness | None = None
-    anchor_blind: Blindness | None = None
-    redrawn: AbstractSet[tuple[str, str]] = frozenset()
+    battles: Battled = Battled()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from pytest_cepbench.measures.base import (
     JUDGE,
     Against,
     AnswerContext,
+    Battled,
     CaseScores,
     Measured,
     MetricTable,
@@ -114,15 +115,17 @@ class WinRateMeasure(AnswerMeasure):
             samples,
             list(outcomes.values()),
             blind=sights[0][0],
-            at_stake=sights[0][1],
-            redrawn=frozenset(redrawn),
-            anchor_blind=sights[1][0],
-            answers={s.id: answers[s.id].digest for s in samples if accepted},
-            anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
-            obstacles=obstacles,
             notes=notes,
             warnings=warnings,
-            verdicts=verdicts,
+            battles=Battled(
+                answers={s.id: answers[s.id].digest for s in samples if accepted},
+                anchor_scores=by_part(parts, anchor_scores) if anchor_scores else {},
+                obstacles=obstacles,
+                anchor_blind=sights[1][0],
+                redrawn=frozenset(redrawn),
+                verdicts=verdicts,
+                at_stake=sights[0][1],
+            ),
         )
 
 
@@ -166,7 +169,8 @@ class JudgeFailuresMeasure(AnswerMeasure):
                 failed, asked = failed + len(given.failures) / len(CRITERIA), asked + 1
             shares[sample.id] = failed / asked if asked else 0.0
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]
-        return Measured(by_part(parts, shares), samples, outcomes, shares=True, obstacles=obstacles)
+        stood = Battled(obstacles=obstacles)
+        return Measured(by_part(parts, shares), samples, outcomes, shares=True, battles=stood)
 
 
 def make_win_rate(

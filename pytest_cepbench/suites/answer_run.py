@@ -206,12 +206,13 @@ class AnswerRun(SuiteRun):
         weights = {self.runner(role).bound.fingerprint for role in tested}
         own = self.runner(JUDGE).bound.fingerprint in weights
         warnings = [_JUDGES_ITSELF] if own else []
-        if not measured.verdicts:
+        if not measured.battles.verdicts:
             return replace(measured, warnings=(*measured.warnings, *warnings))
         remark = self._judge_remark
         if remark.warning:  # measured on more battles than this case has
-            measured = replace(measured, blind=Blindness(remark.warning, measured.at_stake))
-        return replace(measured, judge=remark.line, warnings=(*measured.warnings, *warnings))
+            measured = replace(measured, blind=Blindness(remark.warning, measured.battles.at_stake))
+        battles = replace(measured.battles, judge=remark.line)
+        return replace(measured, battles=battles, warnings=(*measured.warnings, *warnings))
 
     def _with_text_counts(self, case: Case, measured: Measured, data: AnswerData) -> Measured:
         """A measurement that says how many answers hold reasoning, and how many texts were cut.
@@ -255,7 +256,7 @@ class AnswerRun(SuiteRun):
         own = self.opponents_of(case).accepted
         if self._labels is None or own is None or not self.battles(case):
             return measured
-        if measured.obstacles:  # without the opposing answers nothing can be said of labels
+        if measured.battles.obstacles:  # without the opposing answers nothing can be said of labels
             return measured
         # Labels are drawn from the whole suite; the baseline of a part names the answers of it.
         key = CaseKey(self.suite.name, OVERALL, case.key.metric)

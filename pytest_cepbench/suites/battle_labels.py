@@ -62,8 +62,8 @@ class BattleLabels:
         would decide what people were asked about.
         """
         equal = all(
-            other == own or (name, other) in measured.redrawn
-            for name, own in measured.answers.items()
+            other == own or (name, other) in measured.battles.redrawn
+            for name, own in measured.battles.answers.items()
             for other in [opponents.answers.get(name)]
         )
         if self.rule == "ignored" or equal:  # people have nothing to add
@@ -81,14 +81,15 @@ class BattleLabels:
                 usable.file, data.first_verdicts(data.dataset.samples, opponents).values()
             )
         except LabelError as error:
-            return replace(measured, obstacles=(*measured.obstacles, str(error)))
+            return _with_obstacle(measured, str(error))
         clusters = {s.id: s.unit for s in measured.samples if s.unit != s.id}
         decided = {own.sample for own in contestants(data, opponents) if own.battle.decided}
         people, why = people_scores(usable, measured.scores, decided, clusters)
         notes = [*usable.notes(), early] if early else usable.notes()
         labelled = replace(measured, notes=(*measured.notes, *notes))
         if people is not None:
-            return replace(labelled, labels=replace(people, needed=self.rule == "needed"))
+            people = replace(people, needed=self.rule == "needed")
+            return replace(labelled, battles=replace(labelled.battles, labels=people))
         return self._without(labelled, why, warn=True)
 
     def _without(self, measured: Measured, why: str, *, warn: bool = False) -> Measured:
@@ -102,11 +103,16 @@ class BattleLabels:
             obstacle = (
                 f"labels: this suite needs people's labels of these very battles, and {why or none}"
             )
-            return replace(measured, obstacles=(*measured.obstacles, obstacle))
+            return _with_obstacle(measured, obstacle)
         note = f"people's labels are not used, the judge decides alone: {why}"
         if warn:
             return replace(measured, warnings=(*measured.warnings, note))
         return replace(measured, notes=(*measured.notes, note)) if why else measured
+
+
+def _with_obstacle(measured: Measured, why: str) -> Measured:
+    obstacles = (*measured.battles.obstacles, why)
+    return replace(measured, battles=replace(measured.battles, obstacles=obstacles))
 
 
 def contestants(data: AnswerData, opponents: Opponents) -> list[Contestant]:

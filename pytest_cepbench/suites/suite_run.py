@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
@@ -18,6 +18,7 @@ from pytest_cepbench.gate import FreshMeasurement, Measurement
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.measures.base import (
+    Battled,
     CaseScores,
     MeasureBase,
     Measured,
@@ -69,11 +70,11 @@ class CaseMeasurement(FreshMeasurement, frozen=True):
     facts: FactSummary | None = None
 
 
-_CARRIED = {field.name for field in fields(Measured)} & set(CaseMeasurement.__struct_fields__) - {
-    "identity",
-    "notes",
-}
-"""What a measure says that a measurement takes over as it is."""
+def _carried(said: Measured | Battled) -> dict[str, Any]:
+    """What a measurement takes over as it is, by field."""
+    made = {"identity", "notes"}
+    names = {field.name for field in fields(said)} & {*CaseMeasurement.__struct_fields__} - made
+    return {name: getattr(said, name) for name in names}
 
 
 class SuiteRun(ABC):
@@ -224,10 +225,11 @@ class SuiteRun(ABC):
                     o.failure.kind for o in measured.outcomes if o.failure is not None
                 ),
                 notes=(*self.dataset.notes, *measured.notes),
-                strata=strata(case, data) if measured.answers else {},
+                strata=strata(case, data) if measured.battles.answers else {},
                 unscored=unscored,
                 ends=(0.0 if (measure.span or 2.0) <= 1.0 else -1.0, 1.0),
-                **{name: getattr(measured, name) for name in _CARRIED},
+                **_carried(measured),
+                **_carried(measured.battles),
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error
@@ -378,7 +380,10 @@ class SuiteRun(ABC):
         return replace(
             measured,
             scores=_without(measured.scores, failed),
-            anchor_scores=_without(measured.anchor_scores, failed),
+            battles=replace(
+                measured.battles,
+                anchor_scores=_without(measured.battles.anchor_scores, failed),
+            ),
             warnings=(*measured.warnings, warning),
         ), unscored
 
