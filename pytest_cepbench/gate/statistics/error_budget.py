@@ -42,7 +42,6 @@ from pytest_cepbench.gate.statistics.constants import (
     RECENT,
     SPENT,
 )
-from pytest_cepbench.gate.statistics.differences import Array
 
 
 def alpha_shares(weights: Mapping[str, float], alpha: float) -> Mapping[str, float]:
@@ -230,7 +229,8 @@ def crossing_probability(shares: Sequence[float], levels: Sequence[float]) -> fl
     for share, level in zip(shares, levels, strict=True):
         bound = -_NORMAL.inv_cdf(level) * sqrt(share)
         step = sqrt(share - before)
-        crossed += float(mass @ _above((bound - points) / step))
+        above = [_NORMAL.cdf(-z) for z in ((bound - points) / step).tolist()]
+        crossed += float(mass @ np.array(above))
         low = -_FAR * sqrt(share)
         half = (bound - low) / 2
         at = low + half * (_NODES + 1)
@@ -238,8 +238,3 @@ def crossing_probability(shares: Sequence[float], levels: Sequence[float]) -> fl
         mass = density * _WEIGHTS * half / (step * sqrt(2 * np.pi))
         points, before = at, share
     return crossed
-
-
-def _above(z: Array) -> Array:
-    """Upper tail of the standard normal."""
-    return np.array([_NORMAL.cdf(-x) for x in z.tolist()])
