@@ -291,22 +291,13 @@ def quiet() -> Iterator[None]:
             logger.setLevel(logging.ERROR)
         for library in ("transformers", "diffusers"):
             if library in sys.modules:
-                stack.enter_context(_quiet_library(library))
+                settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
+                stack.callback(settings.set_verbosity, settings.get_verbosity())
+                settings.set_verbosity_error()
+                if settings.is_progress_bar_enabled():
+                    stack.callback(settings.enable_progress_bar)
+                    settings.disable_progress_bar()
         yield
-
-
-@contextmanager
-def _quiet_library(library: str) -> Iterator[None]:
-    settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
-    verbosity, bars = settings.get_verbosity(), settings.is_progress_bar_enabled()
-    settings.set_verbosity_error()
-    settings.disable_progress_bar()
-    try:
-        yield
-    finally:
-        settings.set_verbosity(verbosity)
-        if bars:
-            settings.enable_progress_bar()
 
 
 T = TypeVar("T")

@@ -115,18 +115,39 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     kind: type[Any] = ImageParams if role == "generator" else CHATS[role][0]
     server: ServerParams
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
-    files = CoveredFiles(
-        server.weights or what,
-        context.hash_file,
-        lambda hash_file: _identify(spec, server, hash_file),
-    )
+
+    def identify(hash_file: HashFile) -> str:
+        """The weights, or the revision that the user names; a server elsewhere is the same."""
+        identity = {"model": spec.target}
+        if server.weights is None:
+            return digest_json({**identity, "revision": server.revision})
+        if not Path(server.weights).expanduser().is_dir():
+            raise CheckpointError(
+                f"openai:{spec.target}: weights={server.weights}: no such folder. Give that of "
+                "the checkpoint which the server serves; where it is not on this machine, "
+                "revision=NAME"
+            )
+        checkpoint = inspect_checkpoint(ModelSpec(server.weights, "", server.weights, {}))
+        complete_checkpoint(checkpoint)
+        return digest_json({**identity, "weights": fingerprint(checkpoint, hash_file)})
+
+    def load() -> Model:
+        """Reach the server. Raises ModelError where that cannot work."""
+        endpoint = find_endpoint(spec.target, role, server)
+        prices = (server.price_in, server.price_out, getattr(request, "price_image", 0.0))
+        client = ApiClient(endpoint, server, prices)
+        client.check(listed=server.weights is not None)
+        model: Callable[..., Model] = ApiGenerator if role == "generator" else CHATS[role][1]
+        return model(client, spec.target, request)
+
+    files = CoveredFiles(server.weights or what, context.hash_file, identify)
     return BoundRole(
         role=role,
         spec=spec.text,
         what=what,
         fingerprint=files.fingerprint,
         adapter=ADAPTER,
-        load=lambda: _load(spec, role, server, request),
+        load=load,
         params=decisive_params(role, request),
         seeded=role == "generator" or request.sampled,
         resources=Resources(server.batch, lasting=True),
@@ -151,37 +172,6 @@ def decisive_params(role: RoleName, request: Any) -> dict[str, Any]:
     if decisive.get("reasoning") == "strip":
         del decisive["reasoning"]  # as in keys from before there was the parameter
     return {name: value for name, value in decisive.items() if value is not None}
-
-
-def _load(spec: ModelSpec, role: RoleName, server: ServerParams, request: Any) -> Model:
-    """Reach the server. Raises ModelError where that cannot work."""
-    endpoint = find_endpoint(spec.target, role, server)
-    prices = (server.price_in, server.price_out, getattr(request, "price_image", 0.0))
-    client = ApiClient(endpoint, server, prices)
-    client.check(listed=server.weights is not None)
-    if role == "generator":
-        return ApiGenerator(client, spec.target, request)
-    return CHATS[role][1](client, spec.target, request)
-
-
-def _identify(spec: ModelSpec, server: ServerParams, hash_file: HashFile) -> str:
-    """Digest of the served model: its weights, or the revision that the user names.
-
-    The address is left out: a server on another port is the same model.
-    """
-    identity = {"model": spec.target}
-    if server.weights is None:
-        return digest_json({**identity, "revision": server.revision})
-    folder = Path(server.weights).expanduser()
-    if not folder.is_dir():
-        raise CheckpointError(
-            f"openai:{spec.target}: weights={server.weights}: no such folder. Give that of the "
-            "checkpoint which the server serves; where it is not on this machine, revision=NAME"
-        )
-    served = ModelSpec(server.weights, "", server.weights, {})
-    checkpoint = inspect_checkpoint(served)
-    complete_checkpoint(checkpoint)
-    return digest_json({**identity, "weights": fingerprint(checkpoint, hash_file)})
 
 
 def provenance_warnings(

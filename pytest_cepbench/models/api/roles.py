@@ -346,7 +346,11 @@ def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) 
     wanted = [_words(answer) for answer in question.answers]
     if not likelihoods:
         words = _words(reply)
-        said = any(words[: len(answer)] == answer for answer in wanted)
+        said = any(
+            # A sign has no word, and no words are the beginning of every reply.
+            words[: len(own)] == own if own else answer.strip() == reply.strip() != ""
+            for answer, own in zip(question.answers, wanted, strict=True)
+        )
         return replace(response, value=float(said))
     tokens = read_likelihoods(document)
     # Servers that give reasoning apart list its tokens too.

@@ -72,6 +72,18 @@ def test_all_questions_about_one_piece_are_one_reply(server: FakeServer, load: L
     assert isinstance(model, Vqa)
 
 
+@pytest.mark.parametrize(
+    ("reply", "right"), [("!", 1.0), ("a cat", 0.0), ("?", 0.0), ("star", 1.0), ("a star", 0.0)]
+)
+def test_an_answer_without_a_word_is_not_right_whatever_is_said(
+    server: FakeServer, load: Load, reply: str, right: float
+) -> None:
+    """A sign is compared as it is; no words would be the beginning of every reply."""
+    server.answer = lambda _: chat_answer(reply)
+    question = VqaQuestion("Which sign?", ("!", " ", "star"))
+    assert _ask(load, question, query="logprobs=false").value == [right]
+
+
 @pytest.mark.parametrize("text", ["", "   "])
 def test_no_answer_is_a_failure_of_the_piece(server: FakeServer, load: Load, text: str) -> None:
     """It is never taken for a no."""
