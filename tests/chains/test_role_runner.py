@@ -202,7 +202,7 @@ class _PreferLonger:
 def test_equal_battles_are_judged_once(store: Store, *, seeded: bool, judged: int) -> None:
     """Unless the seed decides; an answer that changes sides is another battle."""
     judge = _PreferLonger(seeded)
-    runner = RoleRunner(bound("judge", judge), store)  # type: ignore[arg-type] # a judge
+    runner = RoleRunner(bound("judge", judge), store)
     battle = Battle(["question", _picture(0)], ["short"], ["a longer", _picture(1)])
     swapped = Battle(battle.question, battle.second, battle.first)
 
