@@ -24,7 +24,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
     refer_to_question,
     refer_to_recorded,
 )
-from pytest_cepbench.chains.answers.battles import AnswerPair, battle_key
+from pytest_cepbench.chains.answers.battles import AnswerPair, battle_step
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DatasetError
@@ -228,7 +228,7 @@ def plan_play(battles: Battles, judge: RoleRunner, order: AskedOrder, seed: int 
     for battle in battles.fought:
         pieces = battles.pair(battle)
         for _, _, pair in shown_in_order([(battle, pieces)], order, seed):
-            key, _ = battle_key(pair, rules, judge, candidate_first=True, again=False)
+            key = battle_step(pair, rules, judge, candidate_first=True, again=False).key
             sides = (pair.question, pair.candidate, pair.opponent)
             parts = [piece for refs in sides if refs is not None for piece in refs.pieces]
             texts = [part for part in parts if isinstance(part, str)]

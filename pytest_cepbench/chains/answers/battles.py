@@ -6,7 +6,7 @@ are a tie without a call, and an answer that is missing loses without one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -186,10 +186,10 @@ def check_soft_scores(rules: BattleRules, judge: BoundRole) -> None:
         )
 
 
-def battle_key(
+def battle_step(
     pair: AnswerPair, rules: BattleRules, judge: RoleRunner, *, candidate_first: bool, again: bool
-) -> tuple[str, int]:
-    """Key and seed of a verdict. again: whether it was asked for before and failed."""
+) -> Step:
+    """The step that judges a pair. again: whether it was asked for before and failed."""
     assert pair.candidate is not None
     assert pair.opponent is not None
     first, second = pair.candidate, pair.opponent
@@ -198,9 +198,25 @@ def battle_key(
     # Of the answers as they are shown, whichever is the candidate: it is the same verdict.
     ascending = first.digest < second.digest
     seed = derive_seed(rules.seed, pair.sample, 2 * again + ascending)
-    parts = (("question", pair.question), ("first", first), ("second", second))
-    inputs = [[part, kind, digest] for part, refs in parts for kind, digest in refs.inputs]
-    return key_of(judge.bound, "", seed, inputs), seed
+    parts = {"question": pair.question, "first": first, "second": second}
+    return _step(judge, "", seed, parts, Battle)
+
+
+def _step(
+    judge: RoleRunner,
+    prompt: str,
+    seed: int,
+    parts: Mapping[str, PieceRefs],
+    make: Callable[..., object],
+) -> Step:
+    """A step of a judge. parts: by name, in the order in which `make` takes their pieces."""
+    inputs = [[part, kind, digest] for part, refs in parts.items() for kind, digest in refs.inputs]
+
+    def load() -> object:
+        pieces = [refs.load(judge.store) for refs in parts.values()]
+        return None if None in pieces else make(*pieces)
+
+    return Step(key_of(judge.bound, prompt, seed, inputs), seed, load)
 
 
 def verdict_keys(pair: AnswerPair, rules: BattleRules, judge: RoleRunner) -> list[str]:
@@ -211,7 +227,7 @@ def verdict_keys(pair: AnswerPair, rules: BattleRules, judge: RoleRunner) -> lis
     if not pair.needs_judge:
         return []
     return [
-        battle_key(pair, rules, judge, candidate_first=first, again=again)[0]
+        battle_step(pair, rules, judge, candidate_first=first, again=again).key
         for first in (True, False)
         for again in (False, True)
     ]
@@ -225,7 +241,7 @@ def _ask(
     judge: RoleRunner,
 ) -> None:
     """Add the verdicts on pairs, each in the order that is asked for."""
-    step = partial(_step, rules=rules, judge=judge)
+    step = partial(battle_step, rules=rules, judge=judge)
     steps = [step(pairs[number], candidate_first=first, again=False) for number, first in asked]
     results = judge.ask("judge", steps) if steps else []
     failed = [k for k, result in enumerate(results) if isinstance(result, Failure)]
@@ -249,26 +265,6 @@ def _ask(
                 detail = f"the verdict {winner} came without probabilities that fit it"
                 winner = Failure("no-verdict", detail)
         outcomes[number].verdicts.append(OrderedVerdict(first, winner, probabilities))
-
-
-def _step(
-    pair: AnswerPair, *, candidate_first: bool, again: bool, rules: BattleRules, judge: RoleRunner
-) -> Step:
-    key, seed = battle_key(pair, rules, judge, candidate_first=candidate_first, again=again)
-
-    def load() -> Battle | None:
-        assert pair.candidate is not None
-        assert pair.opponent is not None
-        question = pair.question.load(judge.store)
-        candidate = pair.candidate.load(judge.store)
-        opponent = pair.opponent.load(judge.store)
-        if question is None or candidate is None or opponent is None:
-            return None
-        if candidate_first:
-            return Battle(question, candidate, opponent)
-        return Battle(question, opponent, candidate)
-
-    return Step(key, seed, load)
 
 
 @dataclass(frozen=True)
@@ -296,36 +292,21 @@ def score_answers(
     Raises DamagedInputsError with the places of answers whose images are damaged, ModelError,
     CheckpointError, StoreError.
     """
-    steps = [_score_step(answer, run_seed, judge, again=False) for answer in answers]
+    steps = [score_step(answer, run_seed, judge, again=False) for answer in answers]
     scores = [_stored_scores(result) for result in judge.ask("score_answers", steps)]
     lacking = [number for number, own in enumerate(scores) if own.failures]
     if lacking and judge.bound.seeded:
-        steps = [_score_step(answers[number], run_seed, judge, again=True) for number in lacking]
+        steps = [score_step(answers[number], run_seed, judge, again=True) for number in lacking]
         for number, more in zip(lacking, judge.ask("score_answers", steps), strict=True):
             scores[number] = scores[number].filled_from(_stored_scores(more))
     return scores
 
 
-def score_key(
-    answer: StoredAnswer, run_seed: int, judge: RoleRunner, *, again: bool
-) -> tuple[str, int]:
-    """Key and seed of an answer's scores. again: whether a score was missing the first time."""
+def score_step(answer: StoredAnswer, run_seed: int, judge: RoleRunner, *, again: bool) -> Step:
+    """The step that scores an answer. again: whether a score was missing the first time."""
     seed = derive_seed(run_seed, answer.sample, int(again))
-    parts = (("question", answer.question), ("answer", answer.answer))
-    inputs = [[part, kind, digest] for part, refs in parts for kind, digest in refs.inputs]
-    return key_of(judge.bound, SCORE_PROMPT, seed, inputs), seed
-
-
-def _score_step(answer: StoredAnswer, run_seed: int, judge: RoleRunner, *, again: bool) -> Step:
-    key, seed = score_key(answer, run_seed, judge, again=again)
-
-    def load() -> AnsweredQuestion | None:
-        question, pieces = answer.question.load(judge.store), answer.answer.load(judge.store)
-        if question is None or pieces is None:
-            return None
-        return AnsweredQuestion(question, pieces)
-
-    return Step(key, seed, load)
+    parts = {"question": answer.question, "answer": answer.answer}
+    return _step(judge, SCORE_PROMPT, seed, parts, AnsweredQuestion)
 
 
 def _stored_scores(result: Result) -> CriteriaScores:

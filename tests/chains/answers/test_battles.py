@@ -23,10 +23,10 @@ from pytest_cepbench.chains.answers.battles import (
     AnswerPair,
     OrderedVerdict,
     StoredAnswer,
-    battle_key,
+    battle_step,
     judge_pairs,
     score_answers,
-    score_key,
+    score_step,
 )
 from pytest_cepbench.errors import DamagedInputsError, ModelError
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply
@@ -80,7 +80,7 @@ def test_the_two_orders_are_two_verdicts(store: Store) -> None:
     """Each has a key of its own, and another one where the judge is asked again."""
     pair, judge = _pair(store, 0, "one", "two"), runner(store, "judge", SmallJudge(always_first))
     keys = {
-        battle_key(pair, BattleRules(), judge, candidate_first=first, again=again)[0]
+        battle_step(pair, BattleRules(), judge, candidate_first=first, again=again).key
         for first in (True, False)
         for again in (True, False)
     }
@@ -356,7 +356,7 @@ def test_scores_in_a_store_that_cannot_be_read_are_failures(store: Store) -> Non
     """A shared store may hold anything under a key; nothing is raised, and nothing passes as 0."""
     answer, judge = _answer(store, 0, "x"), SmallScorer(by_length)
     work = runner(store, "judge", judge, seeded=False)
-    key, _ = score_key(answer, 0, work, again=False)
+    key = score_step(answer, 0, work, again=False).key
     store.put([StoredResult(key, "ten out of ten")])
     (scores,) = score_answers([answer], 0, work)
     assert [scores.value(name) for name in CRITERIA] == [None] * 7
