@@ -7,9 +7,7 @@ from typing import Any
 from pytest_cepbench.gate import FreshMeasurement
 from pytest_cepbench.report import CaseResult
 from tests.cli.conftest import Ended, Home
-from tests.cli.reports import (
-    write_report,
-)
+from tests.cli.reports import write_report
 
 WORSE = "shapes:?miss=0.3"
 

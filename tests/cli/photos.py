@@ -8,10 +8,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-ROLES = (
-    "--generator=python:color_models:generator",
-    "--encoder=python:color_models:encoder",
-)
+ROLES = ("--generator=python:color_models:generator", "--encoder=python:color_models:encoder")
 
 MODEL = "--model=python:color_models:describer"
 

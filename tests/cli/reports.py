@@ -65,6 +65,11 @@ def result_of(measurement: FreshMeasurement, **changes: Any) -> CaseResult:
     return case_of(**(fields | changes))
 
 
+def results_of(measurements: Iterable[FreshMeasurement], **changes: Any) -> list[CaseResult]:
+    """The same of several."""
+    return [result_of(measurement, **changes) for measurement in measurements]
+
+
 def altered(measurement: FreshMeasurement, **changes: Any) -> FreshMeasurement:
     """A measurement with other fields."""
     made = ("format", "case", "metric", "value", "n")

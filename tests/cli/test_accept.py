@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from pytest_cepbench.gate import CaseKey, load_baseline, record_of
-from pytest_cepbench.gate.baseline import baseline_path
+from pytest_cepbench.chains import ChainPlan
+from pytest_cepbench.gate import CaseKey, FreshMeasurement, Noise, load_baseline, record_of
+from pytest_cepbench.gate.baseline import anchor_path, baseline_path
+from pytest_cepbench.measures import KINDS, SuiteContext
+from pytest_cepbench.measures.measure_registry import higher_is_better
+from pytest_cepbench.measures.text_quality import TextTable, make_texts
+from pytest_cepbench.report.result import ModelShown
 from tests.cli.accepting import WORSE, accept, by_name, row
-from tests.cli.conftest import Home
+from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
     CASES,
+    GATED,
     Measured,
     accept_by_hand,
     altered,
+    edit_report,
+    measure_toy,
     result_of,
+    results_of,
+    write_report,
 )
 from tests.plugin.project import contents
 
 
 def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
     """Each file holds the measurement, the reason, and from which file it came."""
-    ended = accept(home, [result_of(measurement) for measurement in measured()])
+    ended = accept(home, results_of(measured()))
     root = home.path / "baselines"
     assert ended.code == 0
     assert f"{CASES} baselines written below baselines: commit them\n" in ended.out
@@ -44,7 +58,7 @@ def test_changes_are_shown_before_and_after(home: Home, measured: Measured) -> N
     """Value, difference (positive is better) and verdict of what changes; the rest is counted."""
     root = home.path / "baselines"
     accept_by_hand(root, measured())
-    worse = [result_of(measurement, verdict="regressed") for measurement in measured(WORSE)]
+    worse = results_of(measured(WORSE), verdict="regressed")
     ended = accept(home, worse)
     before, after = by_name(measured()), by_name(measured(WORSE))
     changed = {name for name in after if record_of(after[name]) != record_of(before[name])}
@@ -72,9 +86,9 @@ def test_a_difference_is_turned_where_lower_is_better(home: Home, measured: Meas
 
 def test_nothing_changed(home: Home, measured: Measured) -> None:
     """The same numbers again leave every byte, whatever reason is given now; exit code 0."""
-    accept(home, [result_of(measurement) for measurement in measured()])
+    accept(home, results_of(measured()))
     before = contents(home.path / "baselines")
-    ended = accept(home, [result_of(measurement) for measurement in measured()], "--reason=another")
+    ended = accept(home, results_of(measured()), "--reason=another")
     assert ended.code == 0
     assert ended.out.endswith(f"unchanged: {CASES} cases\n\nnothing changed\n")
     assert contents(home.path / "baselines") == before
@@ -82,7 +96,7 @@ def test_nothing_changed(home: Home, measured: Measured) -> None:
 
 def test_a_dry_run_writes_nothing(home: Home, measured: Measured) -> None:
     """The table is that of the real thing."""
-    results = [result_of(measurement) for measurement in measured()]
+    results = results_of(measured())
     dry = accept(home, results, "--dry-run")
     assert dry.code == 0
     assert not (home.path / "baselines").exists()
@@ -121,10 +135,10 @@ def test_a_case_of_several_suites_needs_the_suite(home: Home, measured: Measured
 
 def test_a_file_that_cannot_be_used_is_replaced(home: Home, measured: Measured) -> None:
     """It is shown as such, with the reason: there is nothing to compare with."""
-    accept(home, [result_of(measurement) for measurement in measured()])
+    accept(home, results_of(measured()))
     path = baseline_path(home.path / "baselines", measured()[0].key)
     path.write_text("<<<<<<< HEAD\n")
-    ended = accept(home, [result_of(measurement) for measurement in measured()])
+    ended = accept(home, results_of(measured()))
     assert row(ended.out, "toy/color/gc")[0] == "unusable"
     assert f"replaced, since it cannot be used: baseline {path.name} cannot be read" in " ".join(
         ended.out.split()
@@ -134,7 +148,7 @@ def test_a_file_that_cannot_be_used_is_replaced(home: Home, measured: Measured) 
 
 def test_a_write_that_fails_writes_nothing(home: Home, measured: Measured) -> None:
     """The file and the reason are said; the same command then does all of the work."""
-    results = [result_of(measurement) for measurement in measured()]
+    results = results_of(measured())
     blocked = baseline_path(home.path / "baselines", measured()[2].key)
     blocked.mkdir(parents=True)
     ended = accept(home, results)
@@ -171,8 +185,312 @@ def test_texts_of_users_reach_no_terminal_as_they_are(home: Home, measured: Meas
 
 def test_another_folder(home: Home, measured: Measured) -> None:
     """`--baselines`, in pytest's spelling too, names where they go."""
-    results = [result_of(measurement) for measurement in measured()]
+    results = results_of(measured())
     for option in ("--baselines=one", "--cep-baselines=two"):
         assert accept(home, results, option).code == 0
     assert contents(home.path / "one") == contents(home.path / "two")
     assert not (home.path / "baselines").exists()
+
+
+def test_what_was_accepted_first_stays_as_the_anchor(home: Home, measured: Measured) -> None:
+    """The second acceptance freezes the first, byte by byte; the third leaves it alone."""
+    root, measurement = home.path / "baselines", measured()[0]
+    target, anchor = baseline_path(root, measurement.key), anchor_path(root, measurement.key)
+    accept(home, [result_of(measurement)])
+    first = target.read_bytes()
+    assert not anchor.exists()
+    second = accept(home, [result_of(measured(WORSE)[0])])
+    third = accept(home, [result_of(measured("shapes:?miss=0.9")[0])])
+    assert [row(ended.out, "toy/color/gc")[-1] for ended in (second, third)] == ["frozen", "kept"]
+    assert anchor.read_bytes() == first != target.read_bytes()
+    assert "stays as the anchor" in second.out
+
+
+def test_the_anchor_moves_when_told_to(home: Home, measured: Measured) -> None:
+    """`--move-anchor` makes it what is accepted now, also of a baseline that stays; once."""
+    root, key = home.path / "baselines", measured()[0].key
+    for model in ("shapes:", WORSE, "shapes:?miss=0.9"):
+        ended = accept(home, [result_of(measured(model)[0])])
+    last = [result_of(measured("shapes:?miss=0.9")[0])]
+    moved = accept(home, last, "--move-anchor", "--reason=the steps were meant")
+    assert row(ended.out, "toy/color/gc")[-1] == "kept"
+    assert row(moved.out, "toy/color/gc")[-1] == "moved"
+    assert anchor_path(root, key).read_text() == baseline_path(root, key).read_text()
+    before = contents(root)
+    again = accept(home, last, "--move-anchor", "--reason=once more")
+    assert again.out.endswith("nothing changed\n")
+    assert contents(root) == before
+
+
+def test_without_an_anchor_there_is_none_to_move(home: Home, measured: Measured) -> None:
+    """A first baseline is its own anchor, and stays as it is."""
+    results = [result_of(measured()[0])]
+    accept(home, results)
+    assert accept(home, results, "--move-anchor").out.endswith("nothing changed\n")
+
+
+def test_something_else_than_before(home: Home, measured: Measured, tmp_path: Path) -> None:
+    """The fields that differ are named, no difference is shown, and an old anchor moves along."""
+    accept(home, results_of(measured()))
+    accept(home, results_of(measured(WORSE)))
+    seeded = GATED.replace("iterations = 2", "iterations = 2\nseed = 7")
+    others = tuple(measure_toy(tmp_path, "shapes:?miss=0.5", seeded))
+    ended = accept(home, [result_of(measurement) for measurement in others])
+    cells = row(ended.out, "toy/overall/gc")
+    assert (cells[2], cells[-1]) == ("-", "moved")
+    flat = " ".join(ended.out.split())
+    assert "not comparable with what was accepted before (chain): toy/" in flat
+    assert "and 5 more" in flat
+
+
+def test_a_calibration_stays(home: Home, measured: Measured) -> None:
+    """Accepting another checkpoint keeps the noise of a case that is measured as before."""
+    root, key = home.path / "baselines", measured()[0].key
+    accept_by_hand(root, measured()[:1], noise=Noise(5, 2, 0.25, 0.125))
+    accept(home, [result_of(measured(WORSE)[0])])
+    table = tomllib.loads(baseline_path(root, key).read_text())
+    assert table["noise"] == {"seeds": 5, "units": 2, "sd": 0.25, "value_sd": 0.125}
+
+
+BASELINES = Path(__file__).parents[2] / "baselines"
+
+
+Edit = Callable[[dict[str, Any]], object]
+"""Changes the document of a report."""
+
+
+def refused(home: Home, ended: Ended, *message: str) -> None:
+    """Exit code 1, one line for each reason, no table, no file."""
+    assert (ended.code, ended.out) == (1, "")
+    lines = ended.err.splitlines()
+    assert len(lines) == len(message)
+    for line, piece in zip(lines, message, strict=True):
+        assert line.startswith("cepbench: nothing is accepted: ")
+        assert piece in line
+    assert not (home.path / "baselines").exists()
+
+
+def test_an_incomplete_run(home: Home, measured: Measured) -> None:
+    """It can update no baseline, not even those of the cases that it judged."""
+    results = results_of(measured())
+    ended = accept(home, results, verdict="incomplete", problems=["worker 'gw0' crashed"])
+    refused(home, ended, "the run is incomplete: worker 'gw0' crashed")
+    ended = accept(home, results, "--case=overall/gc", verdict="incomplete")
+    refused(home, ended, "the run is incomplete")
+
+
+def test_a_run_in_which_a_worker_died(home: Home, measured: Measured) -> None:
+    """Its verdicts stand, as its cases were judged again; a baseline must come of a calm run."""
+    results = results_of(measured())
+    refused(home, accept(home, results, deaths=2), "2 workers died in the run, and baselines are")
+
+
+def test_no_case(home: Home) -> None:
+    """A run that judged nothing."""
+    refused(home, accept(home, [], verdict="failed"), "the run judged no case")
+
+
+def test_cases_that_were_not_measured(home: Home, measured: Measured) -> None:
+    """Each is named with its reason; none of the others is accepted either."""
+    color, count, *rest = measured()
+    broken = result_of(color, verdict="error", measured=None, reasons=["no \x1b[31mGPU"])
+    also = result_of(count, verdict="error")
+    ended = accept(home, [broken, also, *map(result_of, rest)])
+    refused(
+        home,
+        ended,
+        "toy/color/gc: it was not measured: no \\x1b[31mGPU",
+        "toy/count/gc: it was not",
+    )
+
+
+def test_a_look_at_a_part(home: Home, measured: Measured) -> None:
+    """A case that was decided early has scores of a part of its samples only."""
+    ended = accept(home, [result_of(measured()[0], partial=True)])
+    refused(
+        home, ended, "toy/color/gc: it was decided before all samples were looked at: run again"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("value", 0.123, "says value = 0.123"),
+        ("n", 3, "says n = 3"),
+        ("case", "toy/count/gc", "is of case 'toy/count/gc'"),
+        ("scores", {}, "holds no scores"),
+        ("format", 1, "has format 1, this version writes"),
+        ("format", 99, "has format 99, this version writes"),
+        ("noise", {"seeds": 2, "units": 2, "sd": -1.0, "value_sd": 0.0}, "sd = -1.0"),
+    ],
+)
+def test_measurements_that_contradict_themselves(
+    home: Home, measured: Measured, field: str, value: object, message: str
+) -> None:
+    """A report that was edited, or cut, is not believed."""
+    report = write_report(home.path / "r.json", [result_of(measured()[0])])
+
+    def spoil(document: dict[str, Any]) -> None:
+        document["cases"][0]["measurement"][field] = value
+
+    edit_report(report, spoil)
+    refused(home, home.command("accept", "r.json", "--reason=x"), message)
+
+
+def _of(record: str, name: str, value: object) -> Edit:
+    return lambda document: document["cases"][0][record].__setitem__(name, value)
+
+
+EDITS: dict[str, tuple[Edit, str]] = {
+    "problems": (
+        lambda document: document.update(verdict="passed", problems=["2 tests did not report"]),
+        "the run is incomplete: 2 tests did not report",
+    ),
+    "verdict of the run": (
+        lambda document: document.update(verdict="passed"),
+        "the report says that the run is passed, and its cases that it is failed",
+    ),
+    "direction": (
+        _of("measurement", "higher_is_better", False),
+        "lower is better, which it is not of gc/1",
+    ),
+    "value": (
+        _of("measurement", "value", 0.123),
+        "the measurement says value = 0.123 and its scores",
+    ),
+    "n": (_of("measurement", "n", 200), "the measurement says n = 200"),
+    "two specs": (
+        lambda document: document["cases"][1]["measurement"]["model"].update(spec="another"),
+        "the describer of suite toy is shapes: in ",
+    ),
+    "no verdict": (_of("judgement", "verdict", "incomplete"), "toy/color/gc: it was not measured"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_reports_that_were_edited(home: Home, measured: Measured, edit: str) -> None:
+    """What a report says has to agree with itself, and the direction is that of the metric."""
+    results = results_of(measured())
+    report = write_report(home.path / "r.json", results)
+    change, message = EDITS[edit]
+    edit_report(report, change)
+    ended = home.command("accept", "r.json", "--reason=x")
+    assert (ended.code, ended.out) == (1, "")
+    assert message in ended.err
+    assert all(
+        line.startswith("cepbench: nothing is accepted: ") for line in ended.err.splitlines()
+    )
+    assert not (home.path / "baselines").exists()
+
+
+def test_two_models_in_one_role(home: Home, measured: Measured) -> None:
+    """Of a role that was not under test as well: both specs are named, with a test of each."""
+    generators = [ModelShown("generator", spec, "f" * 64, "x") for spec in ("shapes:", "other")]
+    results = [
+        result_of(measurement, models=[generator])
+        for measurement, generator in zip(measured(), generators, strict=False)
+    ]
+    ended = accept(home, results)
+    refused(home, ended, "generator of suite toy is shapes: in test_toy.py::test_drift[color-gc]")
+
+
+def test_a_word_that_is_no_verdict(home: Home, measured: Measured) -> None:
+    """One line, for every command that reads a report."""
+    report = write_report(home.path / "r.json", [result_of(measured()[0])])
+    edit_report(report, _of("judgement", "verdict", "great"))
+    ended = home.command("accept", "r.json", "--reason=x")
+    assert ended.code == 2
+    assert "Invalid enum value 'great' - at `$.cases[0].judgement.verdict`" in ended.err
+
+
+def test_directions_are_those_of_the_metrics() -> None:
+    """As every accepted baseline of this repository has it, and statistics of texts say."""
+    for path in BASELINES.rglob("*.toml"):
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        assert higher_is_better(table["identity"]["metric"]) == table["higher_is_better"], path
+    plan = ChainPlan("text", 2, "describe", "{description}")
+    context = SuiteContext("suite", {"text": plan}, {})
+    for kind in ("length", "repetition"):
+        settings = KINDS[kind]()
+        assert isinstance(settings, TextTable)
+        measure = make_texts(kind, kind, settings, context)
+        assert higher_is_better(measure.identity) == measure.higher_is_better
+
+
+def test_several_tests_of_one_case(home: Home, measured: Measured) -> None:
+    """Equal measurements are one; others contradict each other."""
+    measurement, other = measured()[0], measured(WORSE)[0]
+    assert measurement.value != other.value
+    refused(
+        home, accept(home, [result_of(measurement), result_of(other)]), "measured different things"
+    )
+    assert accept(home, [result_of(measurement), result_of(measurement)]).code == 0
+    assert len(contents(home.path / "baselines")) == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--reason= "], "--reason is empty"),
+        (["--case=overall/gcc"], "unknown case 'overall/gcc'. Did you mean 'toy/overall/gc'?"),
+        (["--case="], "unknown case ''"),
+        (["--case=suite/verdict"], "unknown case 'suite/verdict'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    home: Home, measured: Measured, argv: list[str], message: str
+) -> None:
+    """Nothing is written; the verdict of a whole suite is no case that has a baseline."""
+    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
+    ended = accept(home, [*map(result_of, measured()), verdict], *argv)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("cepbench: ")
+    assert ended.err.count("\n") == 1
+    assert message in ended.err
+    assert not (home.path / "baselines").exists()
+
+
+def test_a_reason_is_required(home: Home) -> None:
+    """Without one the command does not begin."""
+    (home.path / "r.json").write_text("{}")
+    ended = home.command("accept", "r.json")
+    assert ended.code == 2
+    assert "the following arguments are required: --reason" in ended.err
+
+
+def test_the_verdict_of_a_suite_is_passed_over(home: Home, measured: Measured) -> None:
+    """It measures nothing of its own."""
+    verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
+    assert accept(home, [*map(result_of, measured()), verdict]).code == 0
+    assert len(contents(home.path / "baselines")) == CASES
+
+
+def _blind(measured: Measured) -> FreshMeasurement:
+    """A measurement of the lossy model whose value is all but what chance gives."""
+    measurement = by_name(measured(WORSE))["overall/gc"]
+    return altered(measurement, floor=measurement.value - 0.001)
+
+
+def test_what_lies_at_chance(home: Home, measured: Measured) -> None:
+    """It would see nothing: each such case is named, and none of the others is accepted either."""
+    good, blind = altered(measured(WORSE)[0], floor=0.1), _blind(measured)
+    ended = accept(home, [result_of(good), result_of(blind)])
+    refused(home, ended, f"{blind.key}: {blind.value:.4g} of a range from ")
+    assert "sees nothing; --accept-insensitive accepts it all the same" in ended.err
+
+
+def test_what_cannot_fail_a_run_may_lie_at_chance(home: Home, measured: Measured) -> None:
+    """An informational case lets no checkpoint pass: it is remarked on."""
+    blind = _blind(measured)
+    ended = accept(home, [result_of(blind, primary=False)])
+    assert ended.code == 0
+    flat = " ".join(ended.out.split())
+    assert f"warning: {blind.key}: {blind.value:.4g} of a range from " in flat
+
+
+@pytest.mark.parametrize("option", ["--accept-insensitive", "--cep-accept-insensitive"])
+def test_it_can_be_asked_for(home: Home, measured: Measured, option: str) -> None:
+    """In pytest's spelling too; what the set-up can see stands under the table."""
+    ended = accept(home, [result_of(_blind(measured))], option)
+    assert ended.code == 0
+    assert "can see a drop of at most 0.001" in " ".join(ended.out.split())

@@ -163,10 +163,7 @@ def test_agreement(panels: Home) -> None:
             ["leaderboard", "people.json", "--battles=battles.json", "--no-answer=m09"],
             "'m09' is not among the arranged battles: m00, m01, m02 are",
         ),
-        (
-            ["judges", "people.json", "careless.json"],
-            "people and careless judged no battle both",
-        ),
+        (["judges", "people.json", "careless.json"], "people and careless judged no battle both"),
         (["judges", "people.json", "judge.json", "--unseen=x"], "no battle has the model 'x'"),
     ],
 )

@@ -1,13 +1,21 @@
-"""`cepbench compare`: what it says of two and of three runs, and what it refuses."""
+"""`cepbench compare`: runs case by case, with battles and chains."""
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import shlex
+import shutil
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_cepbench.cli import main
+from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.compare import judge
 from pytest_cepbench.gate.policy import Policy
@@ -20,10 +28,15 @@ from tests.cli.reports import (
     edit_report,
     measure_toy,
     result_of,
+    results_of,
     write_report,
 )
+from tests.documents import flat_report
+from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly
+from tests.plugin.scored_project import ScoredProject, model, scored_suite
 from tests.report.history.runs import origin
 from tests.report.pages import read_page
+from tests.suites.answers import ANSWERS, WORSE
 
 MODELS = {"best": "shapes:", "mid": "shapes:?miss=0.1", "low": "shapes:?miss=0.3"}
 
@@ -31,8 +44,8 @@ MODELS = {"best": "shapes:", "mid": "shapes:?miss=0.1", "low": "shapes:?miss=0.3
 @pytest.fixture
 def reports(home: Home, measured: Measured) -> Home:
     """Reports of three models of the toy suite, each known to the history."""
-    for number, (name, model) in enumerate(MODELS.items()):
-        results = [result_of(m, model=dict(m.model)) for m in measured(model)]
+    for number, (name, spec) in enumerate(MODELS.items()):
+        results = [result_of(m, model=dict(m.model)) for m in measured(spec)]
         path = write_report(home.path / f"{name}.json", results, "passed")
         data = path.read_bytes()
         facts = {"report": f"../../{name}.json", "report_bytes": len(data)}
@@ -66,7 +79,7 @@ def test_a_case_holds_where_its_gate_says_so(home: Home, measured: Measured) -> 
     rows = {}
     for gate in ("regression", "threshold"):
         for name in ("best", "mid"):
-            results = [result_of(m, gate=gate, tolerance=0.15) for m in measured(MODELS[name])]
+            results = results_of(measured(MODELS[name]), gate=gate, tolerance=0.15)
             write_report(home.path / f"{name}.json", results, "passed")
         ended = home.command("compare", "best.json", "mid.json", "--case=toy/overall/gc")
         (rows[gate],) = (r for r in ended.out.splitlines() if r.startswith("toy/overall/gc "))
@@ -160,8 +173,8 @@ def test_distances_between_sets(home: Home) -> None:
     """They are compared by samples; without their scores there are no bounds, and none passes."""
     for pool in ("samples", "categories"):
         text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
-        for name, model in (("a", "shapes:?miss=0.1"), ("b", "shapes:?recolor=0.9")):
-            results = map(result_of, measure_toy(home.path, model, text))
+        for name, spec in (("a", "shapes:?miss=0.1"), ("b", "shapes:?recolor=0.9")):
+            results = map(result_of, measure_toy(home.path, spec, text))
             write_report(home.path / f"{name}-{pool}.json", results)
         ended = home.command(
             "compare", f"a-{pool}.json", f"b-{pool}.json", "--case=toy/overall/fid"
@@ -233,3 +246,205 @@ def test_runs_without_a_common_case(home: Home, measured: Measured) -> None:
     assert ended.code == 2
     assert "a and b have no case in common: a measured toy, b toy" in ended.err
     assert not (Path("page.html")).exists()
+
+
+CASE = "arena/overall/win_rate"
+
+
+OPTIONS = (f"--case={CASE}", "--alpha=0.05")
+
+
+@pytest.fixture(scope="module")
+def battled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Reports of the run whose answers were accepted, and of two that battled them."""
+    root = tmp_path_factory.mktemp("battled")
+    for name, text in {
+        "pytest.ini": INI,
+        "suite.toml": ANSWERS,
+        "test_arena.py": TEST_MODULE,
+    }.items():
+        (root / name).write_text(text)
+    overall = ("-k", "overall-win_rate")
+    assert run_plainly(root, "--snapshot-update", "--cep-report=accepted.json", *overall) == 0
+    for name, spec in {"worse": WORSE, "worst": "shapes:?miss=0.8"}.items():
+        run_plainly(root, f"--model={spec}", f"--cep-report={name}.json", *overall)
+    return root
+
+
+def case_of(root: Path, name: str) -> dict[str, Any]:
+    """The case in a report."""
+    (case,) = flat_report(json.loads((root / f"{name}.json").read_text()))["cases"]
+    assert isinstance(case, dict)
+    return case
+
+
+def row_of(out: str) -> list[str]:
+    """The cells of the case's row in the table."""
+    return next(line.split() for line in out.splitlines() if line.startswith(f"{CASE} "))
+
+
+@pytest.mark.slow
+def test_two_runs_against_the_same_answers(home: Home, battled: Path) -> None:
+    """The change is the mean over the questions of what one won more than the other."""
+    paths = [str(battled / f"{name}.json") for name in ("worse", "worst")]
+    ended = home.command("compare", *paths, *OPTIONS, "--html=page.html")
+    first, second = (case_of(battled, name) for name in ("worse", "worst"))
+    changes = [second["differences"][sample] - d for sample, d in first["differences"].items()]
+    row = row_of(ended.out)
+
+    assert ended.code == 0
+    assert float(row[4]) == pytest.approx(sum(changes) / len(changes), abs=5e-5)
+    assert float(row[4]) == pytest.approx(second["value"] - first["value"], abs=1.1e-4)
+    assert row[1] != "incomparable"
+    assert int(row[-1]) > 1
+
+
+@pytest.mark.slow
+def test_a_run_against_the_one_that_it_battled(home: Home, battled: Path) -> None:
+    """Its own battles against those answers are the comparison."""
+    paths = [str(battled / f"{name}.json") for name in ("accepted", "worst")]
+    case, row = case_of(battled, "worst"), row_of(home.command("compare", *paths, *OPTIONS).out)
+    assert float(row[4]) == pytest.approx(case["difference"], abs=5e-5)
+    assert row[1] == case["verdict"] == "regressed"
+
+
+@pytest.mark.slow
+def test_battles_against_other_answers_are_not_paired(home: Home, battled: Path) -> None:
+    """Nor those of which the report does not say which answers, or lacks a question."""
+    for number, change in enumerate(({"opponents": "0" * 64}, {"opponents": ""}, {"drop": 1})):
+        path = home.path / f"other{number}.json"
+        path.write_text((battled / "worst.json").read_text())
+
+        def edit(document: dict[str, Any], change: Any = change) -> None:
+            (case,) = document["cases"]
+            if "drop" in change:
+                case["shown"]["differences"].popitem()
+            else:
+                case["shown"].update(change)
+
+        edit_report(path, edit)
+        assert read_report(path).cases
+        ended = home.command("compare", str(battled / "worse.json"), str(path), *OPTIONS)
+        assert row_of(ended.out)[1] == "incomparable"
+        assert "nothing was compared" in ended.out
+
+
+REPORTS = ("before.json", "after.json")
+
+
+LOST = model(drop=0.2, spread=0.1)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """Reports of two checkpoints of a suite, the second of which is worse."""
+    project = ScoredProject.make(tmp_path_factory.mktemp("compared"), scored_suite(n=12))
+    project.accept("--cep-report=before.json")
+    project.run(LOST, "--cep-report=after.json")
+    return project
+
+
+@pytest.fixture
+def project(
+    measured: ScoredProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> ScoredProject:
+    """A copy, in which the command is run."""
+    copy = measured.copy(tmp_path / "copy")
+    monkeypatch.chdir(copy.path)
+    return copy
+
+
+def page_of(project: ScoredProject, *argv: str) -> str:
+    """The page that the command writes."""
+    assert main(["compare", *REPORTS, "--html=page.html", *argv]) == 0
+    return (project.path / "page.html").read_text()
+
+
+def rows_of(page: str, name: str) -> list[str]:
+    """The rows of chains that have this name."""
+    return re.findall(
+        rf'<tr class="(?:before|now)"><th scope="row">{name}</th>.*?</tr>', page, re.DOTALL
+    )
+
+
+def test_both_chains_of_the_samples_that_differ_most(project: ScoredProject) -> None:
+    """A row for each run from the same start, with the first difference; stores stay."""
+    store = contents(project.path / ".cepbench" / "store" / "images")
+    page = page_of(project)
+    before, after = rows_of(page, "before"), rows_of(page, "after")
+
+    assert len(before) == len(after) == 3
+    for one, other in zip(before, after, strict=True):
+        starts = [re.findall(r'href="#(image-\w+)"', row)[0] for row in (one, other)]
+        assert starts[0] == starts[1]
+        assert f'<image id="{starts[0]}"' in page
+        assert "<del>" in one
+        assert "<ins>" in other
+    assert page.count("first difference") == 3
+    assert "Measure that model" not in page
+    assert not read_page(page).tags & {"link", "form", "iframe"}
+    assert contents(project.path / ".cepbench" / "store" / "images") == store
+
+
+@pytest.mark.slow
+def test_chains_of_another_store(project: ScoredProject) -> None:
+    """It is named; without any the page has the commands that make them, which do."""
+    shutil.rmtree(project.path / ".cepbench" / "store")
+    alone = page_of(project)
+    assert not rows_of(alone, "after")
+    assert "none is here: 3 of 3 chains of before, 3 of 3 chains of after." in alone
+    (text,) = re.findall("<pre>(.*?)</pre>", alone)
+    for command in unescape(text).split(" && "):
+        program, *arguments = shlex.split(command)
+        assert program == "pytest"
+        project.run(*arguments)
+    assert len(rows_of(page_of(project), "after")) == 3
+    (project.path / ".cepbench" / "store").rename(project.path / "team")
+    assert len(rows_of(page_of(project, "--store=team"), "after")) == 3
+
+
+def test_a_suite_that_changed_since(project: ScoredProject) -> None:
+    """Chains by other prompts would be of other runs: the page says what changed."""
+    project.edit("suite.toml", 'describe = "describe"', 'describe = "describe it"')
+    page = page_of(project)
+    assert not rows_of(page, "after")
+    assert "suite.toml is not as it was measured: describe prompt changed since" in page
+
+
+def test_a_suite_that_is_elsewhere(project: ScoredProject, tmp_path: Path) -> None:
+    """It is not guessed, and can be named."""
+    (project.path / "suite.toml").rename(tmp_path / "moved.toml")
+    assert "or name it with --suite-file" in page_of(project)
+    page = page_of(project, f"--suite-file={tmp_path / 'moved.toml'}")
+    assert len(rows_of(page, "before")) == 3
+
+
+def test_what_a_report_names_is_not_run(project: ScoredProject) -> None:
+    """Neither the spec of its model, which may import any code, nor a suite elsewhere."""
+    evil = project.path / "evil.py"
+    evil.write_text("import pathlib\npathlib.Path('ran').touch()\n")
+    report = project.path / "after.json"
+    text = report.read_text()
+    report.write_text(text.replace('"python:scored:Describer', '"python:evil:Model'))
+    assert "python:evil:Model" in report.read_text()
+    assert len(rows_of(page_of(project), "after")) == 3
+
+    report.write_text(text.replace('\\"role\\":\\"describer\\"', '\\"role\\":\\"judge\\"'))
+    assert "model.step of a report is not of its describer" in page_of(project)
+
+    (project.path / "deeper").mkdir()
+    os.chdir(project.path / "deeper")
+    report.write_text(text.replace('"nodeid": "', '"nodeid": "../'))
+    assert main(["compare", "../before.json", "../after.json", "--html=../page.html"]) == 0
+    assert "is not beside '../test_scored.py'" in unescape((project.path / "page.html").read_text())
+    assert not list(project.path.rglob("ran"))
+
+
+def test_a_wrong_place_is_one_line(
+    project: ScoredProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is written, and nothing made at the place."""
+    assert main(["compare", *REPORTS, "--html=page.html", "--store=suite.toml"]) == 2
+    message = "--store 'suite.toml': the folder or URL of a store is expected"
+    assert capsys.readouterr().err == f"cepbench: {message}\n"
+    assert not (project.path / "page.html").exists()

@@ -82,10 +82,7 @@ def test_a_good_set_up_passes(home: Home) -> None:
     assert ended.code == 0
     assert {
         name: entry["status"] for name, entry in by_name.items() if entry["status"] != "pass"
-    } == {
-        "visible drop": "remark",
-        "encoder on changed images": "remark",
-    }
+    } == {"visible drop": "remark", "encoder on changed images": "remark"}
     assert list(by_name) == [
         "measurement", "chance floor", "visible drop", "constant outputs",
         "duplicates among the samples", "encoder on changed images", "repeatable drawings",

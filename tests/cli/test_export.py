@@ -11,7 +11,7 @@ import pytest
 
 from pytest_cepbench.report.exports import EXPORTERS
 from tests.cli.conftest import Home
-from tests.cli.reports import Measured, edit_report, result_of, write_report
+from tests.cli.reports import Measured, edit_report, result_of, results_of, write_report
 from tests.docs.markdown import DOCS, column, tables
 from tests.report.results import replace
 
@@ -169,7 +169,7 @@ def test_the_model_of_the_run_is_named(home: Home, report: Path) -> None:
 
 def test_the_verdict_of_a_suite_is_exported(home: Home, measured: Measured) -> None:
     """It may be all that failed, and no table or chart may look as if nothing had."""
-    cases = [result_of(measurement, verdict="held") for measurement in measured("shapes:")]
+    cases = results_of(measured("shapes:"), verdict="held")
     pooled = replace(
         cases[0], part="suite", metric="verdict", verdict="regressed", value=None, measured=None
     )

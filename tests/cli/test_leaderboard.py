@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Home
-from tests.cli.reports import (
-    GATED,
-    Measured,
-    edit_report,
-    measure_toy,
-    result_of,
-    write_report,
-)
+from tests.cli.reports import GATED, Measured, edit_report, measure_toy, result_of, write_report
 
 
 @pytest.fixture
@@ -90,18 +83,12 @@ def test_distances_between_sets(home: Home, pool: str, line: str) -> None:
             "the run of best has no case that is asked for: it has toy/",
         ),
         (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
-        (
-            ["best.json", "best.json"],
-            "two runs are called 'best': name them, NAME=best.json",
-        ),
+        (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
         (
             ["best.json", "low.json", "--case=overall/gx"],
             "the run of best has no case that is asked for: it has toy/",
         ),
-        (
-            ["best.json", "cut.json"],
-            "the run of cut.json is incomplete (worker gw0 died): run it",
-        ),
+        (["best.json", "cut.json"], "the run of cut.json is incomplete (worker gw0 died): run it"),
     ],
 )
 def test_refused(reports: Home, measured: Measured, argv: list[str], message: str) -> None:

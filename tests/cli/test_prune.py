@@ -16,6 +16,7 @@ from tests.cli.reports import (
     accept_by_hand,
     altered,
     result_of,
+    results_of,
     write_report,
 )
 from tests.plugin.project import contents
@@ -49,7 +50,7 @@ def prune(
     home: Home, measured: Measured, *argv: str, results: list[CaseResult] | None = None
 ) -> Ended:
     """The command on a complete run of the toy suite, or these results."""
-    judged = [result_of(measurement) for measurement in measured()] if results is None else results
+    judged = results_of(measured()) if results is None else results
     write_report(home.path / "r.json", judged)
     return home.command("prune", "r.json", *argv)
 
@@ -143,7 +144,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(
 def test_an_incomplete_run(full: Home, measured: Measured) -> None:
     """It does not know which cases there are."""
     before = contents(full.path / "baselines")
-    results = [result_of(measurement) for measurement in measured()]
+    results = results_of(measured())
     write_report(full.path / "r.json", results, "incomplete", ["2 tests did not report: a, b"])
     ended = full.command("prune", "r.json", "--delete")
     assert (ended.code, ended.out) == (1, "")
@@ -158,7 +159,7 @@ def test_an_incomplete_run(full: Home, measured: Measured) -> None:
 def test_a_suite_judged_in_part(full: Home, measured: Measured, judged: int) -> None:
     """Cases that were deselected still have their baselines."""
     before = contents(full.path / "baselines")
-    results = [result_of(measurement) for measurement in measured()][:judged]
+    results = results_of(measured())[:judged]
     ended = prune(full, measured, "--delete", results=results)
     assert (ended.code, ended.out) == (1, "")
     assert f"suite toy has {CASES} cases and the run judged {judged}: run all of it" in ended.err
@@ -167,7 +168,7 @@ def test_a_suite_judged_in_part(full: Home, measured: Measured, judged: int) -> 
 
 def test_several_tests_of_one_case_count_once(full: Home, measured: Measured) -> None:
     """Ten results of nine cases are not all ten cases."""
-    results = [result_of(measurement) for measurement in measured()]
+    results = results_of(measured())
     assert prune(full, measured, results=[*results, results[0]]).code == 0
     ended = prune(full, measured, results=[*results[1:], results[1]])
     assert ended.code == 1
@@ -177,15 +178,13 @@ def test_several_tests_of_one_case_count_once(full: Home, measured: Measured) ->
 def test_the_verdict_of_a_suite_is_no_case(full: Home, measured: Measured) -> None:
     """It is there beside the cases, and has no baseline."""
     verdict = result_of(measured()[0], part="suite", metric="verdict", measured=None)
-    results = [*(result_of(measurement) for measurement in measured()), verdict]
+    results = [*results_of(measured()), verdict]
     assert prune(full, measured, results=results).code == 0
 
 
 def test_results_that_do_not_say_how_many_cases_there_are(full: Home, measured: Measured) -> None:
     """Without that number a part looks like all."""
-    ended = prune(
-        full, measured, results=[result_of(measurement, of=0) for measurement in measured()]
-    )
+    ended = prune(full, measured, results=results_of(measured(), of=0))
     assert ended.code == 1
     assert "suite toy has 0 cases and the run judged 10" in ended.err
 
@@ -199,7 +198,7 @@ def test_no_case(full: Home, measured: Measured) -> None:
 
 def test_a_case_in_error_is_a_case(full: Home, measured: Measured) -> None:
     """It could not be measured this time, and its baseline is still its own."""
-    results = [result_of(measurement, verdict="error", measured=None) for measurement in measured()]
+    results = results_of(measured(), verdict="error", measured=None)
     prune(full, measured, "--delete", results=results)
     assert baseline_path(full.path / "baselines", measured()[0].key).exists()
 

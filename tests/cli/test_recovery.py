@@ -10,7 +10,7 @@ import pytest
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.replacement import JOURNAL, replace_files
 from tests.cli.conftest import Home
-from tests.cli.reports import CASES, Measured, accept_by_hand, result_of, write_report
+from tests.cli.reports import CASES, Measured, accept_by_hand, results_of, write_report
 from tests.interruption import at_change, in_child
 from tests.plugin.project import contents
 
@@ -20,10 +20,7 @@ def half(home: Home, measured: Measured) -> Home:
     """The toy suite's baselines, of which a process had replaced some when it was killed."""
     root = home.path / "baselines"
     accept_by_hand(root, measured())
-    write_report(
-        home.path / "r.json",
-        [result_of(measurement) for measurement in measured("shapes:?miss=0.3")],
-    )
+    write_report(home.path / "r.json", results_of(measured("shapes:?miss=0.3")))
 
     def die() -> None:
         at_change(3 + 3 * CASES, lambda: os.kill(os.getpid(), signal.SIGKILL))

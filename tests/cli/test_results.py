@@ -11,10 +11,7 @@ from tests.cli.conftest import Home
 from tests.cli.reports import Measured, edit_report, result_of, write_report
 from tests.special_files import a_pipe, a_sparse_file
 
-COMMANDS = {
-    "accept": ["accept", "r.json", "--reason=because"],
-    "prune": ["prune", "r.json"],
-}
+COMMANDS = {"accept": ["accept", "r.json", "--reason=because"], "prune": ["prune", "r.json"]}
 
 
 @pytest.fixture(params=COMMANDS)
