@@ -1,25 +1,20 @@
-"""The pytest plugin: hooks and fixtures, each handing over to the module that does the work.
+"""The pytest plugin: the hooks of every run, which are there before it is known to have cases.
 
-Only the standard library and pytest are imported before a cepbench option or test is met.
+A run that names no option of ours and collects no case imports nothing more than this; in any other
+one they hand over to its `Run`, which `run_of` begins.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import suppress
-from itertools import chain
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.errors import SpecError, SuiteError
-from pytest_cepbench.evaluation.run_context import RunContext
-from pytest_cepbench.plugin import records
-from pytest_cepbench.plugin.controller import CONTROLLER, Controller, ExitCode
-from pytest_cepbench.plugin.empty_suites import EmptySuites
+from pytest_cepbench.plugin.empty_suites import EmptySuites, is_case
 from pytest_cepbench.plugin.fixtures import (
-    EVALUATOR,
+    BEGUN,
+    RUN,
     BareFixtures,
     cep_case,
     cep_describer,
@@ -32,10 +27,10 @@ from pytest_cepbench.plugin.fixtures import (
     cep_judge,
     cep_vqa,
     cep_writer,
-    evaluator_of,
+    run_of,
 )
-from pytest_cepbench.plugin.ledger import MISTAKE, Ledger
 from pytest_cepbench.plugin.options import (
+    SHORT_TAKEN,
     add_options,
     add_short_options,
     are_named,
@@ -43,19 +38,10 @@ from pytest_cepbench.plugin.options import (
     hide_short_values,
     suggest_options,
 )
-from pytest_cepbench.plugin.records import RECORDS, Records, case_name, is_case
-from pytest_cepbench.plugin.run_settings import (
-    refuse_modes,
-    settings_of,
-    updating,
-    usage_errors,
-)
-from pytest_cepbench.plugin.versions import names_in_ini, verbosity
 from pytest_cepbench.plugin.workers import hooks as workers_hooks
 
 if TYPE_CHECKING:
-    from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.plugin.workers.device_leases import Leases
+    from pytest_cepbench.plugin.controller import Code
 
 # pytest finds fixtures as names of a plugin's module.
 __all__ = [
@@ -72,24 +58,14 @@ __all__ = [
     "cep_writer",
 ]
 
-_LEASES: pytest.StashKey[Leases] = pytest.StashKey()
-"""Of the workers that a plan is about."""
-
-_TAKEN = pytest.StashKey[Sequence[str]]()
-
-_OWNER = "cepbench: "  # of a line in pytest's header
-
-_NOTHING_RAN = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
-
 
 # -- options and set-up ----------------------------------------------------------------------------
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Register `--cep-...` and the ini keys, and the hooks that have modules of their own."""
+    """Register `--cep-...` and the ini keys, and the hooks of xdist."""
     add_options(parser)
     pluginmanager.register(workers_hooks, "cepbench_workers")
-    pluginmanager.register(records, "cepbench_verdict_reports")
     pluginmanager.register(BareFixtures(), "cepbench_bare_names")
 
 
@@ -111,102 +87,71 @@ def pytest_load_initial_conftests(
         raise pytest.UsageError(
             "a conftest.py called sys.exit() while pytest started: no case was judged"
         ) from leaving
-    early_config.stash[_TAKEN] = add_short_options(parser)
+    early_config.stash[SHORT_TAKEN] = add_short_options(parser)
     suggest_options(parser, args)
     early_config.pluginmanager.register(ExitCode(), "cepbench_exit_code")
 
 
+class ExitCode:
+    """The exit code of the process: pytest's own, unless the ledger knows of something worse.
+
+    Registered after the conftest.py files of the command line, so that nothing comes after it:
+    hooks at the end of a session may set its exit status to whatever they like.
+    """
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Code, Code]:
+        """Settle what the process, or `pytest.main`, returns."""
+
+        def judged(code: Code) -> Code:
+            run = config.stash.get(RUN, None)
+            controller = None if run is None else run.controller
+            return code if controller is None else controller.exit_code(code)
+
+        try:
+            code = yield
+        except SystemExit as leaving:  # a hook at the end of the session called sys.exit
+            raise SystemExit(judged(leaving.code)) from leaving
+        return judged(code)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marker; on the controlling side, read the settings before anything runs."""
+    """Register the marker; read the settings before anything runs, where there are any."""
     config.addinivalue_line(
         "markers",
         "cep(suite, categories, metrics, tolerance): which cases of a suite.toml are gated; put by "
         "itself on every test that uses cep_gate",
     )
-    # An ini file that makes warnings errors means Python's, not a verdict that has its own option.
-    config.addinivalue_line("filterwarnings", "default::pytest_cepbench.InconclusiveWarning")
-    # Nor syrupy's remark on a worker that died, which would end the run before it is told how.
-    config.addinivalue_line("filterwarnings", "default:syrupy. received:UserWarning")
-    if not hasattr(config, "workerinput"):
-        check_names(_unknown_ini_names(config))
-        settings = settings_of(config)
-        ledger = Ledger(config.rootpath, settings.allow_skips)
-        controller = Controller(RunContext(settings), lambda: evaluator_of(config), ledger=ledger)
-        if settings.plan:  # a plan needs no workers
-            with usage_errors():
-                from pytest_cepbench.plugin.workers.device_leases import plan_leases
-
-                config.stash[_LEASES] = plan_leases(config, settings)
-            config.option.dist, config.option.numprocesses = "no", None  # syrupy counts the latter
-        config.stash[CONTROLLER] = controller
-        # Hooks that get no config are the ledger's own methods.
-        config.pluginmanager.register(ledger, "cepbench_ledger")
-    # After the ledger, so that it is asked before it: what a report carries, it puts there.
-    config.stash[RECORDS] = Records()
-    config.pluginmanager.register(config.stash[RECORDS], "cepbench_records")
-    empty_suites = EmptySuites(config, lambda: evaluator_of(config))
-    config.pluginmanager.register(empty_suites, "cepbench_empty_suites")
-
-
-def _unknown_ini_names(config: pytest.Config) -> Iterator[str]:
-    """Names in the ini file that no plugin registered; pytest warns of them after collection."""
-    for name in names_in_ini(config):
-        try:
-            config.getini(name)
-        except ValueError:
-            yield name
+    is_worker = hasattr(config, "workerinput")
+    if not is_worker:
+        check_names(config)
+    # Of a project that has baselines some may be half written.
+    project = is_worker or (config.rootpath / "baselines").is_dir()
+    workers = getattr(config.option, "tx", None) or getattr(config.option, "numprocesses", None)
+    if project or workers or are_named(config, config.invocation_params.args):
+        run_of(config)
+    config.pluginmanager.register(EmptySuites(config), "cepbench_empty_suites")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Resolve the models that were named, so that a mistake costs a second, not a night."""
-    controller = session.config.stash.get(CONTROLLER, None)
-    if controller is not None:
-        with usage_errors():
-            taken = session.config.stash.get(_TAKEN, ())
-            try:
-                controller.start(
-                    taken,
-                    workers=bool(session.config.getoption("tx", None)),
-                    updating=updating(session.config),
-                )
-            except BaseException:
-                controller.remove_reports()
-                raise
+    session.config.stash[BEGUN] = True
+    run = session.config.stash.get(RUN, None)
+    if run is not None:
+        run.begin()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is gated against what."""
-    controller = config.stash.get(CONTROLLER, None)
-    if controller is None:
-        return []
-    verbose = verbosity(config) > 0
-    return _headed(config, filter(None, controller.header_lines(verbose=verbose)), verbose=verbose)
+    run = config.stash.get(RUN, None)
+    return [] if run is None else run.header()
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say of each suite which models it gates, also where none was named."""
-    controller = config.stash.get(CONTROLLER, None)
-    if controller is None:
-        return []
-    verbose = verbosity(config) > 0
-    return _headed(config, controller.suite_lines(verbose=verbose), verbose=verbose)
-
-
-def _headed(config: pytest.Config, lines: Iterable[str], *, verbose: bool) -> list[str]:
-    """Lines of a header as wide as the terminal, continued below their text.
-
-    verbose: with words that have no room on a line of their own left whole.
-    """
-    lines = [f"{_OWNER}{line}" for line in lines]
-    if not lines:  # a plain pytest run, which imports nothing more
-        return []
-    from pytest_cepbench.plugin.terminal.summary import Output
-
-    output = Output(config.pluginmanager.getplugin("terminalreporter"))
-    indent = " " * len(_OWNER)
-    wrapped = (output.wrap(line, indent, shortened=not verbose) for line in lines)
-    return list(chain.from_iterable(wrapped))
+    run = config.stash.get(RUN, None)
+    return [] if run is None else run.suite_header()
 
 
 # -- collection ------------------------------------------------------------------------------------
@@ -217,18 +162,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "cep_case" in metafunc.fixturenames:
         from pytest_cepbench.plugin.collection import parametrize
 
-        parametrize(metafunc, evaluator_of(metafunc.config))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Mark the report on a module whose suite is written wrongly, for the exit code."""
-    report = yield
-    call = getattr(report, "call", None)
-    raised = None if call is None or call.excinfo is None else call.excinfo.value
-    if isinstance(raised, pytest.Collector.CollectError):
-        setattr(report, MISTAKE, isinstance(raised.__cause__, SpecError | SuiteError))
-    return report
+        parametrize(metafunc, run_of(metafunc.config).evaluator())
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -244,94 +178,49 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     xdist's controller hears of them by its own hook.
     """
     cases = [item for item in session.items if is_case(item)]
-    if not cases:
-        return
-    from pytest_cepbench.plugin.collection import (
-        assign_policies,
-        write_case_hints,
-        write_unknown_names,
-    )
-
-    config, evaluator = session.config, evaluator_of(session.config)
-    if CONTROLLER in config.stash:
-        config.stash[CONTROLLER].remove_reports()
-    assign_policies(cases, evaluator)
-    if hasattr(config, "workerinput"):
-        write_case_hints(cases, evaluator)
-        write_unknown_names(evaluator)
-    else:
-        with usage_errors():
-            evaluator.suites.check_names()
-    controller = config.stash.get(CONTROLLER, None)
-    if evaluator.settings.listing or evaluator.settings.plan:
-        if controller is not None:
-            controller.unjudged = len(cases)
-        return
-    if controller is not None:
-        refuse_modes(config, cases)
-        with usage_errors():
-            _ = evaluator.store  # or every case would say that it cannot be used
-        controller.ledger.expect({item.nodeid: case_name(item) for item in cases})
-        with usage_errors():
-            controller.pools = evaluator.plan_pools()
-    _show_progress(config, evaluator)
-
-
-def _show_progress(config: pytest.Config, evaluator: Evaluator) -> None:
-    from pytest_cepbench.plugin.terminal import live
-
-    def snapshots() -> list[live.ProgressSnapshot]:
-        return live.own_snapshots(evaluator.progress, evaluator.cluster_progress)
-
-    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
-    if worker is None:
-        live.show(config, snapshots)
-        if evaluator.settings.history is not None:
-            from pytest_cepbench.plugin.run_status import write_status
-
-            write_status(config, config.stash[CONTROLLER], snapshots)
-    elif worker["cepbench_progress"] is not None:
-        with suppress(OSError):  # a folder that cannot be made has no reader
-            live.write_snapshots(
-                config,
-                evaluator.progress,
-                evaluator.context.make_folder(),
-                worker["workerid"],
-                worker["cepbench_progress"],
-            )
-
-
-def _remove_status(config: pytest.Config) -> None:
-    module = sys.modules.get("pytest_cepbench.plugin.run_status")
-    if module is not None:
-        module.close(config)
-
-
-def _clear_terminal(config: pytest.Config) -> None:
-    module = sys.modules.get("pytest_cepbench.plugin.terminal.live")
-    if module is not None:
-        module.close(config)
+    if cases:
+        run_of(session.config).select(cases)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Under `--cep-plan`, print the plan and run nothing; errors of collection go on as ever."""
-    controller = session.config.stash.get(CONTROLLER, None)
-    if controller is None or not controller.settings.plan or session.testsfailed:
-        return None
-    from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
-    from pytest_cepbench.plugin.terminal.summary import Output
+    run = session.config.stash.get(RUN, None)
+    return None if run is None or session.testsfailed else run.print_plan()
 
-    reporter = session.config.pluginmanager.getplugin("terminalreporter")
-    reporter.write_sep("=", "cepbench plan")
-    output = Output(reporter)
-    leases, rule = session.config.stash[_LEASES], output.glyphs.rule
-    for line in plan_lines(evaluator_of(session.config), leases, output.table_columns, rule):
-        if isinstance(line, str):
-            output.write_sentences([(line, "")])
-        else:
-            output.write([line])
-    return True
+
+# -- tests -----------------------------------------------------------------------------------------
+# Registered before any conftest.py, whose hooks see what these have made of a report.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail the phase with a verdict that does not pass, whatever the test did with it."""
+    report = yield
+    run = item.config.stash.get(RUN, None)
+    return report if run is None else run.records.judge(item, call, report)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, Any] | None:
+    """Show the verdict in the place of PASSED and FAILED, or that a case is judged again."""
+    payload = getattr(report, "cepbench", None)
+    if payload is None:
+        return None
+    from pytest_cepbench.plugin.records import status_of
+
+    return status_of(report, payload)
+
+
+def pytest_enter_pdb(config: pytest.Config) -> None:
+    """Leave the terminal to the debugger, for good."""
+    run = config.stash.get(RUN, None)
+    if run is not None:
+        run.clear_terminal()
 
 
 # -- the end ---------------------------------------------------------------------------------------
@@ -343,80 +232,26 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> Generator[
 
     After all others, who may change the exit status, and also when one of them raises.
     """
-    _clear_terminal(session.config)
-    controller = session.config.stash.get(CONTROLLER, None)
-    if controller is not None:
-        controller.pytests_code = exitstatus
-        if controller.ledger.active:
-            evaluator_of(session.config).dismiss_helpers()
-        controller.mark_junit(session.config)
+    run = session.config.stash.get(RUN, None)
+    if run is None:
+        return (yield)
+    run.prepare_end(session, exitstatus)
     try:
         yield
     finally:
-        if controller is not None:
-            controller.finish(session, updating=updating(session.config))
-            if controller.ledger.active:
-                from pytest_cepbench.plugin.ci_services import write_files
-                from pytest_cepbench.plugin.terminal.summary import QuietSections
-
-                write_files(controller)
-                session.config.pluginmanager.register(QuietSections(), "cepbench_quiet_sections")
-            _remove_status(session.config)
-            _warn_of_undecided(session.config, controller)
-
-
-def _warn_of_undecided(config: pytest.Config, controller: Controller) -> None:
-    """One warning for all inconclusive cases that pass, in a run that passes."""
-    outcome = controller.outcome
-    if outcome is None or not all(result.passes for result in outcome.results):
-        return
-    from pytest_cepbench.report.headline import undecided
-
-    if undecided(outcome.results):
-        from pytest_cepbench.errors import InconclusiveWarning
-        from pytest_cepbench.report.text import shortage_warning
-
-        # A mark can ignore it for a test, in a run where `-W error` raises it.
-        with suppress(InconclusiveWarning):
-            warning = InconclusiveWarning(shortage_warning(outcome.results))
-            config.issue_config_time_warning(warning, 2)
-
-
-def pytest_enter_pdb(config: pytest.Config) -> None:
-    """Leave the terminal to the debugger, for good."""
-    _clear_terminal(config)
+        run.end(session)
 
 
 @pytest.hookimpl(tryfirst=True)  # before syrupy's report, which leaves out what is told here
 def pytest_terminal_summary(terminalreporter: Any, exitstatus: int, config: pytest.Config) -> None:
     """The headline and the table of verdicts; why there are none, where a model was named."""
-    controller = config.stash.get(CONTROLLER, None)
-    if controller is None:
-        return
-    if controller.ledger.active or controller.unjudged:
-        from pytest_cepbench.plugin.ci_services import write_annotations
-        from pytest_cepbench.plugin.terminal.summary import leave_out_cases, write_summary
-
-        leave_out_cases(config, controller.settings.baselines)
-        write_summary(controller, terminalreporter)
-        write_annotations(controller, terminalreporter)
-        quiet = config.pluginmanager.getplugin("cepbench_quiet_sections")
-        if quiet is not None:  # a run that judges
-            quiet.end_sections(terminalreporter)
-    elif controller.settings.names_models and exitstatus in _NOTHING_RAN:
-        from pytest_cepbench.plugin.terminal.summary import write_nothing_found
-
-        write_nothing_found(config, terminalreporter)
+    run = config.stash.get(RUN, None)
+    if run is not None:
+        run.summarize(terminalreporter, exitstatus)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Release the store, and clear away what the processes of the run told one another."""
-    _clear_terminal(config)
-    _remove_status(config)
-    controller = config.stash.get(CONTROLLER, None)
-    try:
-        if EVALUATOR in config.stash:
-            config.stash[EVALUATOR].close()
-    finally:
-        if controller is not None:
-            controller.context.remove_folder()
+    run = config.stash.get(RUN, None)
+    if run is not None:
+        run.close()

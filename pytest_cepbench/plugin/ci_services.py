@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import WriteError
-from pytest_cepbench.plugin.outcome import RunOutcome
 
 if TYPE_CHECKING:
-    from pytest_cepbench.plugin.controller import Controller
+    from pytest_cepbench.plugin.controller import Controller, RunOutcome
 
 _AGENT_SECONDS = 30.0  # for an agent that cannot reach its server
 
-Writer = Callable[["Controller", RunOutcome, str], "Path | None"]
+Writer = Callable[["Controller", "RunOutcome", str], "Path | None"]
 """Writes a file for a service, given the value of its variable; returns it where users open it."""
 
 

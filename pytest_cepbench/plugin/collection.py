@@ -112,22 +112,29 @@ def parametrize(metafunc: pytest.Metafunc, evaluator: Evaluator) -> None:
         mark = mark_of(metafunc.definition)
         path = mark.suite_file(metafunc.definition.path)
         pooled = not mark.partial and not updating(metafunc.config)
-        cases = _selected(evaluator.suites.cases(path, pooled=pooled), mark)
-    except DataAbsentError as absence:
-        _skip(metafunc, str(absence), "data-absent")
-    except SuiteNotApplicableError as reason:
-        _skip(metafunc, str(reason), "not-concerned")
+        cases = chosen = evaluator.suites.cases(path, pooled=pooled)
+        for attribute, names in (("part", mark.categories), ("metric", mark.metrics)):
+            known = {getattr(case.key, attribute) for case in cases}
+            for name in names or ():
+                if name not in known:
+                    raise SuiteError(f"@pytest.mark.cep: {unknown_name(attribute, name, known)}")
+            if names is not None:
+                chosen = [case for case in chosen if getattr(case.key, attribute) in names]
+    except (DataAbsentError, SuiteNotApplicableError) as reason:
+        name = "data-absent" if isinstance(reason, DataAbsentError) else "not-concerned"
+        marks = pytest.mark.skip(reason=visible(str(reason)))
+        metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
     except CepError as error:
         raise pytest.Collector.CollectError(visible(str(error))) from error
     else:
-        metafunc.parametrize("cep_case", cases, ids=[case.id for case in cases])
+        metafunc.parametrize("cep_case", chosen, ids=[case.id for case in chosen])
 
 
 def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
     """Divide alpha among the collected cases. Raises pytest.UsageError for a useless policy."""
     cases = {}
     for item in items:
-        case = case_of(item)
+        case = _case_of(item)
         if isinstance(case, Case):
             mark = mark_of(item)
             cases[item.nodeid] = mark.suite_file(item.path), case, mark.overrides
@@ -138,47 +145,26 @@ def assign_policies(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
             evaluator.check_policies(accepting=any(updating(item.config) for item in items[:1]))
 
 
-def write_case_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
-    """Leave hints on what the collected cases need, for the scheduler."""
+def leave_hints(items: Sequence[pytest.Item], evaluator: Evaluator) -> None:
+    """Leave word to the controller: hints on what cases need, for the scheduler; unknown names.
+
+    The latter are names in options that no suite of the run knows.
+    """
     from pytest_cepbench.plugin.workers.scheduler import write_hints
 
     pooled = {
         item.nodeid: mark_of(item).suite_file(item.path)
         for item in items
-        if isinstance(case_of(item), PooledCase)
+        if isinstance(_case_of(item), PooledCase)
     }
     write_hints(evaluator, pooled)
-
-
-def write_unknown_names(evaluator: Evaluator) -> None:
-    """Leave word to the controller of names in options that no suite of the run knows."""
     try:
         evaluator.suites.check_names()
     except CepError as error:
         write_message(evaluator.context.make_folder(), UNKNOWN_NAME, visible(str(error)))
 
 
-def case_of(item: pytest.Item) -> Case | PooledCase | None:
+def _case_of(item: pytest.Item) -> Case | PooledCase | None:
     """What an item judges; None where it is no case, or one that is skipped."""
     callspec = getattr(item, "callspec", None)
     return None if callspec is None else callspec.params.get("cep_case")
-
-
-def _skip(metafunc: pytest.Metafunc, reason: str, name: str) -> None:
-    marks = pytest.mark.skip(reason=visible(reason))
-    metafunc.parametrize("cep_case", [pytest.param(None, marks=marks, id=name)])
-
-
-def _selected(cases: list[Case | PooledCase], mark: CepMark) -> list[Case | PooledCase]:
-    """The cases that a marker leaves in. Raises SuiteError for a name that no case has."""
-    chosen = list(cases)
-    wanted = {"part": mark.categories, "metric": mark.metrics}
-    for attribute, names in wanted.items():
-        if names is None:
-            continue
-        known = {getattr(case.key, attribute) for case in cases}
-        for name in names:
-            if name not in known:
-                raise SuiteError(f"@pytest.mark.cep: {unknown_name(attribute, name, known)}")
-        chosen = [case for case in chosen if getattr(case.key, attribute) in names]
-    return chosen

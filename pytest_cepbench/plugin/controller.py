@@ -1,21 +1,23 @@
-"""The controlling side of a run: header, ledger, acceptance of baselines, reports and exit code."""
+"""The process that the user started: header, acceptance of baselines, reports, exit code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from pytest_cepbench.errors import SpecError, WriteError
 from pytest_cepbench.evaluation import run_result
 from pytest_cepbench.evaluation.run_context import RunContext, identities_of
+from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.ledger import Ledger
 from pytest_cepbench.plugin.options import notes_on_options
-from pytest_cepbench.plugin.outcome import Acceptance, Code, RunOutcome
+from pytest_cepbench.plugin.run_settings import usage_errors
 from pytest_cepbench.plugin.terminal.header import (
     HeaderLine,
     device_lines,
@@ -27,8 +29,76 @@ from pytest_cepbench.plugin.terminal.header import (
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
+    from pytest_cepbench.gate.acceptance import Change
     from pytest_cepbench.plugin.workers.crashes import CrashLog
-    from pytest_cepbench.report import UsageTotals
+    from pytest_cepbench.plugin.workers.device_leases import Leases
+    from pytest_cepbench.report import CaseResult, UsageTotals
+
+Code = int | str | None
+"""An exit code, as `sys.exit` takes it."""
+
+Acceptance = Literal["not asked", "written", "unchanged", "refused", "unwritten"]
+"""What became of baselines. refused: the run gave a reason to accept none. unwritten: they could
+not be written, which is one of its problems."""
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """A run that has ended.
+
+    results: the judged cases, in the order of collection.
+    problems: why the run is incomplete; empty when it is complete.
+    skipped: node id -> why its case was not judged.
+    remarks: on how cases were judged, for the whole run.
+    infrastructure: what went wrong with machines and was made good, a sentence each.
+    usage: of the run's processes outside of cases.
+    setup: the model under test and what it is compared with, in full.
+    code: the exit code of the session.
+    headline: the run in one sentence.
+    acceptance: whether baselines were accepted.
+    changes: the baselines that were.
+    written: paths of the reports.
+    unreported: why there are no reports.
+    unrecorded: why the run is not in the history.
+    unsent: on files for a CI service that could not be written.
+    """
+
+    results: tuple[CaseResult, ...]
+    problems: tuple[str, ...]
+    skipped: Mapping[str, str]
+    remarks: tuple[str, ...]
+    infrastructure: tuple[str, ...]
+    usage: tuple[UsageTotals, ...]
+    setup: tuple[str, ...]
+    code: Code
+    headline: str = ""
+    acceptance: Acceptance = "not asked"
+    changes: tuple[Change, ...] = ()
+    written: tuple[Path, ...] = ()
+    unreported: str | None = None
+    unrecorded: str | None = None
+    unsent: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """Of the whole run: passed, undecided, failed, or incomplete."""
+        return run_verdict(self.results, self.problems)
+
+    @property
+    def nothing_compared(self) -> bool:
+        """Whether there were cases and none could have failed: all skipped or informational."""
+        return nothing_compared(self.results, self.skipped)
+
+    @property
+    def page(self) -> Path | None:
+        """The HTML page, where it was written."""
+        return next((path for path in self.written if path.suffix == ".html"), None)
+
+
+NO_CHANGE = "no baseline changed"
+
+COUNTED = pytest.StashKey[str]()
+"""How many workers `-n auto` starts, and why."""
 
 
 @dataclass
@@ -37,6 +107,7 @@ class Controller:
 
     context: the run, as this process knows it.
     evaluator: gives this process's suites, store and models; called only when they are needed.
+    leases: devices and cores of the workers, once they are planned.
     header: the model under test and what it is compared with.
     lines: the header in full, for reports.
     unremoved: why the reports of an earlier run are still there.
@@ -50,7 +121,8 @@ class Controller:
 
     context: RunContext
     evaluator: Callable[[], Evaluator]
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: Ledger
+    leases: Leases | None = None
     header: list[HeaderLine] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     unremoved: str | None = None
@@ -80,49 +152,54 @@ class Controller:
         xdist, which have devices of their own. updating: whether baselines are to be accepted.
         Raises CepError kinds.
         """
-        if not (updating or self.settings.plan or self.settings.listing):
-            self._check_baselines()
+        settings = self.settings
+        source = settings.sources.get("baselines", "ini ")
+        judges = not (updating or settings.plan or settings.listing)
+        if judges and not source.startswith("ini ") and not settings.baselines.is_dir():
+            from pytest_cepbench.errors import BaselineError
+
+            raise BaselineError(
+                f"{source}={settings.baselines}: no such folder. Name the folder of accepted "
+                "baselines, or add --snapshot-update to accept what is measured as the first ones"
+            )
         # A plain pytest run has no baselines, and imports nothing more.
-        if self.settings.baselines.is_dir():
+        if settings.baselines.is_dir():
             from pytest_cepbench.replacement import recover
 
-            recovered = recover(self.settings.baselines)
+            recovered = recover(settings.baselines)
             self.remarks += [] if recovered is None else [recovered]
-        if self.settings.series is not None and not self.settings.names_models:
+        if settings.series is not None and not settings.names_models:
             file = self.evaluator().series
             assert file is not None  # since it has a name
             self.header = [HeaderLine(line := series_line(file), line)]
-        if self.settings.names_models:
-            self.header = list(setup_lines(self.settings, self.evaluator(), taken))
+        if settings.names_models:
+            self.header = list(setup_lines(settings, self.evaluator(), taken))
             if not workers:
                 self.header += device_lines(self.evaluator())
             self.lines = [line.full for line in self.header]
             if self.evaluator().engine is None:
-                self._check_devices()
+                from pytest_cepbench.models.devices import visible_devices
 
-    def _check_baselines(self) -> None:
-        """Raise BaselineError where the folder that was named for this run is not there."""
-        folder, source = self.settings.baselines, self.settings.sources.get("baselines", "")
-        if source and not source.startswith("ini ") and not folder.is_dir():
-            from pytest_cepbench.errors import BaselineError
+                for bound in (runner.bound for runner in self.evaluator().runners):
+                    if str(bound.device).startswith("cuda") and not visible_devices():
+                        raise SpecError(
+                            f"{bound.spec}: device {bound.device!r}, and this machine has no "
+                            "accelerator that torch can use. Give device=cpu, or install a torch "
+                            "build that fits the driver"
+                        )
 
-            raise BaselineError(
-                f"{source}={folder}: no such folder. Name the folder of accepted baselines, or add "
-                "--snapshot-update to accept what is measured as the first ones"
-            )
+    def lease_devices(self, config: pytest.Config) -> None:
+        """Plan what workers may use. Raises pytest.UsageError where there are too few devices."""
+        from pytest_cepbench.plugin.workers.device_leases import plan_leases
 
-    def _check_devices(self) -> None:
-        """Raise SpecError for a model whose device this machine does not have."""
-        from pytest_cepbench.models.devices import visible_devices
+        with usage_errors():
+            self.leases = plan_leases(config, self.settings)
 
-        for runner in self.evaluator().runners:
-            bound = runner.bound
-            if str(bound.device).startswith("cuda") and not visible_devices():
-                raise SpecError(
-                    f"{bound.spec}: device {bound.device!r}, and this machine has no accelerator "
-                    "that torch can use. Give device=cpu, or install a torch build that fits the "
-                    "driver"
-                )
+    def lease_lines(self, config: pytest.Config) -> Iterator[str]:
+        """For the header: how many workers there are and why, and the device of each."""
+        if COUNTED in config.stash:
+            yield config.stash[COUNTED]
+        yield from () if self.leases is None or self.settings.plan else self.leases.lines
 
     def header_lines(self, *, verbose: bool) -> Iterator[str]:
         """What pytest's header says of this run. verbose: with whole specs."""
@@ -157,7 +234,20 @@ class Controller:
             self.remove_reports()
         if not ledger.active:
             return
-        self._publish(session)
+        place = self.settings.publish
+        if place is not None or self.settings.shared:
+
+            def waiting(left: int) -> None:
+                reporter = session.config.pluginmanager.getplugin("terminalreporter")
+                if reporter is not None and place is not None:
+                    reporter.ensure_newline()
+                    reporter.write_line(
+                        f"cepbench: {left:,} results are being uploaded to "
+                        f"{shown_location(place)}; interrupt it to keep the rest in this store "
+                        "alone"
+                    )
+
+            self.remarks += self.evaluator().publish(publishing_seconds(session), waiting)
         if updating and self.crashes.all:
             ledger.fail(
                 "a worker died, and baselines are accepted only from a run in which none did: run "
@@ -177,12 +267,14 @@ class Controller:
         """The run as it stands. code: exit code of the session."""
         ledger = self.ledger
         own = [self.evaluator().background_usage] if ledger.results else []
+        made_good = [*self.crashes.lines(), *ledger.repeated, *self.remarks]
+        made_good += self.evaluator().infrastructure if ledger.active else []
         return RunOutcome(
             results=tuple(ledger.results),
             problems=tuple(ledger.problems()),
             skipped=dict(ledger.skipped),
             remarks=tuple(ledger.remarks()),
-            infrastructure=tuple(self._infrastructure()),
+            infrastructure=tuple(dict.fromkeys(made_good)),
             usage=(*self.background_usage, *own),
             setup=tuple(self.lines),
             code=self.exit_code(code),
@@ -228,23 +320,6 @@ class Controller:
         other = int(code) if not own and isinstance(code, int) and code not in harmless else 0
         return headline(results, problems, skipped=outcome.skipped, other_code=other)
 
-    def _publish(self, session: pytest.Session) -> None:
-        """Wait until results of this process are where they are published."""
-        place = self.settings.publish
-        if place is None and not self.settings.shared:
-            return
-
-        def waiting(left: int) -> None:
-            reporter = session.config.pluginmanager.getplugin("terminalreporter")
-            if reporter is not None and place is not None:
-                reporter.ensure_newline()
-                reporter.write_line(
-                    f"cepbench: {left:,} results are being uploaded to {shown_location(place)}; "
-                    "interrupt it to keep the rest in this store alone"
-                )
-
-        self.remarks += self.evaluator().publish(publishing_seconds(session), waiting)
-
     def record_worker(self, sent: Any) -> None:
         """Enter what a worker did outside of cases; None where it had none."""
         if sent is not None:
@@ -254,12 +329,6 @@ class Controller:
 
             self.background_usage.append(msgspec.convert(sent["effort"], UsageTotals))
             self.remarks += sent["remarks"]
-
-    def _infrastructure(self) -> list[str]:
-        """What went wrong with machines and was made good, a sentence each."""
-        own = self.evaluator().infrastructure if self.ledger.active else []
-        lines = [*self.crashes.lines(), *self.ledger.repeated, *self.remarks, *own]
-        return list(dict.fromkeys(lines))
 
     def _accepted(self, outcome: RunOutcome) -> RunOutcome:
         """The run after its baselines were accepted, or why they were not."""
@@ -276,11 +345,12 @@ class Controller:
                 outcome = self._judged(outcome.code)
                 outcome = replace(outcome, headline=self._headline(outcome))
             else:
-                return replace(
-                    outcome,
-                    changes=tuple(changes),
-                    acceptance="written" if changes else "unchanged",
-                )
+                if changes:
+                    return replace(outcome, changes=tuple(changes), acceptance="written")
+                compared = [result for result in results if result.primary and not result.accepted]
+                again = not compared and any(result.accepted for result in results)
+                headline = f"Nothing to accept: {NO_CHANGE}" if again else ""
+                return replace(outcome, acceptance="unchanged", headline=headline)
         from msgspec.structs import replace as replace_fields
 
         self.ledger.results[:] = [replace_fields(result, accepted=False) for result in results]
@@ -320,49 +390,22 @@ class Controller:
         if xml is not None and self.ledger.active:
             outcome = self._judged(self.pytests_code)
             xml.add_global_property("cepbench_verdict", outcome.verdict)
-            xml.add_global_property("cepbench_headline", self._announcement(outcome))
+            accepted = sum(result.accepted for result in outcome.results)
+            failing = not all(result.passes for result in outcome.results)
+            if accepted and not (failing or outcome.problems or self.pytests_code):
+                line = (
+                    f"To be accepted: {accepted} of {len(outcome.results)} cases; the JSON report "
+                    "says whether they were"
+                )
+            else:
+                line = self._headline(replace(outcome, code=self.pytests_code))
+            xml.add_global_property("cepbench_headline", line)
             # What a dead worker began stays there as a test without an outcome, beside its retry.
             for (nodeid, _), begun in xml.node_reporters.items():
                 if str(nodeid) in self.crashes.retried and not begun.nodes:
                     xml.node_reporters_ordered.remove(begun)
 
-    def _announcement(self, outcome: RunOutcome) -> str:
-        """The headline of a run that has accepted nothing yet."""
-        accepted = sum(result.accepted for result in outcome.results)
-        failing = not all(result.passes for result in outcome.results)
-        if not accepted or failing or outcome.problems or self.pytests_code:
-            return self._headline(replace(outcome, code=self.pytests_code))
-        return (
-            f"To be accepted: {accepted} of {len(outcome.results)} cases; the JSON report says "
-            "whether they were"
-        )
-
 
 def publishing_seconds(session: pytest.Session) -> float | None:
     """How long the end of a run waits for uploads; None: as long as they go on."""
     return 5.0 if session.exitstatus == pytest.ExitCode.INTERRUPTED else None
-
-
-CONTROLLER = pytest.StashKey[Controller]()
-
-
-class ExitCode:
-    """The exit code of the process: pytest's own, unless the ledger knows of something worse.
-
-    Registered after the conftest.py files of the command line, so that nothing comes after it:
-    hooks at the end of a session may set its exit status to whatever they like.
-    """
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_cmdline_main(self, config: pytest.Config) -> Generator[None, Code, Code]:
-        """Settle what the process, or `pytest.main`, returns."""
-        try:
-            code = yield
-        except SystemExit as leaving:  # a hook at the end of the session called sys.exit
-            raise SystemExit(self._judged(config, leaving.code)) from leaving
-        return self._judged(config, code)
-
-    @staticmethod
-    def _judged(config: pytest.Config, code: Code) -> Code:
-        controller = config.stash.get(CONTROLLER, None)
-        return code if controller is None else controller.exit_code(code)

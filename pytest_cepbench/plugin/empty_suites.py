@@ -3,29 +3,22 @@
 A test module that is skipped, renamed or ignored takes its suite along without a word, and a run of
 the others would pass. What a suite's modules would have gated is read from their source. The test
 in its place goes through `-k`, `-m` and `--deselect` as the cases would, and the ledger counts it.
-Standard library and pytest only, until there is such a suite.
+Little is imported until there is such a suite: this looks through every run of pytest.
 """
 
 from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator, Sequence
 from fnmatch import fnmatch
-from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import pytest
 
-from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.records import is_case, stands_for
-
-if TYPE_CHECKING:
-    from pytest_cepbench.evaluation.evaluator import Evaluator
+from pytest_cepbench.plugin.fixtures import RUN, run_of
 
 _SUITE = "suite.toml"
 
@@ -33,6 +26,25 @@ _FIXTURES = {"cep_case", "cep_gate"}
 
 _KEYS = {"name", "version", "data", "prompts", "metrics"}
 """What every suite file has; other tools have files of this name too."""
+
+MISTAKE = "cepbench_mistake"
+"""Attribute of the report on a module that was not collected since its suite is written wrongly."""
+
+
+def is_case(item: pytest.Item) -> bool:
+    """Whether a test takes a case."""
+    return "cep_case" in getattr(item, "fixturenames", ())
+
+
+def stands_for(item: pytest.Item) -> str:
+    """What is not judged where a test is skipped.
+
+    Its "case"; the "suite" of which it takes the place; or "nothing", where there is no case, since
+    the data is not here, or the model under test has no part in the suite.
+    """
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    absent = "cep_case" in params and params["cep_case"] is None
+    return str(getattr(item, "stands_for", "nothing" if absent else "case"))
 
 
 class EmptySuite(pytest.Item):
@@ -57,8 +69,7 @@ class _Module(pytest.File):
         return []
 
 
-@dataclass(frozen=True)
-class _Wanted:
+class _Wanted(NamedTuple):
     """What the source of a test module gates.
 
     marks: names of the marks that all tests of the suite in this module have.
@@ -70,24 +81,39 @@ class _Wanted:
     marks: frozenset[str] = frozenset()
 
 
-@dataclass(eq=False)  # a plugin is registered by its identity
 class EmptySuites:
-    """Finds them, in each process that collects.
+    """Finds them, in each process that collects. failed: reports on what could not be collected."""
 
-    evaluator: gives this process's suites; called only where there is such a suite.
-    """
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.failed: list[pytest.CollectReport] = []
+        self._skipped: dict[Path, str] = {}
+        self._failed: set[Path] = set()
+        self._deselected: set[int] = set()
 
-    config: pytest.Config
-    evaluator: Callable[[], Evaluator]
-    _skipped: dict[Path, str] = field(default_factory=dict)
-    _failed: set[Path] = field(default_factory=set)
-    _deselected: set[int] = field(default_factory=set)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self,
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        """Mark the report on a module whose suite is written wrongly, for the exit code."""
+        report = yield
+        call = getattr(report, "call", None)
+        raised = None if call is None or call.excinfo is None else call.excinfo.value
+        if isinstance(raised, pytest.Collector.CollectError):
+            from pytest_cepbench.errors import SpecError, SuiteError
+
+            setattr(report, MISTAKE, isinstance(raised.__cause__, SpecError | SuiteError))
+        return report
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Note what was skipped as a whole, or failed: a module, or the folder of a conftest.py."""
         path = self.config.rootpath / report.nodeid.partition("::")[0]
         if report.failed:
             self._failed.add(path)
+            if RUN not in self.config.stash:  # it hears of these when it begins
+                self.failed.append(report)
+                if path.with_name(_SUITE).exists():
+                    run_of(self.config)
         elif report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
             self._skipped[path] = reason.removeprefix("Skipped: ")
@@ -112,13 +138,29 @@ class EmptySuites:
             plugin = self.config.pluginmanager.get_plugin(name)
             if lost and plugin is not None:
                 plugin.pytest_collection_modifyitems(items=lost, config=self.config)
-        items.extend(self._dropped(session, lost))
+        by_suite: dict[tuple[Path, Path], list[str]] = {}
+        for item in lost:
+            if isinstance(item, EmptySuite):
+                items.append(item)
+            elif stands_for(item) == "case":
+                by_suite.setdefault((item.path, _suite_of(item)), []).append(item.name)
+        for (module, suite), names in by_suite.items():
+            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+            why = (
+                f"lost {len(names)} of its cases to a hook that left them out without "
+                f"pytest_deselected: {shown}"
+            )
+            items.append(self._stand_in(session, _Wanted(module, suite), why))
         return result
 
     def _empty(self, session: pytest.Session, items: Sequence[pytest.Item]) -> Iterator[EmptySuite]:
         given = {(item.path, _suite_of(item)) for item in items if is_case(item)}
         suites = {suite for _, suite in given}
-        in_use = {item.path.parent for item in items if is_case(item) or _takes_model(item)}
+        in_use = set()  # folders with a case, or a test that takes a model of its suite
+        for item in items:
+            names = {name.removeprefix("cep_") for name in getattr(item, "fixturenames", ())}
+            if is_case(item) or not names.isdisjoint(ROLE_NAMES):
+                in_use.add(item.path.parent)
         for wanted in self._wanted(session):
             skipped = self._skipped.get(wanted.module)
             if (wanted.module, wanted.suite) in given:
@@ -142,23 +184,6 @@ class EmptySuites:
                 why = f"{module} beside it has no test that takes cep_case"
             yield self._stand_in(session, wanted, f"gave no case: {why}")
 
-    def _dropped(
-        self, session: pytest.Session, lost: Sequence[pytest.Item]
-    ) -> Iterator[pytest.Item]:
-        by_suite: dict[tuple[Path, Path], list[str]] = {}
-        for item in lost:
-            if isinstance(item, EmptySuite):
-                yield item
-            elif stands_for(item) == "case":
-                by_suite.setdefault((item.path, _suite_of(item)), []).append(item.name)
-        for (module, suite), names in by_suite.items():
-            shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
-            why = (
-                f"lost {len(names)} of its cases to a hook that left them out without "
-                f"pytest_deselected: {shown}"
-            )
-            yield self._stand_in(session, _Wanted(module, suite), why)
-
     def _stand_in(self, session: pytest.Session, wanted: _Wanted, why: str) -> EmptySuite:
         from pytest_cepbench.errors import CepError, DataAbsentError, SuiteNotApplicableError
         from pytest_cepbench.escapes import visible
@@ -171,7 +196,7 @@ class EmptySuites:
             item.add_marker(mark)
         reason = f"suite {self._shown(wanted.suite)} {why}"
         try:
-            loaded = self.evaluator().suites.get(wanted.suite)
+            loaded = run_of(self.config).evaluator().suites.get(wanted.suite)
         except (DataAbsentError, SuiteNotApplicableError) as error:
             reason, item.stands_for = str(error), "nothing"
         except CepError as error:
@@ -216,11 +241,18 @@ class EmptySuites:
         wanted = [each for module in modules for each in _gated_by(module)]
         yield from wanted
         if _SUITE in names and not wanted:
-            suite, patterns = (folder / _SUITE).resolve(), self.config.getini("python_files")
+            patterns = self.config.getini("python_files")
             tests = (m for m in modules if any(fnmatch(m.name, p) for p in patterns))
-            test = next(tests, None)
-            if test is not None and _is_suite(suite):
-                yield _Wanted(test, suite)
+            test, suite = next(tests, None), (folder / _SUITE).resolve()
+            if test is not None:
+                from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
+
+                try:
+                    keys = parse_toml(read_regular(suite, MOST_TEXT)).keys()
+                except (OSError, ValueError):
+                    return
+                if keys >= _KEYS:
+                    yield _Wanted(test, suite)
 
 
 def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -256,40 +288,16 @@ def walk(config: pytest.Config, root: Path) -> Iterator[tuple[Path, list[str]]]:
         yield folder, sorted(name for name in names if not is_left_out(folder / name))
 
 
-def digest_files(config: pytest.Config, root: Path, apart: Path) -> Iterator[tuple[str, str]]:
-    """Path and SHA-256 of all TOML files below a folder, which may be suites.
-
-    apart: folder of other ones, the baselines.
-    """
-    for folder, names in walk(config, root):
-        if not folder.is_relative_to(apart):
-            for path in ((folder / name).resolve() for name in names if name.endswith(".toml")):
-                with suppress(OSError):  # whoever needs it says what is wrong with it
-                    yield str(path), sha256(read_regular(path, MOST_TEXT)).hexdigest()
-
-
-def _takes_model(item: pytest.Item) -> bool:
-    """Whether a test takes a model of its suite, by either name of the fixture."""
-    names = {name.removeprefix("cep_") for name in getattr(item, "fixturenames", ())}
-    return not names.isdisjoint(ROLE_NAMES)
-
-
 def _suite_of(item: pytest.Item) -> Path:
     from pytest_cepbench.plugin.collection import mark_of
 
     return mark_of(item).suite_file(item.path)
 
 
-def _is_suite(path: Path) -> bool:
-    """Whether a file is there, and has the tables of a suite."""
-    try:
-        return parse_toml(read_regular(path, MOST_TEXT)).keys() >= _KEYS
-    except (OSError, ValueError):
-        return False
-
-
 def _gated_by(module: Path) -> Iterator[_Wanted]:
     """The suites that are there and that the tests of a module gate, by its source."""
+    from pytest_cepbench.files import MOST_TEXT, read_regular
+
     if module.name == "conftest.py":
         return
     try:
@@ -311,7 +319,14 @@ def _tests_in(
     node: ast.AST, suite: str, marks: frozenset[str]
 ) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Functions that take a case: name, the suite that their marks name, and names of all marks."""
-    for mark in _marks_on(node):
+    # Decorators, and what a class or module has as `pytestmark`; the nearest name of a suite wins:
+    # marks above a function come after those of its class, so they are seen last.
+    own = list(getattr(node, "decorator_list", []))
+    for child in getattr(node, "body", []) if isinstance(node, ast.Module | ast.ClassDef) else ():
+        if isinstance(child, ast.Assign) and "pytestmark" in map(ast.unparse, child.targets):
+            value = child.value
+            own += value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
+    for mark in own:
         named = mark.func if isinstance(mark, ast.Call) else mark
         if isinstance(named, ast.Attribute):
             marks |= {named.attr}
@@ -326,16 +341,3 @@ def _tests_in(
         return
     for child in ast.iter_child_nodes(node):
         yield from _tests_in(child, suite, marks)
-
-
-def _marks_on(node: ast.AST) -> list[ast.expr]:
-    """Decorators, and what a class or module has as `pytestmark`; the nearest name of a suite wins.
-
-    Marks above a function come after those of its class, so they are seen last.
-    """
-    marks = list(getattr(node, "decorator_list", []))
-    for child in getattr(node, "body", []) if isinstance(node, ast.Module | ast.ClassDef) else ():
-        if isinstance(child, ast.Assign) and "pytestmark" in map(ast.unparse, child.targets):
-            value = child.value
-            marks += value.elts if isinstance(value, ast.List | ast.Tuple) else [value]
-    return marks

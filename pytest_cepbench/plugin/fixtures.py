@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -13,71 +11,41 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.controller import CONTROLLER
-from pytest_cepbench.plugin.records import RECORDS, failure_text
-from pytest_cepbench.plugin.run_settings import settings_of
-from pytest_cepbench.plugin.versions import accepts_new_only
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.case_runner import Acceptance
-    from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.gate import Judgement
     from pytest_cepbench.models import RoleName
+    from pytest_cepbench.plugin.hooks import Run
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
     from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 
-EVALUATOR: pytest.StashKey[Evaluator] = pytest.StashKey()
+RUN: pytest.StashKey[Run] = pytest.StashKey()
+"""The run, in processes in which it has begun."""
+
+BEGUN = pytest.StashKey[bool]()
+"""Set when the session has started."""
 
 
-def evaluator_of(config: pytest.Config) -> Evaluator:
-    """The evaluator of this process, made at the first call."""
-    if EVALUATOR not in config.stash:
-        from pytest_cepbench.evaluation.evaluator import Evaluator
+def run_of(config: pytest.Config) -> Run:
+    """The run as this process knows it, begun at the first call.
 
-        if CONTROLLER in config.stash:
-            config.stash[EVALUATOR] = Evaluator(config.stash[CONTROLLER].context)
-        else:
-            sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist adds it
-            context = RunContext(
-                settings_of(config),
-                sent["cepbench_run"],
-                sent["cepbench_started"],
-                workers=sent["workercount"],
-                worker=sent["workerid"],
-                unleased=sent.get("cepbench_unleased"),
-            )
-            agreement = IdentityAgreement(context, sent["cepbench_models"])
-            config.stash[EVALUATOR] = Evaluator(context, agreement.check)
-        config.stash[EVALUATOR].say = partial(_say, config, config.stash[EVALUATOR].context)
-    return config.stash[EVALUATOR]
-
-
-def _say(config: pytest.Config, context: RunContext, text: str) -> None:
-    """Write a line on the terminal while a test runs, whose output is captured.
-
-    A worker writes it to its standard error, which is that of the run; of several, the first one.
+    That is when an option of ours is given, xdist's workers start, the project has baselines, or a
+    case is met. Raises pytest.UsageError for a setting that is wrong.
     """
-    if context.is_worker:
-        with suppress(OSError):
-            try:
-                (context.make_folder() / "waiting").touch(exist_ok=False)
-            except FileExistsError:
-                return
-    reporter = config.pluginmanager.getplugin("terminalreporter")
-    capture = config.pluginmanager.getplugin("capturemanager")
-    with nullcontext() if capture is None else capture.global_and_fixture_disabled():
-        if reporter is None or context.is_worker:
-            sys.stderr.write(f"\ncepbench: {text}\n")
-            sys.stderr.flush()
-        else:
-            reporter.ensure_newline()
-            reporter.write_line(f"cepbench: {text}")
-            reporter.flush()  # a file or a pipe would have it when the wait is over
+    if RUN not in config.stash:
+        from pytest_cepbench.plugin.hooks import Run
+
+        run = config.stash[RUN] = Run(config)
+        config.pluginmanager.register(run, "cepbench_run")
+        if BEGUN in config.stash:
+            run.begin()
+            for report in config.pluginmanager.getplugin("cepbench_empty_suites").failed:
+                run.pytest_collectreport(report)
+    return config.stash[RUN]
 
 
 @pytest.fixture
@@ -100,13 +68,15 @@ def cep_gate(
     from pytest_cepbench.errors import InconclusiveWarning
     from pytest_cepbench.evaluation.case_runner import CaseRunner
     from pytest_cepbench.plugin.collection import is_tolerance, mark_of
+    from pytest_cepbench.plugin.records import failure_text
+    from pytest_cepbench.plugin.versions import accepts_new_only
     from pytest_cepbench.report.text import one_line
     from pytest_cepbench.report.writers import properties_of
     from pytest_cepbench.suites.gate_config import Overrides
 
     mark = mark_of(request.node)
-    records = request.config.stash[RECORDS]
-    evaluator = evaluator_of(request.config)
+    run = run_of(request.config)
+    evaluator = run.evaluator()
     new: Acceptance = "new" if accepts_new_only(request.config) else "none"
     runner = CaseRunner(
         evaluator,
@@ -117,9 +87,9 @@ def cep_gate(
 
     def gate(case: Case = cep_case, *, tolerance: float | None = None) -> CaseResult:
         if tolerance is not None and not is_tolerance(tolerance):
-            msg = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
-            pytest.fail(msg, pytrace=False)
-        record = records.of(request.node)
+            reason = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
+            pytest.fail(reason, pytrace=False)
+        record = run.records.of(request.node)
         record.inputs = evaluator.inputs(runner.suite_file)
         if record.after_error:
             evaluator.forget(runner.suite_file)
@@ -174,11 +144,12 @@ def _model_fixture(role: RoleName, name: str) -> Any:
 
     def loaded(request: pytest.FixtureRequest) -> Any:
         from pytest_cepbench.errors import CepError
+        from pytest_cepbench.escapes import visible
         from pytest_cepbench.plugin.collection import mark_of
 
         try:
             suite_file = mark_of(request.node).suite_file(request.path)
-            return evaluator_of(request.config).model(suite_file, role)
+            return run_of(request.config).evaluator().model(suite_file, role)
         except CepError as error:
             pytest.fail(visible(str(error)), pytrace=False)
 

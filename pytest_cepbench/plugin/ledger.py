@@ -11,15 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from pytest_cepbench.evaluation.run_result import nothing_compared, run_verdict
+from pytest_cepbench.plugin.empty_suites import MISTAKE
 
 if TYPE_CHECKING:
-    from pytest_cepbench.report import CaseResult
+    import pytest
 
-MISTAKE = "cepbench_mistake"
-"""Attribute of the report on a module that was not collected since its suite is written wrongly."""
+    from pytest_cepbench.report import CaseResult
 
 RETRIED = "retried"
 """Mark on the report of a case that is judged again, after its worker died."""
@@ -29,7 +27,7 @@ _NAMED = 5
 _ALLOWED = "Where that is intended, --cep-allow-skips lets the run pass without them"
 
 
-@dataclass(eq=False)  # a plugin is registered by its identity
+@dataclass
 class Ledger:
     """The cases of one run, expected and judged.
 
@@ -98,12 +96,11 @@ class Ledger:
     def _is_suite(self, module: str) -> bool:
         return (self.root / module).with_name("suite.toml").exists()
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+    def note_report(self, report: pytest.TestReport) -> None:
         """Enter one report, wherever the test ran; other plugins may have changed its outcome."""
         nodeid, payload = report.nodeid, getattr(report, "cepbench", None)
         outcome: str = report.outcome
-        if isinstance(payload, dict):
+        if isinstance(payload, dict):  # what the process of the test recorded, see `Records`
             self._enter(nodeid, payload)
         if outcome == "rerun":  # the word of plugins that run a test again; not pytest's own
             self.reported.discard(nodeid)  # there is more to come
@@ -113,7 +110,6 @@ class Ledger:
             self.reported.add(nodeid)
 
     def _enter(self, nodeid: str, payload: Mapping[str, Any]) -> None:
-        """Enter what the process of a test recorded; see `pytest_cepbench.plugin.records`."""
         self.expected.add(nodeid)
         self.cases[nodeid] = payload["case"]
         self.cut_short.discard(nodeid)
@@ -161,16 +157,12 @@ class Ledger:
         if reasons:
             self.repeated.append(f"{nodeid} ran again after an error ({reasons[0]})")
 
-    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+    def note_collection(self, report: pytest.CollectReport) -> None:
         """A suite whose module could not be collected has cases that will not be judged."""
         if report.failed:
             self.mistakes.add(getattr(report, MISTAKE, False))
-        if report.failed and self._is_suite(report.nodeid.partition("::")[0]):
-            self.uncollected.add(report.nodeid)
-
-    def pytest_internalerror(self, excrepr: object) -> None:
-        """A run with an internal error is incomplete, whatever its exit code would be."""
-        self.fail(f"internal error: {str(excrepr).splitlines()[-1]}")
+            if self._is_suite(report.nodeid.partition("::")[0]):
+                self.uncollected.add(report.nodeid)
 
     def fail(self, reason: str) -> None:
         """Note a reason why the run is incomplete."""
@@ -179,12 +171,18 @@ class Ledger:
     def close(self) -> None:
         """Put the results in the order of collection, with notes on how they were judged.
 
-        Workers report in any order.
+        Workers report in any order. The notes leave the run as complete as it is.
         """
         self.results.sort(key=lambda r: self.collected.get(r.nodeid, len(self.collected)))
         tests = self._tests()
         for place, result in enumerate(self.results):
-            notes = self._oddities(result, tests)
+            case, notes = case_of(result), []
+            if len(tests[case]) > 1:
+                notes.append(f"judged more than once: by {', '.join(tests[case])}")
+            if case not in self.cases.values():
+                notes.append(f"judged by {result.nodeid}, and no test was collected for it")
+            if result.nodeid in self._contradicted:
+                notes.append(self._contradicted[result.nodeid])
             if notes:
                 from msgspec.structs import replace
 
@@ -197,17 +195,6 @@ class Ledger:
         for result in self.results:
             tests.setdefault(case_of(result), []).append(result.nodeid)
         return tests
-
-    def _oddities(self, result: CaseResult, tests: Mapping[str, list[str]]) -> list[str]:
-        """Notes on how a case was judged that leave the run as complete as it is."""
-        case, notes = case_of(result), []
-        if len(tests[case]) > 1:
-            notes.append(f"judged more than once: by {', '.join(tests[case])}")
-        if case not in self.cases.values():
-            notes.append(f"judged by {result.nodeid}, and no test was collected for it")
-        if result.nodeid in self._contradicted:
-            notes.append(self._contradicted[result.nodeid])
-        return notes
 
     def problems(self) -> list[str]:
         """Why the run is incomplete; empty when it is complete."""
@@ -224,13 +211,19 @@ class Ledger:
         ) - self.reported
         if missing:
             problems.append(f"{len(missing)} tests did not report: {_names(missing)}")
-        return [
-            *problems,
-            *self._left_out(),
-            *self._unjudged(),
-            *self._two_inputs(),
-            *self._two_identities(),
-        ]
+        problems += [*self._left_out(), *self._unjudged()]
+        for name, digests in self.inputs.items():
+            readers = [f"{digest[:12]} for {_names(who)}" for digest, who in digests.items()]
+            if len(readers) > 1:
+                problems.append(
+                    f"{name.removeprefix(f'{self.root}/')} changed while the run went on, and was "
+                    f"not the same for all of its processes: {'; '.join(readers)}. Run it again"
+                )
+        if self.results:
+            from pytest_cepbench.report.totals import two_identities
+
+            problems += two_identities(self.results, _names)
+        return problems
 
     def _left_out(self) -> Iterator[str]:
         """Suites without a case, and cases that were skipped, by the reason."""
@@ -245,25 +238,6 @@ class Ledger:
         for reason, nodeids in cases.items():
             count = "1 case was" if len(nodeids) == 1 else f"{len(nodeids)} cases were"
             yield f"{count} skipped ({reason}): {_names(nodeids)}. {_ALLOWED}"
-
-    def _two_inputs(self) -> Iterator[str]:
-        """A sentence for each file that was not the same one for all processes of the run."""
-        for name, digests in self.inputs.items():
-            readers = [f"{digest[:12]} for {_names(who)}" for digest, who in digests.items()]
-            if len(readers) > 1:
-                shown = name.removeprefix(f"{self.root}/")
-                yield (
-                    f"{shown} changed while the run went on, and was not the same for all of its "
-                    f"processes: {'; '.join(readers)}. Run it again"
-                )
-
-    def _two_identities(self) -> list[str]:
-        """A sentence for each model that was not the same one in all cases."""
-        if not self.results:
-            return []
-        from pytest_cepbench.report.totals import two_identities
-
-        return list(two_identities(self.results, _names))
 
     def _unjudged(self) -> Iterator[str]:
         """Tests that ended without judging their own case, by what they did instead."""

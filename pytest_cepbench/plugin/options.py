@@ -1,4 +1,4 @@
-"""Options of pytest with their ini and environment twins; `RunSettings` reads their values.
+"""Options of pytest with their ini and environment twins; `settings_of` reads their values.
 
 Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 
-from pytest_cepbench.errors import did_you_mean, nearest_name, removed
-from pytest_cepbench.evaluation.settings import CHOICES
-from pytest_cepbench.plugin.versions import known_flags
+from pytest_cepbench.plugin.versions import known_flags, names_in_ini
+
+SHORT_TAKEN = pytest.StashKey[Sequence[str]]()
+"""Short names of options that other plugins own."""
 
 _GROUPS = {
     "models": "cepbench: models",
@@ -31,32 +32,45 @@ _LIKENESS = 0.85
 """Least likeness of an environment variable that is taken for a mistyped one of ours."""
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """One option: `--cep-NAME`, ini `cepbench_NAME`, environment `CEPBENCH_NAME`.
 
-    name: what the three names are made of.
     group: where `--help` shows it, a key of `_GROUPS`.
-    metavar: stands for the value in `--help`.
+    words: what the three names are made of, and what stands for the value in `--help`; a switch
+        takes none, it is "true" in ini file and environment.
     help: one sentence.
     short: whether `--NAME` is offered as well.
     multiple: whether it may be given several times.
-    switch: whether it takes no value; "true" in ini file and environment.
     in_ini: whether its place is the ini file: `--help` does not list the flag, which is still read.
     """
 
-    name: str
     group: str
-    metavar: str
+    words: str
     help: str
     short: bool = False
     multiple: bool = False
-    switch: bool = False
     in_ini: bool = False
+
+    @property
+    def name(self) -> str:
+        """What its names are made of."""
+        return self.words.partition(" ")[0]
+
+    @property
+    def metavar(self) -> str:
+        """Stands for its value; empty for a switch."""
+        return self.words.partition(" ")[2]
+
+    @property
+    def switch(self) -> bool:
+        """Whether it takes no value."""
+        return not self.metavar
 
     @property
     def choices(self) -> tuple[str, ...] | None:
         """The values that it can have, where they are a list."""
+        from pytest_cepbench.evaluation.settings import CHOICES
+
         return CHOICES.get(self.name)
 
     @property
@@ -86,225 +100,193 @@ class Option:
 
 OPTIONS = (
     Option(
-        "model",
         "models",
-        "SPEC",
+        "model SPEC",
         "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, "
         "python:, openai:, serve:, unicom:, cleanfid:, human:, preset: or replay:",
         short=True,
     ),
     Option(
-        "role",
         "models",
-        "ROLE",
+        "role ROLE",
         "Role of the model under test, or unified for describer and generator in one",
     ),
-    Option("describer", "models", "SPEC", "Model that describes images", short=True),
-    Option("generator", "models", "SPEC", "Model that draws descriptions", short=True),
+    Option("models", "describer SPEC", "Model that describes images", short=True),
+    Option("models", "generator SPEC", "Model that draws descriptions", short=True),
     Option(
-        "encoder",
         "models",
-        "[NAME=]SPEC",
+        "encoder [NAME=]SPEC",
         "Model whose vectors are compared; with NAME= one of a suite's further encoders (several "
         "allowed)",
         short=True,
         multiple=True,
     ),
-    Option("detector", "models", "SPEC", "Model that finds objects in images", short=True),
+    Option("models", "detector SPEC", "Model that finds objects in images", short=True),
+    Option("models", "judge SPEC", "Model that decides which of two answers is better", short=True),
     Option(
-        "judge", "models", "SPEC", "Model that decides which of two answers is better", short=True
-    ),
-    Option(
-        "writer", "models", "SPEC", "Model that writes the texts of interleaved answers", short=True
-    ),
-    Option(
-        "editor",
         "models",
-        "SPEC",
+        "writer SPEC",
+        "Model that writes the texts of interleaved answers",
+        short=True,
+    ),
+    Option(
+        "models",
+        "editor SPEC",
         "Model that draws a step of an answer by editing the image before it",
         short=True,
     ),
     Option(
-        "interleaver",
         "models",
-        "SPEC",
+        "interleaver SPEC",
         "Model that makes the texts and images of interleaved answers by itself",
         short=True,
     ),
-    Option(
-        "vqa", "models", "SPEC", "Model that answers questions about images and texts", short=True
-    ),
+    Option("models", "vqa SPEC", "Model that answers questions about images and texts", short=True),
     Option(
         "gate",
-        "gate",
-        "RULE",
+        "gate RULE",
         "Rule of all suites: regression fails a drop that is larger than the tolerance and not "
         "noise, noninferiority passes only where such a drop is excluded, threshold compares "
         "without statistics",
     ),
-    Option("tolerance", "gate", "DROP", "Largest drop that does not matter, in all suites"),
+    Option("gate", "tolerance DROP", "Largest drop that does not matter, in all suites"),
     Option(
-        "alpha",
         "gate",
-        "ERROR",
+        "alpha ERROR",
         "Probability of a false verdict in each direction, divided among the cases of the run",
     ),
     Option(
-        "inconclusive",
         "gate",
-        "ACTION",
+        "inconclusive ACTION",
         "Where the samples do not decide: pass with a warning (default), fail, or measure more of "
         "them, 25, 50, 100, ... until they do",
     ),
     Option(
-        "series",
         "gate",
-        "NAME",
-        "Series of gates that this run belongs to, such as the checkpoints of a training: alpha is "
-        "divided over all of them, however many there will be",
+        "series NAME",
+        "Series of gates that this run belongs to, such as the checkpoints of a training: alpha is"
+        " divided over all of them, however many there will be",
     ),
     Option(
+        "gate",
         "allow-skips",
-        "gate",
-        "",
         "Let a run pass in which tests, marks or modules skipped cases: it fails by default",
-        switch=True,
     ),
-    Option("baselines", "gate", "DIR", "Folder of accepted baselines (default: baselines)"),
-    Option("plan", "gate", "", "Print what would be measured, and how well, and stop", switch=True),
+    Option("gate", "baselines DIR", "Folder of accepted baselines (default: baselines)"),
+    Option("gate", "plan", "Print what would be measured, and how well, and stop"),
     Option(
-        "price",
         "gate",
-        "PER_HOUR",
+        "price PER_HOUR",
         "Price of a device for an hour: --cep-plan prints what the run would cost",
     ),
     Option(
         "data",
-        "data",
-        "NAME=PATH",
+        "data NAME=PATH",
         "Where a data set of a suite is (several allowed)",
         multiple=True,
     ),
-    Option("samples", "data", "N", "Most samples of each category; the same samples in every run"),
-    Option("seeds", "data", "N", "Seeds under which each sample is measured, in all suites"),
-    Option("store", "data", "DIR", "Folder of computed results (default: .cepbench/store)"),
+    Option("data", "samples N", "Most samples of each category; the same samples in every run"),
+    Option("data", "seeds N", "Seeds under which each sample is measured, in all suites"),
+    Option("data", "store DIR", "Folder of computed results (default: .cepbench/store)"),
     Option(
-        "shared",
         "data",
-        "DIR|URL",
+        "shared DIR|URL",
         "Store of results that is only read: a folder, or a URL such as s3://BUCKET/PREFIX "
         "(several allowed)",
         multiple=True,
     ),
     Option(
-        "publish",
         "data",
-        "URL|DIR",
+        "publish URL|DIR",
         "Store that is read, and to which this run uploads its results: s3://BUCKET/PREFIX, "
         "gs://..., or a folder that machines mount",
     ),
     Option(
-        "helpers",
         "workers",
-        "N|auto",
+        "helpers N|auto",
         "Processes that grow chains for this one: auto (default) starts them where all models are "
         "small, on the CPU, and have enough to do",
     ),
     Option(
-        "engine",
         "workers",
-        "ENGINE",
+        "engine ENGINE",
         "Where models run: local, in pytest's own processes (default), or ray, on a Ray cluster",
     ),
     Option(
-        "residency",
         "workers",
-        "MODE",
+        "residency MODE",
         "all: models stay on the device together (default); swap: one at a time, for devices that "
         "cannot hold them all",
     ),
     Option(
-        "devices-per-worker",
         "workers",
-        "N|auto",
+        "devices-per-worker N|auto",
         "Accelerators of each worker of -n: auto (default) gives as many as its models need",
     ),
     Option(
-        "report",
         "reports",
-        "FILE",
+        "report FILE",
         "Report to write, as .json, .html and .md (default: .cepbench/report.json)",
     ),
     Option(
-        "history",
         "reports",
-        "DIR|off",
+        "history DIR|off",
         "Folder to which each run adds a line with its verdicts (default: .cepbench/history)",
     ),
     Option(
-        "report-dir",
         "reports",
-        "DIR",
-        "Folder for the page as DIR/index.html with style, script and images as files, for servers "
-        "that allow no inline ones (Jenkins)",
+        "report-dir DIR",
+        "Folder for the page as DIR/index.html with style, script and images as files, for servers"
+        " that allow no inline ones (Jenkins)",
     ),
     Option(
-        "show",
         "reports",
-        "SAMPLE",
-        "Sample whose chain or answer the report shows as well, in every case that has it (several "
-        "allowed)",
+        "show SAMPLE",
+        "Sample whose chain or answer the report shows as well, in every case that has it (several"
+        " allowed)",
         multiple=True,
     ),
     Option(
-        "accept-insensitive",
         "advanced",
-        "",
+        "accept-insensitive",
         "Accept baselines at the floor by chance as well, where no regression could be seen",
-        switch=True,
     ),
     Option(
-        "series-length",
         "advanced",
-        "N",
-        "Checkpoints of a --cep-series for which half of alpha is spent (default: 40); set when it "
-        "begins",
+        "series-length N",
+        "Checkpoints of a --cep-series for which half of alpha is spent (default: 40); set when it"
+        " begins",
         in_ini=True,
     ),
     Option(
-        "budget",
         "advanced",
-        "N,SECONDSs",
+        "budget N,SECONDSs",
         "Most that --cep-inconclusive=more may spend: samples of a case, seconds of the run, or "
         "both (800,3600s)",
         in_ini=True,
     ),
     Option(
-        "pairing",
         "advanced",
-        "MODE",
-        "exact: baselines of other samples are incomparable (default); common: compare the samples "
-        "that both have",
+        "pairing MODE",
+        "exact: baselines of other samples are incomparable (default); common: compare the samples"
+        " that both have",
         in_ini=True,
     ),
     Option(
-        "attribute",
         "advanced",
-        "N",
+        "attribute N",
         "Samples on which a regression is followed through the chain (default: 16; 0: none)",
         in_ini=True,
     ),
     Option(
-        "ray-address",
         "advanced",
-        "HOST:PORT",
+        "ray-address HOST:PORT",
         "Cluster of --cep-engine=ray (default: RAY_ADDRESS, else one is started here)",
         in_ini=True,
     ),
     Option(
-        "ray-pool",
         "advanced",
-        "ROLE:K=V,...",
+        "ray-pool ROLE:K=V,...",
         "Actors, gpus and cpus of a role's pool with --cep-engine=ray, such as "
         "describer:actors=4,gpus=0.5 (several allowed)",
         multiple=True,
@@ -322,26 +304,22 @@ def add_options(parser: pytest.Parser) -> None:
         previous = f"cepbench-{name}"
     for option in OPTIONS:
         _add_flag(parser, option, option.flag, argparse.SUPPRESS if option.in_ini else option.help)
-        kind = "linelist" if option.multiple else "string"
         about = option.help if option.in_ini else f"Twin of {option.flag}"
+        kind = "linelist" if option.multiple else "string"
         parser.addini(option.ini, about, type=kind)  # type: ignore[arg-type]
 
 
 def _add_flag(parser: pytest.Parser, option: Option, flag: str, help_: str) -> None:
     # Choices are checked where the values are read, in words that are the same for all three twins.
     group = parser.getgroup(f"cepbench-{option.group}")
-    if option.switch:
+    if option.metavar:
         group.addoption(
-            flag, dest=option.dest, help=help_, default=None, action="store_const", const="true"
-        )
+            flag, dest=option.dest, help=help_, default=None, metavar=option.metavar,
+            action="append" if option.multiple else "store",
+        )  # fmt: skip
     else:
         group.addoption(
-            flag,
-            dest=option.dest,
-            metavar=option.metavar,
-            help=help_,
-            default=None,
-            action="append" if option.multiple else "store",
+            flag, dest=option.dest, help=help_, default=None, action="store_const", const="true"
         )
 
 
@@ -375,11 +353,15 @@ def add_short_options(parser: pytest.Parser) -> list[str]:
 
 
 def are_named(config: pytest.Config, args: Sequence[str]) -> bool:
-    """Whether any option is given, in one of its three places; before pytest has parsed them."""
+    """Whether any option is given, in one of its three places; also before pytest has parsed them.
+
+    So it is where the environment has a name like ours.
+    """
     flags = {arg.partition("=")[0] for arg in args}
-    return any(
+    options = vars(config.option)
+    return any(name.startswith("CEPBENCH_") for name in os.environ) or any(
         flags & {option.flag, *([f"--{option.name}"] if option.short else [])}
-        or os.environ.get(option.env)
+        or options.get(option.dest) is not None
         or config.getini(option.ini)
         for option in OPTIONS
     )
@@ -390,6 +372,11 @@ def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
 
     Raises pytest.UsageError for an option that was removed.
     """
+    given = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
+    if given <= known_flags(parser):
+        return
+    from pytest_cepbench.errors import nearest_name
+
     _, unknown = parser.parse_known_and_unknown_args(args)
     flags = [option.flag for option in OPTIONS]
     flags += [f"--{option.name}" for option in OPTIONS if option.short]
@@ -401,47 +388,47 @@ def suggest_options(parser: pytest.Parser, args: Sequence[str]) -> None:
             parser.extra_info[flag] = f"did you mean {close}?"
 
 
-def check_names(names: Iterable[str], environment: Mapping[str, str] = os.environ) -> None:
+def check_names(config: pytest.Config) -> None:
     """Raise pytest.UsageError for a mistyped name in the ini file, which would set nothing.
 
-    So it is for a setting that was removed, in the ini file or the environment.
-
-    names: those in the ini file that no plugin registered.
+    So it is for a setting that was removed, in the ini file or the environment. pytest warns of
+    names that no plugin registered after collection.
     """
-    for name in environment:
-        if name.startswith("CEPBENCH_"):
-            _refuse_removed(f"the environment variable {name}", _flag_of(name))
     known = [option.ini for option in OPTIONS]
-    for name in names:
-        _refuse_removed(f"ini {name}", _flag_of(name))
-        hint = did_you_mean(name, known) if name.startswith("cepbench_") else ""
-        if hint:
-            raise pytest.UsageError(f"ini {name}: there is no such setting.{hint}")
+    twins = {name: f"the environment variable {name}" for name in os.environ}
+    twins |= {name: f"ini {name}" for name in names_in_ini(config) if name not in known}
+    for name, given in twins.items():
+        if name.lower().startswith("cepbench_"):
+            word = name.lower().removeprefix("cepbench_").replace("_", "-")
+            _refuse_removed(given, f"--cep-{word}")
+            if given.startswith("ini "):
+                from pytest_cepbench.errors import did_you_mean
 
-
-def _flag_of(twin: str) -> str:
-    """The flag of an ini key or an environment variable."""
-    return f"--cep-{twin.lower().removeprefix('cepbench_').replace('_', '-')}"
+                hint = did_you_mean(name, known)
+                if hint:
+                    raise pytest.UsageError(f"{given}: there is no such setting.{hint}")
 
 
 def _refuse_removed(given: str, flag: str) -> None:
+    from pytest_cepbench.errors import removed
+
     gone = removed(flag, given)
     if gone is not None:
         raise pytest.UsageError(gone)
 
 
-def notes_on_options(
-    sources: Mapping[str, str], environment: Mapping[str, str] = os.environ
-) -> Iterator[str]:
+def notes_on_options(sources: Mapping[str, str]) -> Iterator[str]:
     """Sentences for the header: flags whose place is the ini file, variables that are mistyped.
 
     sources: option name -> flag, variable or ini key that gave its value.
     """
+    from pytest_cepbench.errors import nearest_name
+
     for option in OPTIONS:
         if option.in_ini and sources.get(option.name) == option.flag:
             yield f"{option.flag} is still read; its place is the ini file: {option.ini}"
     known = [option.env for option in OPTIONS]
-    for name in sorted(environment):
+    for name in sorted(os.environ):
         if name.startswith("CEPBENCH_") and name not in known:
             close = nearest_name(name, known, cutoff=_LIKENESS)
             if close is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from numbers import Integral, Real
 from pathlib import PurePath
@@ -17,19 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.run_settings import FORKED
+from pytest_cepbench.plugin.empty_suites import is_case, stands_for
+from pytest_cepbench.plugin.ledger import RETRIED, read_results
 from pytest_cepbench.plugin.versions import colored, verbosity
 
 if TYPE_CHECKING:
     from pytest_cepbench.report import CaseResult
 
-RECORDS: pytest.StashKey[Records] = pytest.StashKey()
-
 GATED = "cepbench_gated"
 """Attribute of a report that fails by a verdict alone, whose text is the gate's own."""
 
-SUITES_REGRESSED = "suites regressed"
-"""What pytest counts verdicts of whole suites as."""
+ONE_SUITE, SUITES = "suite regressed", "suites regressed"
+"""What pytest counts verdicts of whole suites as: the first one, and all others with it."""
+
+_OUTCOMES = ("passed", "failed", "skipped")
+
+_XFAIL = "  an xfail mark excuses no verdict: accept the checkpoint, or leave the case out"
+
+_EXACT = frozenset({int, float, bool, type(None)})
 
 
 @dataclass
@@ -64,42 +69,24 @@ class Record:
         self.results.append(result)
         self.waiting.append((self.attempt, result))
 
-    def end_phase(self, call: pytest.CallInfo[None]) -> CaseResult | None:
-        """Note how a phase ended; returns the first result that should have failed it."""
-        raised = None if call.excinfo is None else call.excinfo.value
-        skip = raised if isinstance(raised, pytest.skip.Exception) else None
-        if call.when != "teardown":  # by then it is too late to leave a case out
-            self.skipped = None if skip is None else skip.msg or ""
-        if call.when == "call":
-            self.cut_short = raised is not None
-        # A teardown answers for its own results; those of the call are reported already.
-        begun = self.shown if call.when == "teardown" else 0
-        self.shown = len(self.results)
-        return next((result for result in self.results[begun:] if not result.passes), None)
-
 
 class Records:
-    """The tests of this process that gate cases, by node id."""
+    """The tests of this process that gate cases, by node id. pid: of the process."""
 
     def __init__(self) -> None:
+        self.pid = os.getpid()
         self._records: dict[str, Record] = {}
         self._attempts = 0
-        self._pid = os.getpid()
 
     def of(self, item: pytest.Item) -> Record:
         """The record of a test, begun where it has none."""
-        if item.nodeid not in self._records:
-            self._begin(item)
-        return self._records[item.nodeid]
+        return self._records.get(item.nodeid) or self.begin(item)
 
-    def get(self, item: pytest.Item) -> Record | None:
-        """The record of a test that has one."""
-        return self._records.get(item.nodeid)
-
-    def _begin(self, item: pytest.Item) -> None:
+    def begin(self, item: pytest.Item) -> Record:
+        """Begin an attempt at a test, without what the one before left."""
         self._attempts += 1
         before = self._records.get(item.nodeid)
-        record = Record(case_name(item), stands_for(item), f"{self._pid}.{self._attempts}")
+        record = Record(case_name(item), stands_for(item), f"{self.pid}.{self._attempts}")
         if before is not None:
             record.waiting = before.waiting
             record.after_error = any(result.verdict == "error" for result in before.results)
@@ -112,59 +99,66 @@ class Records:
                     if not str(name).startswith(PREFIX)
                 ]
         self._records[item.nodeid] = record
+        return record
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Begin an attempt at a test, without what the one before left."""
-        if is_case(item):
-            self._begin(item)
-            if os.getpid() != self._pid:
-                pytest.fail(FORKED, pytrace=False)
-        return (yield)
+    def judge(
+        self, item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+    ) -> pytest.TestReport:
+        """The report of a phase, which a verdict that does not pass fails in any case.
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        A test can catch what the gate raises, a fixture can skip after it, an xfail mark expects
+        it. Where one line is shown of a failure, it is one line that begins with its numbers.
+        """
+        record = self.of(item) if is_case(item) else self._records.get(item.nodeid)
+        if record is None:
+            return report
+        raised = None if call.excinfo is None else call.excinfo.value
+        if call.when != "teardown":  # by then it is too late to leave a case out
+            skip = raised if isinstance(raised, pytest.skip.Exception) else None
+            record.skipped = None if skip is None else skip.msg or ""
+        if call.when == "call":
+            record.cut_short = raised is not None
+        # A teardown answers for its own results; those of the call are reported already.
+        begun = record.shown if call.when == "teardown" else 0
+        record.shown = len(record.results)
+        failing = next((result for result in record.results[begun:] if not result.passes), None)
+        if failing is None:
+            return report
+        from pytest_cepbench.report.text import figures_first
+
+        text = failure_text(item.config, failing)
+        expected = hasattr(report, "wasxfail")
+        if expected or not report.failed:
+            report.outcome = "failed"
+            report.longrepr = f"{text}\n{_XFAIL}" if expected else text
+            vars(report).pop("wasxfail", None)
+            setattr(report, GATED, not expected)
+            return report
+        crash = getattr(report.longrepr, "reprcrash", None)
+        if crash is not None and getattr(raised, "msg", None) == text:
+            crash.message = figures_first(failing)
+            setattr(report, GATED, True)
+        return report
+
+    def put_on(self, report: pytest.TestReport) -> None:
         """Put the test's record on its report, whichever plugin made that; results go out once."""
         record = self._records.get(report.nodeid)
         if record is None:
             return
-        waiting = []
-        if not (report.when == "setup" and report.passed):  # the call shows them
-            waiting, record.waiting = record.waiting, []
+        sent: list[Any] = []
+        if record.waiting and not (report.when == "setup" and report.passed):  # the call shows them
+            import msgspec
+
+            sent = to_wire(msgspec.to_builtins(record.waiting, enc_hook=to_wire))
+            record.waiting = []
         report.cepbench = {  # type: ignore[attr-defined]
             "case": record.case,
             "stands_for": record.stands_for,
             "skipped": None if record.skipped is None else to_wire(record.skipped),
             "cut_short": record.cut_short,
             "inputs": to_wire(record.inputs),
-            "results": _sent(waiting),
+            "results": sent,
         }
-
-
-def _sent(waiting: list[tuple[str, CaseResult]]) -> list[Any]:
-    """(attempt, result) pairs in built-in types."""
-    if not waiting:
-        return []
-    import msgspec
-
-    sent: list[Any] = to_wire(msgspec.to_builtins(waiting, enc_hook=to_wire))
-    return sent
-
-
-def is_case(item: pytest.Item) -> bool:
-    """Whether a test takes a case."""
-    return "cep_case" in getattr(item, "fixturenames", ())
-
-
-def stands_for(item: pytest.Item) -> str:
-    """What is not judged where a test is skipped.
-
-    Its "case"; the "suite" of which it takes the place; or "nothing", where there is no case, since
-    the data is not here, or the model under test has no part in the suite.
-    """
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    absent = "cep_case" in params and params["cep_case"] is None
-    return str(getattr(item, "stands_for", "nothing" if absent else "case"))
 
 
 def case_name(item: pytest.Item) -> str | None:
@@ -174,7 +168,11 @@ def case_name(item: pytest.Item) -> str | None:
     return None if key is None else str(to_wire(str(key)))
 
 
-# -- between processes -----------------------------------------------------------------------------
+def failure_text(config: pytest.Config, result: CaseResult) -> str:
+    """What a test fails with: six lines, or all there is to say with `-vv`."""
+    from pytest_cepbench.report.text import brief, explain
+
+    return explain(result) if verbosity(config) > 1 else brief(result)
 
 
 def to_wire(value: Any) -> Any:
@@ -205,68 +203,17 @@ def to_wire(value: Any) -> Any:
     raise TypeError(f"{kind.__name__} cannot be sent between processes")
 
 
-_EXACT = frozenset({int, float, bool, type(None)})
-
-
-# -- hooks of the module: registered before any conftest.py ----------------------------------------
-
-_OUTCOMES = ("passed", "failed", "skipped")
-
-_XFAIL = "  an xfail mark excuses no verdict: accept the checkpoint, or leave the case out"
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Fail the phase with a verdict that does not pass, whatever the test did with it.
-
-    A test can catch what the gate raises, a fixture can skip after it, an xfail mark expects it.
-    Where one line is shown of a failure, it is one line that begins with its numbers.
-    """
-    report = yield
-    records = item.config.stash[RECORDS]
-    record = records.of(item) if is_case(item) else records.get(item)
-    failing = None if record is None else record.end_phase(call)
-    expected = hasattr(report, "wasxfail")
-    if failing is None:
-        return report
-    from pytest_cepbench.report.text import figures_first
-
-    text = failure_text(item.config, failing)
-    if expected or not report.failed:
-        report.outcome = "failed"
-        report.longrepr = f"{text}\n{_XFAIL}" if expected else text
-        vars(report).pop("wasxfail", None)
-        setattr(report, GATED, not expected)
-        return report
-    crash = getattr(report.longrepr, "reprcrash", None)
-    raised = None if call.excinfo is None else call.excinfo.value
-    if crash is not None and getattr(raised, "msg", None) == text:
-        crash.message = figures_first(failing)
-        setattr(report, GATED, True)
-    return report
-
-
-def failure_text(config: pytest.Config, result: CaseResult) -> str:
-    """What a test fails with: six lines, or all there is to say with `-vv`."""
-    from pytest_cepbench.report.text import brief, explain
-
-    return explain(result) if verbosity(config) > 1 else brief(result)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_report_teststatus(
-    report: pytest.CollectReport | pytest.TestReport,
+def status_of(
+    report: pytest.CollectReport | pytest.TestReport, payload: Any
 ) -> tuple[str, str, Any] | None:
-    """Show the verdict in the place of PASSED and FAILED."""
-    payload = getattr(report, "cepbench", None)
+    """What pytest counts and prints a report as. payload: what the report carries."""
+    if payload == RETRIED:
+        return "rerun", "R", colored("RERUN", "yellow")
     if not isinstance(payload, dict) or not payload["results"] or hasattr(report, "wasxfail"):
         return None
     # Those of which pytest counts none, and those that other plugins count as run again.
     if (report.when == "teardown" and report.passed) or report.outcome not in _OUTCOMES:
         return None
-    from pytest_cepbench.plugin.ledger import read_results
     from pytest_cepbench.report.headline import is_pooled
     from pytest_cepbench.report.number_format import word_of
 
@@ -277,7 +224,7 @@ def pytest_report_teststatus(
     shown = worst.presentation
     if not worst.passes and worst.verdict == "regressed" and is_pooled(worst):
         # No further failure: it sums up cases that are counted as failed.
-        return SUITES_REGRESSED, shown.letter, colored(word_of(worst), shown.color)
+        return SUITES, shown.letter, colored(word_of(worst), shown.color)
     if worst.accepted:
         return "passed", ".", colored("ACCEPTED", "green")
     return shown.outcome, shown.letter, colored(word_of(worst), shown.color)

@@ -1,7 +1,6 @@
 """The run's settings, read from the command line, else the environment, else the ini file.
 
 Ways to run pytest in which no case can be judged are refused here too.
-Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
 
 from __future__ import annotations
@@ -13,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.errors import CepError
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.settings import RunSettings, check_engine, read_settings
-from pytest_cepbench.plugin.options import OPTIONS, Option
+from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.plugin.versions import accepts_new_only
 
 _ENV_LIST_SEPARATOR = ";"
@@ -29,9 +29,18 @@ def settings_of(config: pytest.Config) -> RunSettings:
     values: dict[str, list[str]] = {}
     sources: dict[str, str] = {}
     for option in OPTIONS:
-        typed = _lookup(config, option)
+        typed = config.getoption(option.dest, default=None)
+        text, ini = os.environ.get(option.env), config.getini(option.ini)
         if typed is not None:
-            values[option.name], sources[option.name] = typed
+            values[option.name] = list(typed) if option.multiple else [typed]
+            sources[option.name] = option.flag
+        elif text:
+            parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
+            values[option.name] = [part.strip() for part in parts if part.strip()]
+            sources[option.name] = option.env
+        elif ini:
+            values[option.name] = list(ini) if option.multiple else [ini]
+            sources[option.name] = f"ini {option.ini}"
 
     def resolve(name: str, text: str) -> Path:
         """Paths in the ini file start where it lies, as pytest's own do; others here."""
@@ -57,8 +66,6 @@ def settings_of(config: pytest.Config) -> RunSettings:
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """Turn a CepError into pytest.UsageError: one message, and no traceback."""
-    from pytest_cepbench.errors import CepError
-
     try:
         yield
     except CepError as error:
@@ -68,21 +75,6 @@ def usage_errors() -> Iterator[None]:
 def updating(config: pytest.Config) -> bool:
     """Whether baselines are accepted rather than compared with; syrupy's options say so."""
     return config.getoption("update_snapshots", default=False) or accepts_new_only(config)
-
-
-def _lookup(config: pytest.Config, option: Option) -> tuple[list[str], str] | None:
-    """The texts of an option, and where they were typed; None where they were not."""
-    typed = config.getoption(option.dest, default=None)
-    if typed is not None:
-        return (list(typed) if option.multiple else [typed]), option.flag
-    text = os.environ.get(option.env)
-    if text:
-        parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
-        return [part.strip() for part in parts if part.strip()], option.env
-    ini = config.getini(option.ini)
-    if ini:
-        return (list(ini) if option.multiple else [ini]), f"ini {option.ini}"
-    return None
 
 
 # -- ways to run in which no case is judged --------------------------------------------------------

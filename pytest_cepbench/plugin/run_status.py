@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from pytest_cepbench.files import keep_out_of_git
@@ -42,32 +41,18 @@ _LONGEST = 300  # characters of a reason
 
 
 def write_status(
-    config: pytest.Config,
-    controller: Controller,
-    snapshots: Callable[[], Sequence[ProgressSnapshot]],
-) -> None:
-    """Keep the status of a run beside its history, until `close`.
+    controller: Controller, snapshots: Callable[[], Sequence[ProgressSnapshot]]
+) -> Ticker:
+    """Keep the status of a run beside its history, until the ticker is closed.
 
-    A run that is not to be recorded has none. Nothing is said where it cannot be written: the end
-    of the run says that of the history.
+    Nothing is said where it cannot be written: the end of the run says that of the history.
 
     snapshots: gives the progress of each process.
     """
     folder = controller.settings.history
-    if folder is None or STATUS in config.stash:
-        return
+    assert folder is not None  # a run that is not to be recorded has no status
     status = _Status(controller, folder, snapshots)
-    config.stash[STATUS] = Ticker(status.write, status.remove, STATUS_PAUSE)
-
-
-def close(config: pytest.Config) -> None:
-    """Remove the status: the run has ended, and the history says how."""
-    if STATUS in config.stash:
-        config.stash[STATUS].close()
-
-
-STATUS = pytest.StashKey[Ticker]()
-"""Writes the status of the run in this process."""
+    return Ticker(status.write, status.remove, STATUS_PAUSE)
 
 
 class _Status:
@@ -109,6 +94,10 @@ class _Status:
     def _run(self) -> RunningRun:
         context, ledger = self._controller.context, self._controller.ledger
         results = list(ledger.results)  # a copy: the thread that runs tests adds to it
+        # The models under test: as they were named, else as results have them.
+        settings = self._controller.settings
+        named = [settings.model] if settings.model is not None else settings.roles.values()
+        specs = [*named] or [result.model.get("spec", "") for result in results]
         process, space, started = own_process()
         return RunningRun(
             format=FORMAT,
@@ -119,22 +108,26 @@ class _Status:
             process=process,
             process_space=space,
             process_started=started,
-            checkpoint=self._checkpoint(results),
+            checkpoint=encodable(", ".join(dict.fromkeys(filter(None, specs)))),
             expected=len(ledger.expected),
             judged=len({result.nodeid for result in results}),
             counts=dict(Counter(map(_verdict, results))),
             skipped=len(ledger.skipped),
             failing=[_case(r) for r in results if not r.passes][:_MOST_FAILING],
             cases=[_case(r) for r in results[-_MOST_CASES:]],
-            work=[_work(snapshot) for snapshot in self._snapshots()],
+            work=[
+                RunningWork(
+                    worker=snapshot.worker,
+                    case=encodable(snapshot.case),
+                    samples=snapshot.samples,
+                    of_samples=snapshot.of_samples,
+                    step=encodable(snapshot.awaited or snapshot.step),
+                    rate=snapshot.rate,
+                    left=snapshot.left,
+                )
+                for snapshot in self._snapshots()
+            ],
         )
-
-    def _checkpoint(self, results: Sequence[CaseResult]) -> str:
-        """The models under test: as they were named, else as results have them."""
-        settings = self._controller.settings
-        named = [settings.model] if settings.model is not None else settings.roles.values()
-        specs = [*named] or [result.model.get("spec", "") for result in results]
-        return encodable(", ".join(dict.fromkeys(filter(None, specs))))
 
 
 def _verdict(result: CaseResult) -> str:
@@ -150,16 +143,4 @@ def _case(result: CaseResult) -> RunningCase:
         primary=result.primary,
         passes=result.passes,
         reason=printable("; ".join(result.reasons), _LONGEST),
-    )
-
-
-def _work(snapshot: ProgressSnapshot) -> RunningWork:
-    return RunningWork(
-        worker=snapshot.worker,
-        case=encodable(snapshot.case),
-        samples=snapshot.samples,
-        of_samples=snapshot.of_samples,
-        step=encodable(snapshot.awaited or snapshot.step),
-        rate=snapshot.rate,
-        left=snapshot.left,
     )

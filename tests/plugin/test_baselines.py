@@ -51,7 +51,7 @@ def test_no_run_deletes_a_baseline(accepted: Project, arguments: tuple[str, ...]
     result = accepted.run(*arguments, "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     assert contents(accepted.baselines) == before
-    result.stdout.fnmatch_lines(["no baseline changed"])
+    result.stdout.fnmatch_lines(["Nothing to accept: no baseline changed"])
     result.stdout.no_fnmatch_line("*deleted*")
 
 

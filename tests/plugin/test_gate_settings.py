@@ -1,31 +1,48 @@
-"""Gate, tolerance and alpha: who has the word, and how alpha is divided among a run's cases."""
+"""How cases are judged: gate, tolerance, alpha, seeds, pairs, and looks at more samples."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from tests.plugin.project import MODES, TEST_MODULE
-from tests.plugin.scored_project import Ended, ScoredProject, scored_suite
+from tests.plugin.project import (
+    INI,
+    MODES,
+    PHOTOS,
+    SLOWLY_BOTH,
+    TEST_MODULE,
+    Color,
+    Project,
+    run_plainly,
+)
+from tests.plugin.scored_project import Ended, ScoredProject, model, scored_suite
 
 TABLES = {
     "silent": "[metrics.gc]\n",
     "suite": "[metrics.gc]\n[gate]\ngate = 'noninferiority'\ntolerance = 0.11\nalpha = 0.3\n",
 }
+
+
 TABLES["metric"] = TABLES["suite"].replace(
     "[metrics.gc]\n", "[metrics.gc]\ngate = 'regression'\ntolerance = 0.12\n"
 )
+
+
 TABLES["case"] = (
     TABLES["metric"]
     + "[cases.'overall/gc']\ngate = 'noninferiority'\ntolerance = 0.13\nalpha = 0.2\n"
 )
+
 
 MODULES = {
     "mark": f"import pytest\n\n@pytest.mark.cep(tolerance=0.14)\n{TEST_MODULE}",
     "call": "import pytest\n\n@pytest.mark.cep(tolerance=0.14)\n"
     "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case, tolerance=0.15)\n",
 }
+
 
 SAID = {
     "silent": ("regression", 0.01, {}),
@@ -109,9 +126,11 @@ def test_a_default_has_no_origin(levels: ScoredProject) -> None:
     )
 
 
-INI = "cepbench_gate = noninferiority\ncepbench_tolerance = 0.16\ncepbench_alpha = 0.06\n"
+IN_INI = "cepbench_gate = noninferiority\ncepbench_tolerance = 0.16\ncepbench_alpha = 0.06\n"
+
 
 ENV = {"CEPBENCH_GATE": "regression", "CEPBENCH_TOLERANCE": "0.17", "CEPBENCH_ALPHA": "0.12"}
+
 
 FLAGS = ("--cep-gate=threshold", "--cep-tolerance=0.18", "--cep-alpha=0.18")
 
@@ -121,7 +140,7 @@ def test_the_run_goes_before_all_of_them(levels: ScoredProject, run: str, tmp_pa
     """The ini file before every level, the environment before it, the options before that."""
     project = levels.copy(tmp_path / "levels")
     with (project.path / "pytest.ini").open("a") as ini:
-        ini.write(INI)
+        ini.write(IN_INI)
     ended = project.run(*(FLAGS if run == "options" else ()), env={} if run == "ini" else ENV)
     gate, tolerance, share, origins = {
         "ini": ("noninferiority", 0.16, 0.01, "ini cepbench_{}"),
@@ -138,6 +157,7 @@ def test_the_run_goes_before_all_of_them(levels: ScoredProject, run: str, tmp_pa
 
 
 THIRTEEN = [f"c{number:02}" for number in range(13)]
+
 
 WEIGHTED = """\
 [metrics.gc]
@@ -215,3 +235,166 @@ def test_weights_and_shares_of_their_own(many: ScoredProject, tmp_path: Path) ->
             )
         ]
     )
+
+
+MORE = "--cep-inconclusive=more"
+
+
+CLEAR = model(drop=0.05, spread=0.01)
+
+
+VAGUE = model(drop=0.006, spread=0.05)
+"""A drop of which two hundred samples of this spread do not tell whether it is tolerable."""
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+    """Two hundred samples, all of them in the baseline; one metric more that fails nothing."""
+    suite = scored_suite(
+        n=200, rest="[metrics.gc]\n[metrics.s]\n[gate]\nprimary = ['gc']\nalpha = 0.06\n"
+    )
+    project = ScoredProject.make(tmp_path_factory.mktemp("looks"), suite)
+    ended = project.accept(MORE)
+    assert ended.cases["overall-gc"]["n"] == 200
+    assert not ended.cases["overall-gc"]["partial"]
+    return project
+
+
+def _fresh(project: ScoredProject, tmp_path: Path) -> tuple[ScoredProject, Path]:
+    """A copy to fill its own store, and the file in which its describer counts."""
+    return project.copy(tmp_path / "copy"), tmp_path / "calls"
+
+
+@pytest.mark.slow
+def test_a_clear_drop_ends_at_the_first_look(accepted: ScoredProject, tmp_path: Path) -> None:
+    """Twenty-five descriptions in place of two hundred; the report says that more were there."""
+    project, calls = _fresh(accepted, tmp_path)
+    ended = project.run("-vv", MORE, CLEAR, "--cep-attribute=0", env={"CALLS": str(calls)})
+    assert ended.code == pytest.ExitCode.TESTS_FAILED
+    gc = ended.cases["overall-gc"]
+    assert (gc["verdict"], gc["looks"], gc["n"], gc["partial"]) == ("regressed", [25], 25, True)
+    assert len(gc["measured"]["scores"]["one"]) == 25
+    assert len(calls.read_text()) == 25
+    ended.lines.fnmatch_lines(
+        [
+            "  alpha *0.06   0.01 of each test and bound, divided among the looks",
+            "  looked at 25 samples; more are there",
+        ]
+    )
+    whole = project.run(CLEAR, "--cep-attribute=0", env={"CALLS": str(calls)})
+    assert whole.cases["overall-gc"]["looks"] == [200]
+    assert len(calls.read_text()) == 200
+
+
+@pytest.mark.slow
+def test_workers_look_as_often(accepted: ScoredProject) -> None:
+    """25, 50, 100, 200 samples, on two workers as in one process, with the same bounds."""
+    ended = accepted.run("-n", "2", MORE, VAGUE, "-k", "gc")
+    assert ended.code == pytest.ExitCode.OK
+    case = ended.cases["overall-gc"]
+    assert (case["looks"], case["partial"], case["n"]) == ([25, 50, 100, 200], False, 200)
+    assert case["verdict"] == "inconclusive"
+    assert ended.numbers == accepted.run(MORE, VAGUE, "-k", "gc").numbers
+
+
+COLORS: dict[str, Color] = {
+    f"{name}.png": (200, 20 * place, 10) for place, name in enumerate("abcdefgh")
+}
+
+
+SUITE = PHOTOS.replace('gate = "threshold"', 'gate = "regression"\nprimary = ["gc"]').replace(
+    "[metrics.gc]", "[metrics.gc]\n[metrics.fid]"
+)
+
+
+COMMON = "--cep-pairing=common"
+
+
+@pytest.fixture(scope="module")
+def eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight photos were accepted; made once, only to be copied."""
+    root = tmp_path_factory.mktemp("eight")
+    texts = {"pytest.ini": INI, "suite.toml": SUITE, "test_photos.py": TEST_MODULE}
+    for name, text in texts.items():
+        (root / name).write_text(text)
+    shutil.copy(Path(__file__).with_name("user_models.py"), root)
+    (root / "photos").mkdir()
+    for name, color in COLORS.items():
+        Image.new("RGB", (16, 16), color).save(root / "photos" / name)
+    assert run_plainly(root, "--snapshot-update") == pytest.ExitCode.OK
+    return root
+
+
+@pytest.fixture
+def changed(project: Project, eight: Path) -> Project:
+    """Of eight accepted photos one is gone since, one is new, one has another name."""
+    shutil.copytree(eight, project.path, dirs_exist_ok=True)
+    photos = project.path / "photos"
+    (photos / "a.png").unlink()
+    (photos / "b.png").rename(photos / "z.png")
+    project.photos({"new.png": (10, 10, 200)})
+    return project
+
+
+def test_other_samples_are_incomparable_and_the_way_out_is_named(changed: Project) -> None:
+    """By default: how many are only here or only there, which, and the option for the rest."""
+    result = changed.run("-vv", "-k", "gc")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert changed.verdicts() == {"overall-gc": "incomparable"}
+    result.stdout.fnmatch_lines(
+        [
+            "  samples: baseline 8 *, now 8 *",
+            (
+                "  samples of images: 2 only in the baseline, 2 only now (a.png, b.png, new.png); "
+                "*=common"
+            ),
+        ]
+    )
+
+
+@SLOWLY_BOTH
+def test_common_compares_what_both_have(changed: Project, arguments: tuple[str, ...]) -> None:
+    """Six of them, and the report says how many were left out; the same on workers."""
+    changed.run(*arguments, COMMON, "-k", "gc")
+    (case,) = changed.report()["cases"]
+    assert (case["verdict"], case["units"], case["difference"]) == ("held", 6, 0.0)
+    assert "4 samples that only one of the two has were left out" in case["notes"]
+
+
+def test_common_sees_a_drop_in_what_both_have(changed: Project) -> None:
+    """Over the six; a sample that only one of them has is none that lost."""
+    changed.run(COMMON, "-k", "gc", "--model=python:user_models:describer?behaviour=empty")
+    (worse,) = changed.report()["cases"]
+    assert (worse["verdict"], worse["units"]) == ("regressed", 6)
+    assert not {"a.png", "b.png", "z.png", "new.png"} & {c["sample"] for c in worse["chains"]}
+
+
+def test_sets_are_never_compared_in_part(changed: Project) -> None:
+    """A distance between other sets means something else, whatever was asked for."""
+    changed.run(COMMON, "-k", "fid or failures")
+    assert changed.verdicts()["overall-fid"] == "incomparable"
+
+
+def test_with_nothing_in_common_there_is_no_comparison(changed: Project) -> None:
+    """Renaming everything is said, and is no pass."""
+    for photo in list((changed.path / "photos").iterdir()):
+        photo.rename(photo.with_name(f"other-{photo.name}"))
+    result = changed.run("-vv", COMMON, "-k", "gc")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert changed.verdicts() == {"overall-gc": "incomparable"}
+    result.stdout.fnmatch_lines(["  samples of images: 8 only in the baseline, 8 only now *"])
+    result.stdout.fnmatch_lines(["*not one is in both"])
+
+
+@pytest.mark.parametrize("twin", ["ini", "environment"])
+def test_the_twins_mean_the_same(
+    changed: Project, monkeypatch: pytest.MonkeyPatch, twin: str
+) -> None:
+    """`cepbench_pairing` and `CEPBENCH_PAIRING`."""
+    if twin == "ini":
+        ini = (changed.path / "pytest.ini").read_text()
+        changed.write("pytest.ini", f"{ini}cepbench_pairing = common\n")
+    else:
+        monkeypatch.setenv("CEPBENCH_PAIRING", "common")
+    changed.run(*MODES["no-plugin"], "-k", "gc")
+    assert changed.verdicts() == {"overall-gc": "held"}

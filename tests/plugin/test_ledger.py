@@ -55,7 +55,7 @@ def _ledger(*verdicts: str) -> Ledger:
     ledger.expect({NODEID: CASE})
     for number, verdict in enumerate(verdicts):
         result = _result(verdict, reasons=["the server was away"] if verdict == "error" else [])
-        ledger.pytest_runtest_logreport(_report((f"7.{number}", result)))
+        ledger.note_report(_report((f"7.{number}", result)))
     ledger.close()
     return ledger
 
@@ -100,9 +100,7 @@ def test_a_test_that_gates_its_case_twice_has_both_results() -> None:
     """In one attempt every result counts: a second call with a wide tolerance excuses nothing."""
     ledger = Ledger()
     ledger.expect({NODEID: CASE})
-    ledger.pytest_runtest_logreport(
-        _report(("7.1", _result("regressed")), ("7.1", _result("held")))
-    )
+    ledger.note_report(_report(("7.1", _result("regressed")), ("7.1", _result("held"))))
     assert ledger.verdict() == "failed"
     assert ledger.remarks() == [f"1 cases judged more than once: {CASE}"]
 
@@ -111,9 +109,9 @@ def test_an_attempt_that_is_announced_again_is_waited_for() -> None:
     """A report that says `rerun` is not the last word, whichever phase it is of."""
     ledger = Ledger()
     ledger.expect({NODEID: CASE})
-    ledger.pytest_runtest_logreport(_report(outcome="rerun"))
+    ledger.note_report(_report(outcome="rerun"))
     assert ledger.problems() == [f"1 tests did not report: {NODEID}"]
-    ledger.pytest_runtest_logreport(_report(("7.2", _result("held"))))
+    ledger.note_report(_report(("7.2", _result("held"))))
     assert ledger.verdict() == "passed"
 
 
@@ -122,7 +120,7 @@ def test_a_report_without_a_result_is_a_case_that_was_not_judged() -> None:
     empty, other = Ledger(), Ledger()
     for ledger, results in ((empty, []), (other, [("7.1", _result("held", "count"))])):
         ledger.expect({NODEID: CASE})
-        ledger.pytest_runtest_logreport(_report(*results))
+        ledger.note_report(_report(*results))
     assert empty.problems() == [f"1 tests passed without calling cep_gate: {NODEID}"]
     assert other.problems() == [
         f"1 tests judged another case than their own: {NODEID} (judged toy/count/gc)"
@@ -135,9 +133,9 @@ def test_a_file_that_processes_read_differently_makes_the_run_incomplete() -> No
     ledger = Ledger(Path("/suites"))
     ledger.expect({NODEID: CASE})
     ledger.note_inputs({"/suites/toy/suite.toml": "a", "/suites/more.toml": "c"}, "the controller")
-    ledger.pytest_runtest_logreport(_report(("7.1", _result("held"))))
+    ledger.note_report(_report(("7.1", _result("held"))))
     assert ledger.problems() == []
-    ledger.pytest_runtest_logreport(_report(("8.1", _result("held")), digest="b"))
+    ledger.note_report(_report(("8.1", _result("held")), digest="b"))
     (problem,) = ledger.problems()
     assert problem.startswith("toy/suite.toml changed while the run went on")
     assert f"a for {NODEID}, the controller; b for {NODEID}" in problem

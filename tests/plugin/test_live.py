@@ -7,16 +7,22 @@ import os
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from subprocess import Popen
+from typing import TextIO
 
 import pytest
+from _pytest._io import TerminalWriter
 from _pytest.terminal import TerminalReporter
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pytest_cepbench.escapes import width_of
+from pytest_cepbench.escapes import cut, width_of
 from pytest_cepbench.plugin.terminal import live
 from pytest_cepbench.plugin.terminal.live import (
+    Block,
     ProgressSnapshot,
     forget,
     is_wanted,
@@ -46,6 +52,7 @@ class Describer(scored.Describer):
 """
 """Does two calls, so that its pace is known, and the third one when the lines have been seen."""
 
+
 WRITTEN = """\
 import pytest
 
@@ -66,6 +73,7 @@ def pytest_configure(config):
     setattr(writer, method, write_both)
 """
 """Keeps what pytest itself writes, and no more."""
+
 
 LINE = re.compile(
     r"(gw\d )?scored (a|b|overall) GC@1 +\d+/(40|80) samples  \S.*"
@@ -211,6 +219,7 @@ def test_lines_are_for_terminals(pytester: pytest.Pytester) -> None:
 
 # -- what they say ---------------------------------------------------------------------------------
 
+
 NOW = ProgressSnapshot(
     worker="gw0",
     case="sdp overall MCD",
@@ -311,3 +320,93 @@ def test_a_ticker_acts_until_it_is_closed() -> None:
 
     assert acts.count("end") == 1
     assert acts[-1] == "end"
+
+
+COLUMNS, ROWS = 20, 8
+
+
+Act = str | tuple[str, ...]
+"""What pytest writes, or the lines that are shown from then on."""
+
+
+SCREENED = st.one_of(
+    st.text("ab .", min_size=1, max_size=45),
+    st.sampled_from(["\n", "\r1 of 3", "漢字漢字", "\x1b[31mred\x1b[0m", "x" * COLUMNS, "y\n\nz"]),
+)
+
+
+SHOWN = st.lists(st.sampled_from(["GC@1", "漢" * 15, "long " * 9]), max_size=9).map(tuple)
+
+
+def _file(terminal: Terminal) -> TextIO:
+    return open(os.dup(terminal.side), "w", buffering=1, encoding="utf-8")  # noqa: PTH123
+
+
+def _after(acts: Sequence[Act], *, shown: bool) -> tuple[list[str], int]:
+    """All that is on a terminal after the acts, and the column where pytest would go on."""
+    terminal = Terminal(COLUMNS, ROWS)
+    with _file(terminal) as file:
+        writer = TerminalWriter(file)
+        block = Block(writer, os.dup(terminal.side))
+        for act in acts:
+            if isinstance(act, str):
+                writer.write(act)
+            elif shown:
+                block.show(act)
+        block.close()
+        writer.write("|", flush=True)
+    terminal.finish()
+    return terminal.everything, terminal.cursor[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(SCREENED | SHOWN, max_size=12))
+def test_nothing_that_pytest_writes_is_lost_or_moved(acts: list[Act]) -> None:
+    """After any writing and showing, the terminal is as if nothing had ever been shown."""
+    assert _after(acts, shown=True) == _after(acts, shown=False)
+
+
+def test_lines_stand_below_and_are_cut_to_the_terminal() -> None:
+    """Below pytest's line, in their order, at most as many as fit, none wider than the terminal."""
+    terminal = Terminal(COLUMNS, ROWS)
+    with _file(terminal) as file:
+        writer = TerminalWriter(file)
+        writer.write("above\ntest_a.py ")
+        block = Block(writer, os.dup(terminal.side))
+        block.show(["one " * 9, "漢" * 15, *(f"line {k}" for k in range(9))])
+        writer.write("..", flush=True)
+        terminal.settle()
+        assert terminal.rows == [
+            "above",
+            "test_a.py ..",
+            ("one " * 9)[: COLUMNS - 1],
+            "漢" * ((COLUMNS - 1) // 2),
+            *(f"line {k}" for k in range(4)),
+        ]
+        assert terminal.cursor == (12, 1)
+        block.close()
+    terminal.finish()
+    assert terminal.rows[:3] == ["above", "test_a.py ..", ""]
+
+
+def test_lines_are_shown_and_taken_away_at_once() -> None:
+    """They do not wait for what pytest writes next."""
+    terminal = Terminal(COLUMNS, ROWS)
+    with _file(terminal) as file:
+        writer = TerminalWriter(file)
+        writer.write("test_a.py ", flush=True)
+        block = Block(writer, os.dup(terminal.side))
+        for shown in (["one", "two"], ["three"], []):
+            block.show(shown)
+            terminal.settle()
+            rows = [row.rstrip() for row in terminal.rows[: len(shown) + 2]]
+            assert rows == ["test_a.py", *shown, ""]
+        block.close()
+    terminal.finish()
+
+
+def test_width_counts_columns_of_a_terminal() -> None:
+    """Wide characters take two columns, marks above letters none; a cut never exceeds its width."""
+    assert width_of("a漢é") == 4
+    assert cut("漢字", 3) == "漢"
+    assert cut("abc", 0) == ""

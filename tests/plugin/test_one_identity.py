@@ -170,9 +170,9 @@ def trainer(request):
     yield
     if "[a-" in request.node.nodeid:
         from pytest_cepbench.models.python_model import make_model
-        from pytest_cepbench.plugin.fixtures import EVALUATOR
+        from pytest_cepbench.plugin.fixtures import run_of
 
-        evaluator = request.config.stash[EVALUATOR]
+        evaluator = run_of(request.config).evaluator()
         for known in (evaluator.models.runners, evaluator.models._handles, evaluator._runs):
             known.clear()
         make_model.cache_clear()

@@ -1,12 +1,14 @@
-"""Every test judges the case it was given, in whichever phase: counted by case and by test."""
+"""Every test judges the case it was given; markers and fixtures that give cases and models."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import MODES, REGRESSED, SLOWLY_BOTH, Project
+from pytest_cepbench.models import ROLE_NAMES
+from tests.plugin.project import MODES, REGRESSED, SHAPES, SLOWLY_BOTH, Project
 
 CROWDED = ("-k", "crowded or color")
+
 
 OTHERS = """\
 CASES = []
@@ -15,6 +17,7 @@ def test_drift(cep_case, cep_gate, request):
     CASES.append(cep_case)
     cep_gate({gated})
 """
+
 
 IN_A_FIXTURE = """\
 import pytest
@@ -27,11 +30,15 @@ def test_drift(gated, cep_case):
     {body}
 """
 
+
 BEFORE = "cep_gate(cep_case)"
+
 
 AFTER = "yield\n    cep_gate(cep_case)"
 
+
 SKIP_AFTER = "try:\n        cep_gate(cep_case)\n    finally:\n        pytest.skip('enough')"
+
 
 SWALLOWED_AFTER = (
     "yield\n    try:\n        cep_gate(cep_case)\n    except BaseException:\n        pass"
@@ -195,3 +202,140 @@ def test_a_gate_in_a_subtest_counts(accepted: Project) -> None:
     assert accepted.run_here("-k", "crowded").ret == pytest.ExitCode.OK
     assert accepted.run_here("-k", "crowded", REGRESSED).ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
+
+
+BODY = "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n"
+
+
+def _module(mark: str) -> str:
+    return f"import pytest\n\n@pytest.mark.cep({mark})\n{BODY}"
+
+
+def test_the_marker_chooses_parts_and_metrics(toy: Project) -> None:
+    """Categories and metrics narrow the cases; markers of module and function are merged."""
+    toy.write(
+        "test_toy.py",
+        "import pytest\n\npytestmark = pytest.mark.cep(metrics=['gc'], categories=('shape',))\n\n"
+        f"@pytest.mark.cep(categories=['overall', 'color'])\n{BODY}",
+    )
+    result = toy.run_here("--collect-only", "-q")
+    ids = [line for line in result.outlines if "::" in line]
+    assert ids == ["test_toy.py::test_drift[color-gc]", "test_toy.py::test_drift[overall-gc]"]
+
+
+def test_the_marker_names_a_suite_elsewhere(toy: Project) -> None:
+    """suite= is relative to the test module, and its cases are judged as any others."""
+    toy.write("suites/mine.toml", SHAPES.replace('"toy"', '"mine"'))
+    toy.write("tests/test_mine.py", _module("suite='../suites/mine.toml', categories=['color']"))
+    result = toy.run_here("tests", "--snapshot-update")
+    assert result.ret == pytest.ExitCode.OK
+    assert [path.parent.name for path in toy.baselines.rglob("*.toml")] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        ("'color'", "@pytest.mark.cep takes its arguments by name (suite, categories, *"),
+        (
+            "category='color'",
+            "@pytest.mark.cep: unknown argument 'category'. Did you mean 'categories'? *",
+        ),
+        (
+            "categories=['colour']",
+            "@pytest.mark.cep: unknown part 'colour'. Did you mean 'color'?*",
+        ),
+        ("metrics=['GC']", "@pytest.mark.cep: unknown metric 'GC'. *Known: failures, gc."),
+        ("categories='color'", "@pytest.mark.cep: categories is a list of names, got 'color'"),
+        ("tolerance=-1", "@pytest.mark.cep: tolerance is a number of at least 0, got -1"),
+        ("tolerance='0.1'", "@pytest.mark.cep: tolerance is a number of at least 0, got '0.1'"),
+        ("suite='nowhere.toml'", "suite file '*nowhere.toml' cannot be read: *"),
+    ],
+    ids=["position", "argument", "part", "metric", "text", "negative", "no-number", "suite"],
+)
+def test_misuse_is_one_message_at_collection(toy: Project, mark: str, message: str) -> None:
+    """What is wrong is named with what is possible, without a traceback into the plugin."""
+    toy.write("test_toy.py", _module(mark))
+    result = toy.run_here()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines([f"*{message}"])
+    result.stdout.no_fnmatch_line("*pytest_cepbench*")
+
+
+def test_every_case_has_the_marker(toy: Project) -> None:
+    """`-m cep` selects all cases, `-m "not cep"` all else."""
+    toy.write("test_plain.py", "def test_plain(): pass\n")
+    toy.run_here("-m", "cep", "--collect-only", "-q").stdout.fnmatch_lines(
+        ["10/11 tests collected *"]
+    )
+    toy.run_here("-m", "not cep").assert_outcomes(passed=1, deselected=10)
+    toy.run_here("--markers").stdout.fnmatch_lines(["@pytest.mark.cep(suite, categories, *"])
+
+
+BOTH_NAMES = """\
+def test_models(cep_describer, describer, cep_encoder, encoder):
+    assert cep_describer is describer
+    assert cep_encoder is encoder
+    assert len(cep_encoder.encode_texts(["a red circle"])) == 1
+"""
+
+
+OWNER = """\
+import pytest
+
+@pytest.fixture(scope="session")
+def encoder():
+    return "theirs"
+"""
+
+
+USER = """\
+def test_owner(encoder, cep_encoder, describer):
+    assert encoder == "theirs"
+    assert len(cep_encoder.encode_texts(["a red circle"])) == 1
+    assert describer is not None
+
+def test_drift(cep_case, cep_gate):
+    cep_gate(cep_case)
+"""
+
+
+def test_both_names_are_the_same_model(project: Project) -> None:
+    """`cep_describer` and `describer` are one loaded model."""
+    project.suite(SHAPES, module=BOTH_NAMES)
+    result = project.run_here()
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["conftest", "module", "plugin-before", "plugin-after"])
+def test_the_owner_of_a_bare_name_keeps_it(project: Project, how: str) -> None:
+    """A conftest, test module or other plugin has `encoder`; cases run, `cep_encoder` is ours."""
+    arguments = ["--snapshot-update"]
+    project.suite(SHAPES, module=(OWNER if how == "module" else "") + USER)
+    if how == "conftest":
+        project.write("conftest.py", OWNER)
+    elif how == "plugin-before":  # `-p` is loaded before installed plugins
+        project.write("owner.py", OWNER)
+        arguments += ["-p", "owner"]
+    elif how == "plugin-after":
+        project.write("owner.py", OWNER)
+        project.write("conftest.py", "pytest_plugins = ['owner']\n")
+    result = project.run(*arguments)
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=11)
+
+
+def test_a_conftest_of_a_subfolder_owns_its_tests_only(project: Project) -> None:
+    """Elsewhere the bare name is the run's model."""
+    project.suite(SHAPES, module=BOTH_NAMES)
+    project.write("below/conftest.py", OWNER)
+    project.write("below/test_owner.py", "def test_owner(encoder): assert encoder == 'theirs'\n")
+    project.run_here().assert_outcomes(passed=2)
+
+
+def test_fixtures_are_listed_with_what_they_give(project: Project) -> None:
+    """`pytest --fixtures` has both names of each role, with a sentence."""
+    listed = project.run_here("--fixtures")
+    for role in ROLE_NAMES:
+        for name in (f"cep_{role}", role):
+            listed.stdout.fnmatch_lines([f"{name} -- *", f"    The loaded {role} of the run*"])

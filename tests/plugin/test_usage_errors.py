@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
-from tests.plugin.project import PHOTOS, Project, assert_one_message
+from tests.plugin.project import PHOTOS, SHAPES, Project, assert_one_message
+from tests.plugin.scored_project import ScoredProject, scored_suite
 
 LEAVER = """\
 import pytest, sys
@@ -13,6 +17,7 @@ def exits(): sys.exit(0)
 
 def skips(): pytest.skip("no GPU")
 """
+
 
 MISTAKES: dict[str, tuple[list[str], list[str]]] = {
     "unknown-knob": (
@@ -230,3 +235,313 @@ def test_a_conftest_that_exits_is_no_pass(toy: Project) -> None:
     toy.write("conftest.py", "import sys\nsys.exit()\n")
     assert_one_message(toy.run("--model=shapes:"), "conftest.py called sys.exit()")
     assert toy.run().ret == pytest.ExitCode.OK
+
+
+MODEL = "--model=shapes:"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["empty", MODEL],
+            "nothing was gated: no test below empty takes cep_case. *cepbench init*",
+        ),
+        (["test_tyo.py", MODEL], "nothing was gated: there is no test_tyo.py.*test_toy.py*"),
+        ([MODEL, "-k", "typo"], "nothing was gated: -k, -m or --deselect left out all 10 tests"),
+        (["--model=shape:"], "*unknown scheme 'shape'. Did you mean 'shapes'?*"),
+        (["--model=/none/checkpoint"], "ERROR: /none/checkpoint: no such folder *"),
+        (["--model=shapes:?mis=1"], "*unknown parameter *'mis'. Did you mean 'miss'?*"),
+        (["--modell=shapes:"], "*--modell: did you mean --model?*"),
+        ([MODEL, "--cep-role=drawer"], "*--cep-role 'drawer': one of describer, generator*"),
+        ([MODEL, "--cep-tolerance=much"], "*--cep-tolerance*much*"),
+        ([MODEL, "--cep-tolerance=2"], "*tolerance = 2 from --cep-tolerance: *give one below 2"),
+        ([MODEL, "--cep-gate=regress"], "*--cep-gate 'regress'*Did you mean 'regression'?*"),
+        ([MODEL, "--cep-alpha=2"], "*--cep-alpha*2*"),
+        ([MODEL, "--cep-samples=none"], "*--cep-samples*none*"),
+        ([MODEL, "--cep-baselines=/none"], "*no such folder. *--snapshot-update*"),
+        ([MODEL, "--cep-store=/proc/none"], "*the store /proc/none cannot be used*--cep-store*"),
+        ([MODEL, "--cep-data=photos"], "*--cep-data*photos*"),
+        ([MODEL, "--cep-data=typo=."], "*typo*"),
+        ([MODEL, "--cep-shared=/none"], "*--cep-shared /none: no such folder*"),
+        (["--describer=python:none:load"], "ERROR: *none*"),
+        ([MODEL, "--cep-inconclusive=ask"], "*--cep-inconclusive 'ask': one of *"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_line_that_says_what_mends_it(
+    accepted: Project, arguments: list[str], line: str
+) -> None:
+    """No traceback, no case judged, and an exit code that is no pass."""
+    Path(accepted.path, "empty").mkdir()
+    result = accepted.run_here(*arguments)
+    assert result.ret in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+    pytest.LineMatcher([*result.outlines, *result.errlines]).fnmatch_lines([line])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+RED = (200, 0, 0)
+
+
+PRESET = "[presets.lossy]\nmodel = 'shapes:'\nparameters = { miss = 0.5 }\n"
+
+
+@pytest.fixture
+def photos(project: Project) -> Project:
+    """A suite of photographs that `--cep-data` places."""
+    project.suite(PHOTOS)
+    project.photos({"red.png": RED})
+    return project
+
+
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
+def test_a_data_set_that_no_suite_reads(photos: Project, workers: tuple[str, ...]) -> None:
+    """The option, the suites of the run and what they read are named, by workers as well."""
+    result = photos.run_here("--cep-data=foldr=photos", *workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        [
+            "ERROR: --cep-data foldr=...: no suite of this run (photos) reads a data set *",
+        ]
+    )
+    result.stderr.fnmatch_lines(["*'foldr'. Did you mean 'folder'? They read folder. *"])
+
+
+def test_a_data_set_for_suites_that_bring_their_own(project: Project) -> None:
+    """A path for data that is generated would change nothing."""
+    project.suite(SHAPES)
+    result = project.run_here("--cep-data=shapes=photos")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*reads a data set 'shapes'. Their data is built in.*"])
+
+
+def test_data_sets_of_other_runs_may_stand_in_the_ini_file(
+    photos: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There they serve all runs of a project, as in the environment; one suite read is enough."""
+    photos.write("pytest.ini", "[pytest]\ncepbench_data = sdp=elsewhere\n")
+    assert photos.run_here("--snapshot-update").ret == pytest.ExitCode.OK
+    monkeypatch.setenv("CEPBENCH_DATA", "sdp=elsewhere;folder=photos")
+    assert photos.run_here().ret == pytest.ExitCode.OK
+
+
+def test_a_name_that_one_of_several_suites_knows(project: Project) -> None:
+    """A preset or a data set of one suite is no mistake for the others."""
+    project.suite(SHAPES + PRESET)
+    project.suite(PHOTOS.replace('"photos"', '"other"', 1), "other")
+    (project.path / "other" / "photos").mkdir()
+    (project.path / "photos").mkdir()
+    project.photos({"red.png": RED})
+    args = ("--model=preset:lossy", "--cep-data=folder=photos", "-k", "crowded or concerned")
+    result = project.run(*args)
+    result.assert_outcomes(skipped=1, failed=1)
+    result.stdout.fnmatch_lines(["skipped: suite 'other': unknown preset 'lossy'. Known: (none)."])
+
+
+def test_a_preset_that_no_suite_has(project: Project) -> None:
+    """A run of which nothing is left ends with the nearest name, not with skipped suites."""
+    project.suite(SHAPES + PRESET)
+    result = project.run_here("--model=preset:losy")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: --model preset:losy: unknown preset 'losy'. Did you mean 'lossy'? Known: lossy.*"]
+    )
+
+
+def test_a_folder_of_data_that_is_not_there(photos: Project) -> None:
+    """The folders beside it are looked through for the one that was meant."""
+    result = photos.run_here("--cep-data=folder=fotos")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(
+        ["data set 'folder': *fotos' does not exist. Did you mean 'photos'?"]
+    )
+
+
+@pytest.mark.parametrize("workers", [(), pytest.param(("-n", "2"), marks=pytest.mark.slow)])
+def test_a_key_that_a_suite_file_does_not_have(project: Project, workers: tuple[str, ...]) -> None:
+    """The key is named with the nearest one, and the run ends as after a wrong option."""
+    project.suite(SHAPES + "[gaet]\ntolerance = 1.0\n")
+    result = project.run_here(*workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["*unknown field `gaet`. Did you mean 'gate'?"])
+
+
+def test_a_module_that_breaks_as_well_keeps_its_own_exit_code(project: Project) -> None:
+    """What is wrong besides a mistyped name is not hidden behind the code of one."""
+    project.suite(SHAPES + "[gaet]\ntolerance = 1.0\n", "toy")
+    project.write("test_broken.py", "import no_such_module\n")
+    assert project.run().ret == pytest.ExitCode.INTERRUPTED
+
+
+def test_a_parameter_of_a_factory_that_takes_any_is_its_own_matter(project: Project) -> None:
+    """`**keywords` are passed on, and what the factory says of them is shown."""
+    project.suite(SHAPES)
+    project.write("own.py", "def make(**words):\n    raise ValueError(sorted(words))\n")
+    result = project.run_here("--model=python:own:make?a=1&b=2")
+    assert_one_message(result, "the factory raised ValueError: ['a', 'b']")
+
+
+DESCRIBER = 'describer = "shapes:"'
+
+
+@pytest.fixture
+def trained(project: Project) -> Project:
+    """A project whose suite names a folder beside it as its describer."""
+    project.suite(SHAPES.replace(DESCRIBER, 'describer = "./trained"'))
+    (project.path / "trained").mkdir()
+    return project
+
+
+def test_a_folder_that_is_not_there_ends_the_collection(trained: Project) -> None:
+    """One message for all cases, which names the suite's file and the folder."""
+    (trained.path / "trained").rmdir()
+    result = trained.run_here()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    lines = [line for line in result.outlines if "is not there" in line]
+    assert len(lines) == 1
+    assert "roles.describer = './trained'" in lines[0]
+    assert repr(str(trained.path / "suite.toml")) in lines[0]
+
+
+def test_libraries_that_are_not_there_end_the_collection(
+    trained: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One message for all cases, with the extra to install; what needs no model goes on as ever."""
+    monkeypatch.setitem(sys.modules, "torch", None)  # as where it is not installed
+    result = trained.run_here()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    lines = [line for line in result.outlines if "pytest-cepbench[models]" in line]
+    assert len(lines) == 1
+    assert lines[0].startswith(
+        "suite 'toy': describer trained: this model needs torch, which is not"
+    )
+    assert trained.run_here("--collect-only").ret == pytest.ExitCode.OK
+    assert trained.run_here("--describer=shapes:").ret == pytest.ExitCode.TESTS_FAILED
+
+
+PROBABILITY = "a probability over 0 and at most 0.5 is expected, such as 0.05"
+
+
+TOLERANCE = "a number of at least 0 is expected"
+
+
+BUDGET = "a number of samples, of seconds, or both are expected, such as 800, 3600s or 800,3600s"
+
+
+COUNT = "a number of at least 1 is expected"
+
+
+BLIND = (
+    "no drop could be told from noise, so nothing would ever fail; give 1e-06 or more, such as 0.05"
+)
+
+
+OF_THE_GATE = {
+    "alpha": (["0", "1", "2", "-0.05", "0.51", "nan", "inf", "five", "5%"], PROBABILITY),
+    "tolerance": (["-1", "nan", "inf", "-inf", "small"], TOLERANCE),
+    "budget": (["0", "0s", "5x", "5,5", "5s,5s", ",", "-5", "1.5", "5 s,", "s", "nan"], BUDGET),
+    "seeds": (["0", "-1", "1.5", "two"], COUNT),
+    "attribute": (["-1", "1.5", "all"], COUNT),
+    "gate": (["luck"], "one of regression, noninferiority, threshold is expected"),
+    "inconclusive": (["maybe"], "one of pass, fail, more is expected"),
+    "pairing": (["x"], "one of exact, common is expected"),
+    "plan": (["perhaps"], "true or false is expected"),
+}
+"""Option -> values that it cannot have, and what is said to be expected."""
+
+
+CASES = [
+    (name, value, message) for name, (values, message) in OF_THE_GATE.items() for value in values
+]
+
+
+CASES += [("alpha", value, BLIND) for value in ("1e-300", "9e-7")]
+
+
+def _refused(project: Project, *arguments: str) -> str:
+    """What reading the settings raises, without a process of its own."""
+    config = project.pytester.parseconfig(
+        "-p", "no:terminal", "-p", "no:hypothesispytest", *arguments
+    )
+    from pytest_cepbench.plugin.run_settings import settings_of
+
+    with pytest.raises(pytest.UsageError) as raised:
+        settings_of(config)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"), [case for case in CASES if case[0] != "plan"]
+)
+def test_on_the_command_line(project: Project, name: str, value: str, expected: str) -> None:
+    """The option, what was given, and what is expected, in a line."""
+    message = _refused(project, f"--cep-{name}={value}")
+    assert message == f"--cep-{name} {value!r}: {expected}"
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), CASES)
+def test_in_the_environment_and_the_ini_file(
+    project: Project, monkeypatch: pytest.MonkeyPatch, name: str, value: str, expected: str
+) -> None:
+    """The same, by the name of the variable or the key that was set."""
+    project.write("pytest.ini", f"[pytest]\ncepbench_{name} = {value}\n")
+    assert _refused(project) == f"ini cepbench_{name} {value!r}: {expected}"
+    monkeypatch.setenv(f"CEPBENCH_{name.upper()}", value)
+    assert _refused(project) == f"CEPBENCH_{name.upper()} {value!r}: {expected}"
+
+
+def test_an_empty_budget_is_refused(project: Project) -> None:
+    """`--cep-budget=` was meant to say something; an empty ini key or variable says nothing."""
+    assert _refused(project, "--cep-budget=") == f"--cep-budget '': {BUDGET}"
+
+
+STOPPED = {
+    "alpha": ["--cep-alpha=2"],
+    "budget": ["--cep-budget=5x"],
+    "seeds": ["--cep-seeds=0"],
+    "workers": ["-n", "2", "--cep-attribute=-1"],
+}
+
+
+@pytest.mark.parametrize("arguments", STOPPED.values(), ids=STOPPED)
+def test_a_run_stops_before_anything(toy: Project, arguments: list[str]) -> None:
+    """Exit code 4, one message, no traceback; nothing is collected, no worker starts, no store."""
+    result = toy.run_here(*arguments)
+    assert_one_message(result, arguments[-1].partition("=")[0])
+    result.stdout.no_fnmatch_line("*workers*")
+    assert not (toy.path / ".cepbench").exists()
+
+
+TABLES = {
+    "[metrics.gc]\n[gate]\nalpha = 0.7\n": "alpha is a number over 0 and at most 0.5, got 0.7",
+    "[metrics.gc]\n[gate]\nalpha = nan\n": "alpha is a number over 0 and at most 0.5, got nan",
+    "[metrics.gc]\n[gate]\ntolerance = -0.1\n": "tolerance is a number of at least 0, got -0.1",
+    "[metrics.gc]\n[gate]\nalpha = 1e-300\n": f"alpha = 1e-300: {BLIND}",
+    "[metrics.gc]\n[cases.'overall/gc']\nalpha = 1e-9\n": f"alpha = 1e-09: {BLIND}",
+    "[metrics.gc]\nweight = 0\n": "weight is a number over 0, got 0",
+    "[metrics.gc]\nweight = 1e-300\n": "weight 1e-300: cases of so different weights",
+    "[metrics.gc]\n[cases.'overall/gc']\nweight = 1e300\n": "weight 1e+300: cases of so",
+    "[metrics.gc]\n[gate]\ngate = 'luck'\n": "Invalid enum value 'luck'",
+    "[metrics.gc]\n[cases.'overall/gcc']\ntolerance = 1\n": "Did you mean 'overall/gc'?",
+    "[metrics.gc]\n[gate]\nprimary = ['gcc']\n": "Did you mean 'gc'?",
+}
+
+
+def test_tables_of_a_suite_are_refused_at_collection(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """All in one run: each suite with its file's name, its mistake, and no traceback."""
+    project = ScoredProject.make(tmp_path_factory.mktemp("tables"), scored_suite(n=1))
+    for number, rest in enumerate(TABLES):
+        folder = project.path / f"wrong{number}"
+        folder.mkdir()
+        (folder / "suite.toml").write_text(scored_suite(n=1, rest=rest))
+        (folder / f"test_wrong{number}.py").write_text(
+            (project.path / "test_scored.py").read_text()
+        )
+    ended = project.run()
+    assert ended.code == pytest.ExitCode.USAGE_ERROR
+    for message in TABLES.values():
+        assert message in ended.output
+    assert "Traceback" not in ended.output
+    assert not ended.report

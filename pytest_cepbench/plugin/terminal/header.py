@@ -6,10 +6,9 @@ Short names by default; full specs and identities with `-v`, and in every report
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from string import hexdigits
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.evaluation.run_result import shown_path
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.settings import RunSettings
     from pytest_cepbench.gate.series.file import SeriesFile
     from pytest_cepbench.models.binding import BoundRole
-    from pytest_cepbench.suites import Assignments
-    from pytest_cepbench.suites.model_options import RoleAssignment
 
 _LONGEST_SPEC = 32
 """Characters of a spec up to which it is its own short name."""
@@ -29,8 +26,7 @@ _DIGITS = 8
 """Of a fingerprint, as the HTML report shows it."""
 
 
-@dataclass(frozen=True)
-class HeaderLine:
+class HeaderLine(NamedTuple):
     """One line of the header.
 
     full: with whole specs and identities, for `-v` and reports.
@@ -65,11 +61,8 @@ def setup_lines(
         yield _always(series_line(evaluator.series))
     for name in taken:
         yield _always(f"{name} belongs to another plugin here, use --cep-{name[2:]}")
-    elsewhere = [
-        f"{name} from {source}"
-        for name, source in settings.sources.items()
-        if not source.startswith("--")
-    ]
+    typed = settings.sources.items()
+    elsewhere = [f"{name} from {source}" for name, source in typed if not source.startswith("--")]
     if elsewhere:
         yield HeaderLine(", ".join(elsewhere), "")
 
@@ -111,21 +104,23 @@ def _always(text: str) -> HeaderLine:
 def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[HeaderLine]:
     from pytest_cepbench.models.binding import detect
     from pytest_cepbench.models.protocols import ROLE_NAMES
-    from pytest_cepbench.models.spec import SCHEMES
+    from pytest_cepbench.models.spec import PRESET, SCHEMES
     from pytest_cepbench.suites.definition import ANSWERS_ONLY
     from pytest_cepbench.suites.model_options import possible_roles
 
     choices = evaluator.suites.choices
     assignments = choices.assigned
     gated_roles: Sequence[str] = () if choices.replay is not None else choices.played
-    recorded = choices.recorded
+    recorded, on_cluster = choices.recorded, settings.listing and settings.engine == "ray"
     if recorded is not None:
         yield _always(f"{choices.replayed} under test: {choices.replay} (layout {recorded.name})")
     for name in sorted(
         assignments, key=lambda name: (name not in gated_roles, name not in ROLE_NAMES)
     ):
         spec = str(assignments[name].spec)
-        bound = _bound_here(settings, evaluator, name, assignments[name])
+        # A preset's model is named by each suite; a listing of a run on a cluster binds none.
+        unbound = assignments[name].spec.scheme == PRESET or on_cluster
+        bound = None if unbound else evaluator.bind_named(name)
         if name in gated_roles:
             full, short = _identities(bound)
             label = f"model under test, {name if bound is None else bound.role}: "
@@ -143,18 +138,6 @@ def _model_lines(settings: RunSettings, evaluator: Evaluator) -> Iterator[Header
         free = [role for role in known if role not in assignments and role not in ANSWERS_ONLY]
         if free:
             yield HeaderLine(f"it could also play {' or '.join(free)}: choose with --cep-role", "")
-
-
-def _bound_here(
-    settings: RunSettings, evaluator: Evaluator, name: str, assignment: RoleAssignment
-) -> BoundRole | None:
-    """None for a preset, whose model each suite names, and in a listing of a run on a cluster."""
-    from pytest_cepbench.models.spec import PRESET
-
-    on_cluster = settings.listing and settings.engine == "ray"
-    if on_cluster or assignment.spec.scheme == PRESET:
-        return None
-    return evaluator.bind_named(name)
 
 
 def _identities(bound: BoundRole | None) -> tuple[str, str]:
@@ -195,38 +178,27 @@ def suite_lines(
     ]
     if verbose or len(shown) == 1:
         for loaded in shown:
-            location = shown_path(settings.baselines / loaded.suite.name)
-            roles = _roles(loaded.assignments, verbose=verbose)
+            location, own = shown_path(settings.baselines / loaded.suite.name), loaded.assignments
+            named = str if verbose else short_name
+            fixed = ", ".join(
+                f"{role} {named(str(assignment.spec))}"
+                for role, assignment in own.roles.items()
+                if role not in own.gated
+            )
+            roles = f"{own.under_test} {named(own.subject)}{f' ({fixed})' if fixed else ''}"
             yield f"suite {loaded.suite.name} gates {roles} against {location}"
     else:
         from pytest_cepbench.report.number_format import counted
 
         gated: dict[str, list[str]] = {}
         for loaded in shown:
-            gated.setdefault(_gated(loaded.assignments), []).append(loaded.suite.name)
+            own = loaded.assignments
+            model = f"{own.under_test} {short_name(str(own.subject))}"
+            gated.setdefault(model, []).append(loaded.suite.name)
         for roles, names in gated.items():
             verb = "gates" if len(names) == 1 else "gate"
             yield f"{counted(len(names), 'suite')} {verb} {roles}: {', '.join(names)}"
     yield from dict.fromkeys(note for loaded in shown for note in loaded.dataset.notes)
-
-
-def _gated(assignments: Assignments) -> str:
-    return f"{assignments.under_test} {short_name(str(assignments.subject))}"
-
-
-def _roles(assignments: Assignments, *, verbose: bool) -> str:
-    """The model under test, and the others in brackets."""
-
-    def shown(spec: str) -> str:
-        return spec if verbose else short_name(spec)
-
-    fixed = ", ".join(
-        f"{role} {shown(str(assignment.spec))}"
-        for role, assignment in assignments.roles.items()
-        if role not in assignments.gated
-    )
-    gated = f"{assignments.under_test} {shown(assignments.subject)}"
-    return f"{gated} ({fixed})" if fixed else gated
 
 
 def short_name(spec: str) -> str:

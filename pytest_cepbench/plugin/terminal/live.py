@@ -101,17 +101,6 @@ def is_wanted(config: pytest.Config) -> bool:
     )
 
 
-def is_logged(config: pytest.Config) -> bool:
-    """Whether a line now and then tells a log how far the run is: of a CI job, or a file."""
-    reporter = config.pluginmanager.getplugin("terminalreporter")
-    return (
-        type(reporter) is TerminalReporter
-        and not reporter.isatty
-        and config.option.verbose >= 0
-        and not getattr(config.option, "usepdb", False)
-    )
-
-
 class Ticker:
     """Something done again and again, by a thread, until it is closed."""
 
@@ -136,30 +125,30 @@ class Ticker:
             self._act()
 
 
-def show(config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapshot]]) -> None:
-    """Show progress below pytest's output, or tell a log of it once a minute, until `close`.
+def show(
+    config: pytest.Config, snapshots: Callable[[], Sequence[ProgressSnapshot]]
+) -> Ticker | None:
+    """Show progress below pytest's output, or tell a log of it once a minute, until it is closed.
 
-    snapshots: gives the progress of each process.
+    None where neither is wanted. snapshots: gives the progress of each process.
     """
-    if LIVE in config.stash:
-        return
-    drawn = is_wanted(config)
-    if not drawn and not is_logged(config):
-        return
+    drawn, option = is_wanted(config), config.option
+    reporter: Any = config.pluginmanager.getplugin("terminalreporter")
+    # Else a line now and then tells a log how far the run is: of a CI job, or a file.
+    logged = type(reporter) is TerminalReporter and not reporter.isatty and option.verbose >= 0
+    if not drawn and (not logged or getattr(option, "usepdb", False)):
+        return None
     writer = config.get_terminal_writer()
     try:
         # pytest's writer has no public attribute for the file that it writes to.
         terminal = os.dup(writer._file.fileno())  # noqa: SLF001
     except (OSError, ValueError, AttributeError):  # another plugin put another kind of file there
-        return
+        return None
     if drawn:
         block = Block(writer, terminal)
-        config.stash[LIVE] = Ticker(
-            lambda: block.show(progress_lines(snapshots(), block.columns)), block.close
-        )
-    else:
-        log = _Log(config.pluginmanager.getplugin("terminalreporter"), writer, terminal)
-        config.stash[LIVE] = Ticker(lambda: log.write(snapshots()), log.close, LOG_PAUSE)
+        return Ticker(lambda: block.show(progress_lines(snapshots(), block.columns)), block.close)
+    log = _Log(reporter, writer, terminal)
+    return Ticker(lambda: log.write(snapshots()), log.close, LOG_PAUSE)
 
 
 class _Log:
@@ -193,23 +182,11 @@ class _Log:
             self._file.close()
 
 
-def close(config: pytest.Config) -> None:
-    """Show nothing more, and write no more messages."""
-    if LIVE in config.stash:
-        config.stash[LIVE].close()
-
-
-LIVE = pytest.StashKey[Ticker]()
-"""Shows or writes the progress of this process, once there is a case."""
-
-
 # -- between processes -----------------------------------------------------------------------------
 
 
-def write_snapshots(
-    config: pytest.Config, progress: Progress, folder: Path, worker: str, pause: float = PAUSE
-) -> None:
-    """On a worker: write its progress to the run's folder, until `close`.
+def write_snapshots(progress: Progress, folder: Path, worker: str, pause: float = PAUSE) -> Ticker:
+    """On a worker: write its progress to the run's folder, until the ticker is closed.
 
     pause: seconds between two writings.
     """
@@ -222,7 +199,7 @@ def write_snapshots(
         with suppress(OSError):  # a full disk, a run that was stopped
             write_message(folder, f"{worker}{_SUFFIX}", json.dumps(asdict(snapshot)))
 
-    config.stash[LIVE] = Ticker(act, lambda: forget(folder, worker), pause)
+    return Ticker(act, lambda: forget(folder, worker), pause)
 
 
 def own_snapshots(progress: Progress, cluster: Progress | None = None) -> list[ProgressSnapshot]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
+from operator import itemgetter
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, CepError
@@ -78,7 +79,9 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
             f"{policy.alpha:.2g}" if policy.statistical else _UNKNOWN,
             number(policy.tolerance),
             str(_units(evaluator, assigned)),
-            *_power_cells(power),
+            number(power.visible) if power is not None and power.visible < inf else _UNKNOWN,
+            _UNKNOWN if power is None else str(power.held_of_100),
+            _UNKNOWN if power is None or power.needed is None else str(power.needed),
             ", ".join(map(str, sizes)) + remark,
         )
         rows.setdefault(case.key.suite, []).append([Span(cell) for cell in row])
@@ -105,7 +108,7 @@ def _label_lines(evaluator: Evaluator) -> Iterator[str]:
         if labels is None or not run.battles(assigned.case):
             continue
         suite = assigned.case.key.suite
-        needed[suite] = max(needed.get(suite, (0, assigned)), (labels, assigned), key=_first)
+        needed[suite] = max(needed.get(suite, (0, assigned)), (labels, assigned), key=itemgetter(0))
     for suite, (labels, assigned) in needed.items():
         battles = _units(evaluator, assigned)
         name = printable(f"{assigned.case.key.part} {assigned.case.label}")
@@ -122,10 +125,6 @@ def _label_lines(evaluator: Evaluator) -> Iterator[str]:
             f"labels: {labels} of the {battles} battles of {own} show {drop} (cepbench rate "
             f"draw); from {LEAST_LABELLED} on the judge's verdicts are used too"
         )
-
-
-def _first(pair: tuple[int, AssignedCase]) -> int:
-    return pair[0]
 
 
 def _units(evaluator: Evaluator, assigned: AssignedCase) -> int:
@@ -148,14 +147,6 @@ def _power(evaluator: Evaluator, assigned: AssignedCase) -> tuple[Power | None, 
     design = design_of(baseline.noise, units)
     policy = policy_beside(anchor, baseline, assigned.policy)
     return None if design is None else power_of(design, policy), ""
-
-
-def _power_cells(power: Power | None) -> tuple[str, str, str]:
-    if power is None:
-        return _UNKNOWN, _UNKNOWN, _UNKNOWN
-    visible = number(power.visible) if power.visible < inf else _UNKNOWN
-    needed = _UNKNOWN if power.needed is None else str(power.needed)
-    return visible, str(power.held_of_100), needed
 
 
 # -- what they take --------------------------------------------------------------------------------
@@ -238,32 +229,20 @@ def _total_lines(
             "enough to tell"
         )
         return
-    seconds = sum(need.seconds or 0.0 for need in busy)
-    cost = _cost(evaluator, busy, seconds * _held(busy, leases))
-    yield f"about {_time(seconds / workers)}{cost}, loading not counted"
-
-
-def _held(busy: Sequence[ModelEstimate], leases: Leases) -> int:
-    """The devices that a worker holds, from its first model's work to its last's."""
+    seconds, cost = sum(need.seconds or 0.0 for need in busy), ""
+    # A worker holds its devices from its first model's work to its last's, while any role works.
     leased = [
         len(given["CUDA_VISIBLE_DEVICES"].split(","))
         for given in leases.variables
         if given.get("CUDA_VISIBLE_DEVICES")
     ]
-    return max(leased, default=len({need.bound.device for need in busy} - {"cpu", "server"})) or 1
-
-
-def _cost(evaluator: Evaluator, busy: Sequence[ModelEstimate], seconds: float) -> str:
-    """What the run holds of devices, and its price; a worker holds its own while any role works.
-
-    seconds: of all models together, on each device that is held.
-    """
-    price = evaluator.settings.price
-    kinds = {need.bound.device.partition(":")[0] for need in busy} - {"cpu"}
-    if not kinds and price is None:
-        return ""
-    text = f", {seconds / 60:.1f} device minutes"
-    return text if price is None else f"{text}, {seconds / 3600 * price:.2f} at {price:g} an hour"
+    own = len({need.bound.device for need in busy} - {"cpu", "server"})
+    held, price = seconds * (max(leased, default=own) or 1), evaluator.settings.price
+    if {need.bound.device.partition(":")[0] for need in busy} - {"cpu"} or price is not None:
+        cost = f", {held / 60:.1f} device minutes"
+    if price is not None:
+        cost += f", {held / 3600 * price:.2f} at {price:g} an hour"
+    yield f"about {_time(seconds / workers)}{cost}, loading not counted"
 
 
 def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:

@@ -11,12 +11,20 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import did_you_mean
-from pytest_cepbench.escapes import visible
+from pytest_cepbench.escapes import visible, width_of
 from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
-from pytest_cepbench.plugin.controller import Controller
-from pytest_cepbench.plugin.outcome import RunOutcome
-from pytest_cepbench.plugin.records import GATED, SUITES_REGRESSED
-from pytest_cepbench.report.tables import Glyphs, Line, Span, glyphs_for, summary_table, wrap
+from pytest_cepbench.plugin.controller import NO_CHANGE, Controller, RunOutcome
+from pytest_cepbench.plugin.records import GATED, ONE_SUITE, SUITES
+from pytest_cepbench.plugin.versions import rename_count
+from pytest_cepbench.report.tables import (
+    Glyphs,
+    Line,
+    Span,
+    glyphs_for,
+    shorten,
+    summary_table,
+    wrap,
+)
 
 MOST_CASES = 10
 """Rows of the table of cases that do not pass."""
@@ -30,6 +38,8 @@ _MOST_LINES = 3
 _MOST_PROBLEMS = 5
 
 _LONGEST_REASON = 400
+
+_SHORTEST_PATH = 20  # columns that are left of a path
 
 Sentence = tuple[str, str]
 """A text and its style."""
@@ -53,7 +63,7 @@ class QuietSections:
         """Put aside the reports that fail by their verdict, and put them back."""
         stats = terminalreporter.stats
         self._reports = {name: stats[name] for name in ("failed", "error") if name in stats}
-        whole = stats.get(SUITES_REGRESSED, [])
+        whole = stats.get(SUITES, [])
         if terminalreporter.verbosity < 1:
             self._leave_out(terminalreporter)
         elif whole:
@@ -64,6 +74,8 @@ class QuietSections:
             if whole and "failed" not in self._reports:
                 stats.pop("failed", None)
             stats.update(self._reports)
+            if len(whole) == 1:
+                rename_count(terminalreporter, SUITES, ONE_SUITE)
 
     def end_sections(self, reporter: Any) -> None:
         """Called before the short summary, which has them only where `-rf` or `-rA` asks for it."""
@@ -87,13 +99,21 @@ def write_summary(controller: Controller, reporter: Any) -> None:
 
     reporter: pytest's terminal reporter.
     """
-    output, outcome = Output(reporter), controller.outcome
+    from pytest_cepbench.report.headline import undecided
+
+    output, outcome, settings = Output(reporter), controller.outcome, controller.settings
     if controller.unjudged:
-        output.write_sentences([(unjudged_line(controller), "bold yellow")])
+        from pytest_cepbench.report.number_format import counted
+
+        plan = f"{settings.sources.get('plan')} asks for a plan"
+        asked = plan if settings.plan else "only listed"
+        cases = counted(controller.unjudged, "case")
+        output.write_sentences([(f"Nothing was judged: {cases}, {asked}", "bold yellow")])
         return
     if outcome is None:
         return
-    style = f"bold {_color(outcome)}"
+    color = "yellow" if undecided(outcome.results) else "green"
+    style = f"bold {color if outcome.code == 0 else 'red'}"
     if reporter.verbosity < -1:
         output.write([(Span(outcome.headline, style),)])
         return
@@ -105,24 +125,22 @@ def write_summary(controller: Controller, reporter: Any) -> None:
         output.write_sentences(_files(outcome, brief=True))
         return
     verbose = reporter.verbosity > 0
-    output.write(_whole_table(outcome, output) if verbose else _failing_rows(outcome, output))
     if not verbose:
+        output.write(_failing_rows(outcome, output))
         output.write_sentences(_samples(outcome, output))
+    elif outcome.results:
+        columns, glyphs = output.table_columns, output.glyphs
+        output.write(summary_table(outcome.results, columns, glyphs=glyphs))
     output.write_sentences(_results(outcome, verbose=verbose))
     output.write_sentences(_problems(outcome, verbose=verbose))
     output.write_sentences(_acceptance(controller, outcome, verbose=verbose))
     output.write_sentences(_next_step(outcome))
-    output.write_sentences(_unshown(controller, outcome))
+    if settings.show:  # samples that no report shows
+        from pytest_cepbench.report.totals import unshown_lines
+
+        unshown = unshown_lines(outcome.results, settings.show)
+        output.write_sentences((line, "yellow") for line in unshown)
     output.write_sentences(_files(outcome, brief=False))
-
-
-def unjudged_line(controller: Controller) -> str:
-    """That a run with cases has judged none of them, and what asked for that."""
-    from pytest_cepbench.report.number_format import counted
-
-    settings = controller.settings
-    asked = f"{settings.sources.get('plan')} asks for a plan" if settings.plan else "only listed"
-    return f"Nothing was judged: {counted(controller.unjudged, 'case')}, {asked}"
 
 
 def write_nothing_found(config: pytest.Config, reporter: Any) -> None:
@@ -150,15 +168,6 @@ def write_nothing_found(config: pytest.Config, reporter: Any) -> None:
     output.write_sentences([(line, "bold red")])
 
 
-def _color(outcome: RunOutcome) -> str:
-    """The color of the headline."""
-    from pytest_cepbench.report.headline import undecided
-
-    if outcome.code != 0:
-        return "red"
-    return "yellow" if undecided(outcome.results) else "green"
-
-
 def at_most(lines: Sequence[str], most: int, *, verbose: bool = False) -> list[str]:
     """The first lines, and how many there are besides; all of them with `-v`."""
     more = len(lines) - most
@@ -183,11 +192,6 @@ def _failing_rows(outcome: RunOutcome, output: Output) -> Iterator[Line]:
         yield from summary_table(shown, output.table_columns, glyphs=output.glyphs, grouped=False)
     if len(failing) > MOST_CASES:
         yield (Span(f"and {len(failing) - MOST_CASES} more (all with -v)"),)
-
-
-def _whole_table(outcome: RunOutcome, output: Output) -> Iterator[Line]:
-    if outcome.results:
-        yield from summary_table(outcome.results, output.table_columns, glyphs=output.glyphs)
 
 
 def _samples(outcome: RunOutcome, output: Output) -> Iterator[Sentence]:
@@ -240,29 +244,28 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     if not results:
         return
 
-    def some(lines: Sequence[str], most: int = 1) -> list[str]:
-        return at_most(lines, most, verbose=verbose)
+    def some(
+        lines: Sequence[str], most: int = 1, style: str = "", begin: str = ""
+    ) -> list[Sentence]:
+        shown = at_most(lines, most, verbose=verbose)
+        return [(f"{begin}{line}", style) for line in shown]
 
     yield from _causes(outcome, verbose=verbose)
-    yield from ((f"refused: {line}", "red") for line in some(refusal_lines(results), _MOST_LINES))
-    most = 1 if worst_case(results) else _MOST_LINES
-    yield from ((line, "yellow") for line in some(shortage_lines(results), most))
+    yield from some(refusal_lines(results), _MOST_LINES, "red", "refused: ")
+    yield from some(shortage_lines(results), 1 if worst_case(results) else _MOST_LINES, "yellow")
     counts = list(verdict_lines(results))
     if len(counts) == 2 and not verbose:
         counts = [f"{counts[0]}; {counts[1].partition(',')[0]}"]
     counts += filter(None, [pooled_line(results)])
-    counts = counts if verbose else ["; ".join(counts)]
-    yield from ((line, "") for line in counts)
-    yield from ((line, "yellow") for line in some(people_lines(results)))
-    yield from ((line, "") for line in some(error_lines(results)))
-    yield from ((line, "") for line in some(judge_lines(results)))
-    facts = [line if verbose else line.partition("; ")[0] for line in fact_lines(results)]
-    yield from ((line, "") for line in some(facts))
+    yield from ((line, "") for line in (counts if verbose else ["; ".join(counts)]))
+    yield from some(people_lines(results), style="yellow")
+    yield from some(error_lines(results))
+    yield from some(judge_lines(results))
+    yield from some([f if verbose else f.partition("; ")[0] for f in fact_lines(results)])
     yield from ((line, "") for line in improvement_lines(results))
-    warnings = some(warning_lines(results), _MOST_LINES)
-    yield from ((f"warning: {line}", "yellow") for line in warnings)
-    informational = some(list(unmeasured_lines(results)), _MOST_LINES)
-    yield from ((f"informational: {line}", "yellow") for line in informational)
+    yield from some(warning_lines(results), _MOST_LINES, "yellow", "warning: ")
+    unmeasured = list(unmeasured_lines(results))
+    yield from some(unmeasured, _MOST_LINES, "yellow", "informational: ")
     yield from ((line, "") for line in (verbose_lines(results) if verbose else ()))
     yield effort_line([*(result.effort for result in results), *outcome.usage]), ""
 
@@ -270,20 +273,31 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
 def _problems(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     from pytest_cepbench.report.number_format import printable
 
-    def some(lines: Iterable[str], most: int = _MOST_LINES) -> list[str]:
-        return at_most(list(lines), most, verbose=verbose)
-
     damage = sorted({note for result in outcome.results for note in result.damage})
-    for note in some(damage):
-        yield f"store: {printable(note)}: computed again", "yellow"
-    for reason in some(dict.fromkeys(outcome.skipped.values())):
-        yield f"skipped: {printable(reason, _LONGEST_REASON)}", "yellow"
-    for line in some(outcome.infrastructure):
-        yield f"infrastructure: {line.removeprefix('infrastructure: ')}", "yellow"
-    for remark in some(outcome.remarks):
-        yield f"note: {printable(remark, _LONGEST_REASON)}", "yellow"
-    for problem in some(outcome.problems, _MOST_PROBLEMS):
-        yield f"INCOMPLETE: {problem}", "red"
+    own = "infrastructure: "
+    for begin, lines, style, most in (
+        (
+            "store: ",
+            [f"{printable(note)}: computed again" for note in damage],
+            "yellow",
+            _MOST_LINES,
+        ),
+        (
+            "skipped: ",
+            [printable(why, _LONGEST_REASON) for why in dict.fromkeys(outcome.skipped.values())],
+            "yellow",
+            _MOST_LINES,
+        ),
+        (own, [line.removeprefix(own) for line in outcome.infrastructure], "yellow", _MOST_LINES),
+        (
+            "note: ",
+            [printable(remark, _LONGEST_REASON) for remark in outcome.remarks],
+            "yellow",
+            _MOST_LINES,
+        ),
+        ("INCOMPLETE: ", outcome.problems, "red", _MOST_PROBLEMS),
+    ):
+        yield from ((begin + line, style) for line in at_most(lines, most, verbose=verbose))
     if outcome.nothing_compared:
         yield "no case was judged: nothing is known of the model", "red"
 
@@ -304,20 +318,19 @@ def _acceptance(
     controller: Controller, outcome: RunOutcome, *, verbose: bool
 ) -> Iterator[Sentence]:
     from pytest_cepbench.report.headline import is_pooled
+    from pytest_cepbench.report.number_format import counted
 
     changes = at_most(list(_changes(outcome)), MOST_CASES, verbose=verbose)
     yield from ((line, "") for line in changes)
     verdicts = [result.verdict for result in outcome.results if not is_pooled(result)]
     errors = "error" in verdicts
     if outcome.acceptance == "written":
-        count = len(outcome.changes)
-        files = "baseline" if count == 1 else "baselines"
-        place = shown_path(controller.settings.baselines)
-        yield f"{count} {files} written below {place}: commit them", ""
+        files, place = counted(len(outcome.changes), "baseline"), controller.settings.baselines
+        yield f"{files} written below {shown_path(place)}: commit them", ""
     elif outcome.acceptance == "refused":
         yield "no baseline was changed: only a complete run without failures can be accepted", ""
-    elif outcome.acceptance == "unchanged":
-        yield "no baseline changed", ""
+    elif outcome.acceptance == "unchanged" and not outcome.headline.endswith(NO_CHANGE):
+        yield NO_CHANGE, ""
     elif outcome.acceptance == "not asked" and "no-baseline" in verdicts and not errors:
         count = sum(verdict == "no-baseline" for verdict in verdicts)
         cases = "1 case has" if count == 1 else f"{count} cases have"
@@ -349,15 +362,6 @@ def _changes(outcome: RunOutcome) -> Iterator[str]:
             yield f"changed {printable(str(change.key))}: {what}{other}{anchor}"
 
 
-def _unshown(controller: Controller, outcome: RunOutcome) -> Iterator[Sentence]:
-    """Samples of --cep-show that no report shows."""
-    if controller.settings.show:
-        from pytest_cepbench.report.totals import unshown_lines
-
-        lines = unshown_lines(outcome.results, controller.settings.show)
-        yield from ((line, "yellow") for line in lines)
-
-
 def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
     """Where the reports are; last the address of the sample that lost most, for a click.
 
@@ -376,15 +380,12 @@ def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
     for path in outcome.written:
         if path not in beside and not brief:
             yield f"report: {shown_path(path)}", ""
-    if page is not None and not brief:
-        yield from _worst_sample(outcome, page)
-
-
-def _worst_sample(outcome: RunOutcome, page: Path) -> Iterator[Sentence]:
-    """The address of the pictures of the sample that lost most, which terminals open by a click."""
+    if page is None or brief:
+        return
     from pytest_cepbench.report.chain_pairs import sample_anchor
     from pytest_cepbench.report.headline import worst_samples
 
+    # The address of its pictures, which terminals open by a click.
     pictured = (sample for sample in worst_samples(outcome.results) if sample.is_whole)
     worst = next(pictured, None)
     if worst is not None:
@@ -441,10 +442,16 @@ class Output:
         """A line, broken between words where the terminal ends.
 
         indent: of what is continued.
-        shortened: whether a word that no line has room for loses its middle.
+        shortened: whether a word that no line has room for loses its middle, and a path earlier.
         """
-        ellipsis = self.glyphs.ellipsis if shortened else ""
-        return wrap(visible(sentence), self._writer.fullwidth, indent, ellipsis)
+        text, columns = visible(sentence), self.columns
+        if not shortened:
+            return wrap(text, columns, indent)
+        ellipsis, most = self.glyphs.ellipsis, max(_SHORTEST_PATH, columns // 3)
+        if width_of(text) > columns:
+            words = text.split(" ")
+            text = " ".join(shorten(w, most, ellipsis) if os.sep in w else w for w in words)
+        return wrap(text, columns, indent, ellipsis)
 
     @property
     def _writer(self) -> Any:

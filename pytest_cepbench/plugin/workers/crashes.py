@@ -7,8 +7,10 @@ the case that it judged is judged once more, and the death is reported as infras
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from signal import SIGKILL, Signals
+from subprocess import TimeoutExpired
 from typing import Any
 
 import pytest
@@ -47,14 +49,21 @@ class CrashLog:
         """Enter a worker that ended without saying why. node: xdist's controller of it."""
         if error == "keyboard-interrupt":
             self.ledger.fail(f"worker {node.gateway.id} was interrupted")
-        else:
-            self.all.append(Crash(node.gateway.id, _how(node, error)))
+            return
+        how, process = str(error), getattr(getattr(node.gateway, "_io", None), "popen", None)
+        if process is not None:  # it ran on this machine
+            with suppress(TimeoutExpired):
+                how = explain_exit(process.wait(_PATIENCE))
+        self.all.append(Crash(node.gateway.id, how))
 
     def settle(self, nodeid: str, report: pytest.TestReport, sched: Any) -> None:
         """Decide about the test that the last worker died over; changes xdist's report of it.
 
         A case is judged again once. Tests that are no cases fail, as ever under xdist.
         """
+        # xdist's own scheduler for scopes cannot be asked to deal a test again.
+        from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
+
         worker = report.node.gateway.id
         crash = next((crash for crash in self.all if crash.worker == worker), None)
         if crash is None:  # interrupted, which makes the run incomplete
@@ -65,7 +74,7 @@ class CrashLog:
             crash.fate = f"after it had judged {nodeid}; nothing was lost"
             # Its result came; what is missing is the end of its teardown, and the failure of none.
             report.when, report.outcome, report.longrepr = "teardown", "passed", None
-        elif self._over[nodeid] or not _retries(sched):
+        elif self._over[nodeid] or not isinstance(sched, CaseScheduling):
             crash.fate = f"while it judged {nodeid}; not judged again"
             before = ", and one before it" if self._over[nodeid] else ""
             self.ledger.fail(f"{nodeid} was not judged: a worker died over it{before}")
@@ -79,37 +88,15 @@ class CrashLog:
 
     def lines(self) -> list[str]:
         """A sentence for each death; to be asked at the end of the run, when retries are over."""
-        return [
-            f"worker {crash.worker} died ({crash.how}) {self._fate(crash)}" for crash in self.all
-        ]
-
-    def _fate(self, crash: Crash) -> str:
-        nodeid = crash.retried
-        if nodeid is None:
-            return crash.fate
-        begun = nodeid in self.ledger.judged or self._over[nodeid] > 1
-        return f"while it judged {nodeid}; {'retried alone' if begun else 'not judged again'}"
-
-
-def _retries(sched: Any) -> bool:
-    """Whether a scheduler can be asked to deal a test again: xdist's own for scopes cannot."""
-    from pytest_cepbench.plugin.workers.scheduler import CaseScheduling
-
-    return isinstance(sched, CaseScheduling)
-
-
-def _how(node: Any, error: object) -> str:
-    """By the exit code of a worker's process, where it ran on this machine."""
-    from subprocess import TimeoutExpired
-
-    process = getattr(getattr(node.gateway, "_io", None), "popen", None)
-    code: int | None = None
-    if process is not None:
-        try:
-            code = process.wait(_PATIENCE)
-        except TimeoutExpired:
-            code = None
-    return str(error) if code is None else explain_exit(code)
+        lines = []
+        for crash in self.all:
+            fate, nodeid = crash.fate, crash.retried
+            if nodeid is not None:
+                begun = nodeid in self.ledger.judged or self._over[nodeid] > 1
+                again = "retried alone" if begun else "not judged again"
+                fate = f"while it judged {nodeid}; {again}"
+            lines.append(f"worker {crash.worker} died ({crash.how}) {fate}")
+        return lines
 
 
 def explain_exit(code: int) -> str:

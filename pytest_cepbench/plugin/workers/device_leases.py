@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -22,13 +22,13 @@ from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.plugin.versions import worker_specs
 
 if TYPE_CHECKING:
+    from pytest_cepbench.models.devices import Device
     from pytest_cepbench.models.spec import ModelSpec
 
 _SUITE = "suite.toml"
 
 
-@dataclass(frozen=True)
-class Leases:
+class Leases(NamedTuple):
     """The devices and cores of workers.
 
     variables: of each worker's environment, in the order of workers.
@@ -47,7 +47,22 @@ def concerns(config: pytest.Config, settings: RunSettings) -> bool:
     tells. Where a suite lies deeper and names its own models, xdist schedules its cases in its own
     way: the numbers are the same, models may be loaded more often.
     """
-    return settings.names_models or any(map(_near_suite, places(config)))
+    if settings.names_models:
+        return True
+    skipped, level = (".*", "node_modules", "venv"), list(places(config))
+    for _ in range(3):
+        if any((place / _SUITE).is_file() for place in level):
+            return True
+        below: list[os.DirEntry[str]] = []
+        for place in level:
+            with suppress(OSError):  # collection says what is wrong with it
+                below += os.scandir(place)
+        level = [
+            Path(entry.path)
+            for entry in below
+            if entry.is_dir() and not any(fnmatch(entry.name, name) for name in skipped)
+        ]
+    return False
 
 
 def places(config: pytest.Config) -> Iterator[Path]:
@@ -55,28 +70,6 @@ def places(config: pytest.Config) -> Iterator[Path]:
     for argument in config.args:
         place = config.invocation_params.dir / argument.partition("::")[0]
         yield place if place.is_dir() else place.parent
-
-
-def _near_suite(folder: Path) -> bool:
-    skipped = (".*", "node_modules", "venv")
-    level = [folder]
-    for _ in range(3):
-        if any((place / _SUITE).is_file() for place in level):
-            return True
-        level = [
-            Path(entry.path)
-            for place in level
-            for entry in _entries(place)
-            if entry.is_dir() and not any(fnmatch(entry.name, name) for name in skipped)
-        ]
-    return False
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        return list(os.scandir(folder))
-    except OSError:  # collection says what is wrong with it
-        return []
 
 
 # -- leases ----------------------------------------------------------------------------------------
@@ -98,14 +91,15 @@ def plan_leases(config: pytest.Config, settings: RunSettings) -> Leases:
         return Leases()
     own: list[dict[str, str]] = [{} for _ in specs]
     lines = list(_lease_devices(specs, own, settings))
-    _share_cores(specs, own)
+    # Several workers with as many threads as there are cores make all of them slower.
+    from pytest_cepbench.models.devices import THREADS, usable_cores
+
+    if THREADS not in os.environ and len(specs) > 1:
+        share = str(max(1, usable_cores() // len(specs)))
+        for spec, variables in zip(specs, own, strict=True):
+            if spec.popen and THREADS not in spec.env:
+                variables[THREADS] = share
     return Leases(tuple(own), tuple(lines))
-
-
-def apply_leases(leases: Leases, specs: Sequence[Any]) -> None:
-    """Put the leases into what xdist is about to start."""
-    for spec, variables in zip(specs, leases.variables, strict=False):
-        spec.env.update(variables)
 
 
 def _lease_devices(
@@ -116,7 +110,6 @@ def _lease_devices(
     Raises SpecError where there are fewer devices than a worker is to have.
     """
     from pytest_cepbench.models.devices import visible_devices
-    from pytest_cepbench.plugin.workers.device_groups import group_devices
 
     placed = _placed(settings)
     pinned = [text for text, device in placed.items() if device.startswith("cuda:")]
@@ -129,7 +122,12 @@ def _lease_devices(
     devices = visible_devices()
     groups = group_devices(settings, _named(settings), devices)
     for text in pinned:
-        _check_pinned(text, placed[text], groups.size)
+        if int(placed[text].removeprefix("cuda:")) >= groups.size:
+            raise SpecError(
+                f"model spec {text!r}: {placed[text]} is not among the {groups.size} device(s) of "
+                "a worker, which count from cuda:0. Give a larger --cep-devices-per-worker, or "
+                "leave device out"
+            )
     leased = []
     for index, (spec, variables) in enumerate(zip(specs, own, strict=True)):
         if groups.members and spec.popen and not spec.via and devices[0].variable not in spec.env:
@@ -140,27 +138,6 @@ def _lease_devices(
     if leased:
         yield ", ".join(leased)
         yield from groups.lines
-
-
-def _check_pinned(text: str, device: str, size: int) -> None:
-    """Raise SpecError where a model names a device that workers do not have."""
-    if int(device.removeprefix("cuda:")) >= size:
-        raise SpecError(
-            f"model spec {text!r}: {device} is not among the {size} device(s) of a worker, which "
-            "count from cuda:0. Give a larger --cep-devices-per-worker, or leave device out"
-        )
-
-
-def _share_cores(specs: Sequence[Any], own: Sequence[dict[str, str]]) -> None:
-    """Several workers with as many threads as there are cores make all of them slower."""
-    from pytest_cepbench.models.devices import THREADS, usable_cores
-
-    if THREADS in os.environ or len(specs) < 2:
-        return
-    share = str(max(1, usable_cores() // len(specs)))
-    for spec, variables in zip(specs, own, strict=True):
-        if spec.popen and THREADS not in spec.env:
-            variables[THREADS] = share
 
 
 def _placed(settings: RunSettings) -> dict[str, str]:
@@ -176,6 +153,93 @@ def _named(settings: RunSettings) -> list[ModelSpec]:
     return [parse_spec(text) for text in texts]
 
 
+# -- groups of devices -----------------------------------------------------------------------------
+
+
+class DeviceGroups(NamedTuple):
+    """The visible devices, divided among workers.
+
+    size: devices of each group.
+    members: the groups, the freest first; devices that fill no group are in none.
+    fitting: how many of the groups have room for the models that were named.
+    need: bytes that these models need, of one worker.
+    lines: for the header, why there are several in a group, and what is on each.
+    """
+
+    size: int
+    members: tuple[tuple[Device, ...], ...]
+    fitting: int
+    need: int
+    lines: tuple[str, ...] = ()
+
+
+def group_devices(
+    settings: RunSettings, named: Sequence[ModelSpec], devices: Sequence[Device]
+) -> DeviceGroups:
+    """Divide devices into groups, each with room for the models of a worker.
+
+    As large as the settings say; else the smallest with which one has room, and single devices
+    where more would not help.
+
+    named: the models that the user named. Raises SpecError where there are fewer devices than the
+    settings say.
+    """
+    from pytest_cepbench.models.devices import (
+        fits,
+        measure_footprints,
+        needed_memory,
+        spread,
+        usable_together,
+    )
+
+    models, swap = measure_footprints(named), settings.residency == "swap"
+    asked, most = settings.devices_per_worker, usable_together(devices)
+    if asked is not None and asked > most:
+        source = settings.sources["devices-per-worker"]
+        if devices and all(device.token.startswith("MIG-") for device in devices):
+            raise SpecError(
+                f"{source} {asked}: a process can use one MIG instance only; give 1, or leave it "
+                "out"
+            )
+        count = len(devices)
+        visible = {0: "no device is", 1: "1 device is"}.get(count, f"{count} devices are")
+        raise SpecError(
+            f"{source} {asked}: {visible} visible here. Give at most as many, make more visible "
+            "(CUDA_VISIBLE_DEVICES), or leave it out"
+        )
+    freest = sorted(devices, key=lambda device: -(device.free or 0))
+
+    def divide(size: int) -> tuple[tuple[Device, ...], ...]:
+        starts = range(0, len(freest) - size + 1, size)
+        return tuple(tuple(freest[start : start + size]) for start in starts)
+
+    # A model that a map divides may still put parts elsewhere than on devices; any other needs one
+    # device that is large enough.
+    fewest = max(1, most) if any(model.divided for model in models) else 1
+    roomy = (n for n in range(1, most + 1) if any(fits(models, g, swap=swap) for g in divide(n)))
+    size = asked or next(roomy, fewest)
+    groups, need, lines = divide(size), needed_memory(models, swap=swap), []
+    if size > 1 and asked is None:
+        needed = gibibytes(need)
+        lines.append(f"{size} devices for each worker: its models need {needed}, more than one has")
+    if size > 1 and models:
+        numbers = spread(models, [0] * size)
+        shown = [
+            f"{model.spec} on all of them"
+            if model.divided
+            else f"{model.spec} on its cuda:{numbers[model.spec]}"
+            for model in models
+        ]
+        lines.append(f"on each worker {', '.join(shown)}")
+    fitting = sum(fits(models, group, swap=swap) for group in groups)
+    return DeviceGroups(size, groups, fitting, need, tuple(lines))
+
+
+def gibibytes(count: int) -> str:
+    """Bytes, for people."""
+    return f"{count / (1 << 30):.1f} GiB"
+
+
 # -- how many --------------------------------------------------------------------------------------
 
 
@@ -186,8 +250,13 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
     were named and a fifth more; without a device one for each core, as far as they fit into free
     memory. At least one. Raises CepError for a spec that is wrong, and as `group_devices`.
     """
-    from pytest_cepbench.models.devices import visible_devices
-    from pytest_cepbench.plugin.workers.device_groups import gibibytes, group_devices
+    from pytest_cepbench.models.devices import (
+        free_memory,
+        measure_footprints,
+        needed_memory,
+        usable_cores,
+        visible_devices,
+    )
 
     devices = visible_devices()
     on_devices = set(_placed(settings).values()) != {"cpu"}
@@ -198,13 +267,6 @@ def count_workers(settings: RunSettings) -> tuple[int, str]:
         if groups.size > 1:
             of = f"{len(groups.members)} groups of {groups.size} devices"
         return max(1, groups.fitting), f"{groups.fitting} of {of} {fit}"
-    from pytest_cepbench.models.devices import (
-        free_memory,
-        measure_footprints,
-        needed_memory,
-        usable_cores,
-    )
-
     cores, memory = usable_cores(), free_memory()
     models = measure_footprints(_named(settings), "cpu")
     need = needed_memory(models, swap=settings.residency == "swap")

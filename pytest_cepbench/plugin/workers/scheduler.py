@@ -22,7 +22,7 @@ from pytest_cepbench.evaluation.run_context import CASES, write_message
 from pytest_cepbench.plugin.versions import worker_specs
 
 if TYPE_CHECKING:
-    from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
+    from pytest_cepbench.evaluation.evaluator import Evaluator
 
 _HELD = 2
 """Tests that a worker holds: the one that runs, and the next, without which it does not begin."""
@@ -311,29 +311,24 @@ def write_hints(evaluator: Evaluator, pooled: Mapping[str, Path]) -> None:
     folder = evaluator.context.folder
     if (folder / CASES).exists():
         return
-    hints = {
-        nodeid: _hint(evaluator, nodeid, assigned)
-        for nodeid, assigned in evaluator.assigned.items()
-    }
+    hints = {}
+    for nodeid, assigned in evaluator.assigned.items():
+        path, case = assigned.suite_file, assigned.case
+        loaded = evaluator.suites.get(path)
+        samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
+        whole = len(case.categories) > 1 or guess_hint(nodeid).turn == WHOLE
+        hints[nodeid] = CaseHint(
+            unit=unit_of(nodeid),
+            suite=str(path),
+            models=_models(evaluator, path),
+            turn=WHOLE if whole else CATEGORY,
+            cost=len(samples) * loaded.suite.length,
+        )
     for nodeid, path in pooled.items():
         hints[nodeid] = CaseHint(nodeid, str(path), _models(evaluator, path), POOLED)
     text = json.dumps({nodeid: asdict(hint) for nodeid, hint in hints.items()})
     with suppress(OSError):  # a full disk: the scheduler guesses
         write_message(evaluator.context.make_folder(), CASES, text)
-
-
-def _hint(evaluator: Evaluator, nodeid: str, assigned: AssignedCase) -> CaseHint:
-    loaded, case = evaluator.suites.get(assigned.suite_file), assigned.case
-    samples = {s.id for name in case.categories for s in loaded.dataset.in_category(name)}
-    unit = unit_of(nodeid)
-    whole = len(case.categories) > 1 or guess_hint(nodeid).turn == WHOLE
-    return CaseHint(
-        unit=unit,
-        suite=str(assigned.suite_file),
-        models=_models(evaluator, assigned.suite_file),
-        turn=WHOLE if whole else CATEGORY,
-        cost=len(samples) * loaded.suite.length,
-    )
 
 
 def _models(evaluator: Evaluator, path: Path) -> tuple[str, ...]:
