@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.empty_suites import EmptySuites, is_case
+from pytest_cepbench.plugin.cases import is_case
+from pytest_cepbench.plugin.empty_suites import EmptySuites
 from pytest_cepbench.plugin.fixtures import (
-    BEGUN,
-    RUN,
     BareFixtures,
     cep_case,
     cep_describer,
@@ -27,8 +26,8 @@ from pytest_cepbench.plugin.fixtures import (
     cep_judge,
     cep_vqa,
     cep_writer,
-    run_of,
 )
+from pytest_cepbench.plugin.hooks import BEGUN, RUN, run_of
 from pytest_cepbench.plugin.options import (
     SHORT_TAKEN,
     add_options,

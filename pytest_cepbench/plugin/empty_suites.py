@@ -18,7 +18,8 @@ from typing import NamedTuple
 import pytest
 
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.fixtures import RUN, run_of
+from pytest_cepbench.plugin.cases import MISTAKE, is_case, stands_for
+from pytest_cepbench.plugin.hooks import RUN, run_of
 
 _SUITE = "suite.toml"
 
@@ -26,25 +27,6 @@ _FIXTURES = {"cep_case", "cep_gate"}
 
 _KEYS = {"name", "version", "data", "prompts", "metrics"}
 """What every suite file has; other tools have files of this name too."""
-
-MISTAKE = "cepbench_mistake"
-"""Attribute of the report on a module that was not collected since its suite is written wrongly."""
-
-
-def is_case(item: pytest.Item) -> bool:
-    """Whether a test takes a case."""
-    return "cep_case" in getattr(item, "fixturenames", ())
-
-
-def stands_for(item: pytest.Item) -> str:
-    """What is not judged where a test is skipped.
-
-    Its "case"; the "suite" of which it takes the place; or "nothing", where there is no case, since
-    the data is not here, or the model under test has no part in the suite.
-    """
-    params = getattr(getattr(item, "callspec", None), "params", {})
-    absent = "cep_case" in params and params["cep_case"] is None
-    return str(getattr(item, "stands_for", "nothing" if absent else "case"))
 
 
 class EmptySuite(pytest.Item):

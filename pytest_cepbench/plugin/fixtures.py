@@ -12,40 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_cepbench.models import ROLE_NAMES
+from pytest_cepbench.plugin.hooks import run_of
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.case_runner import Acceptance
     from pytest_cepbench.gate import Judgement
     from pytest_cepbench.models import RoleName
-    from pytest_cepbench.plugin.hooks import Run
     from pytest_cepbench.report import CaseResult
     from pytest_cepbench.suites import Case
     from pytest_cepbench.suites.suite_run import CaseMeasurement
-
-
-RUN: pytest.StashKey[Run] = pytest.StashKey()
-"""The run, in processes in which it has begun."""
-
-BEGUN = pytest.StashKey[bool]()
-"""Set when the session has started."""
-
-
-def run_of(config: pytest.Config) -> Run:
-    """The run as this process knows it, begun at the first call.
-
-    That is when an option of ours is given, xdist's workers start, the project has baselines, or a
-    case is met. Raises pytest.UsageError for a setting that is wrong.
-    """
-    if RUN not in config.stash:
-        from pytest_cepbench.plugin.hooks import Run
-
-        run = config.stash[RUN] = Run(config)
-        config.pluginmanager.register(run, "cepbench_run")
-        if BEGUN in config.stash:
-            run.begin()
-            for report in config.pluginmanager.getplugin("cepbench_empty_suites").failed:
-                run.pytest_collectreport(report)
-    return config.stash[RUN]
 
 
 @pytest.fixture

@@ -11,28 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
-from pytest_cepbench.plugin.controller import Controller
-from pytest_cepbench.plugin.empty_suites import is_case
-from pytest_cepbench.plugin.ledger import Ledger
+from pytest_cepbench.plugin.cases import is_case
 from pytest_cepbench.plugin.options import SHORT_TAKEN
-from pytest_cepbench.plugin.records import Records, case_name, to_wire
-from pytest_cepbench.plugin.run_settings import (
-    FORKED,
-    refuse_modes,
-    settings_of,
-    updating,
-    usage_errors,
-)
 from pytest_cepbench.plugin.versions import verbosity
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
+    from pytest_cepbench.plugin.controller import Controller
     from pytest_cepbench.plugin.terminal.live import Ticker
 
 _OWNER = "cepbench: "  # of a line in pytest's header
 
 _NOTHING_RAN = (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
+
+RUN: pytest.StashKey[Run] = pytest.StashKey()
+"""The run, in processes in which it has begun."""
+
+BEGUN = pytest.StashKey[bool]()
+"""Set when the session has started."""
+
+
+def run_of(config: pytest.Config) -> Run:
+    """The run as this process knows it, begun at the first call.
+
+    That is when an option of ours is given, xdist's workers start, the project has baselines, or a
+    case is met. Raises pytest.UsageError for a setting that is wrong.
+    """
+    if RUN not in config.stash:
+        run = config.stash[RUN] = Run(config)
+        config.pluginmanager.register(run, "cepbench_run")
+        if BEGUN in config.stash:
+            run.begin()
+            for report in config.pluginmanager.getplugin("cepbench_empty_suites").failed:
+                run.pytest_collectreport(report)
+    return config.stash[RUN]
 
 
 class Run:
@@ -45,6 +57,13 @@ class Run:
 
     def __init__(self, config: pytest.Config) -> None:
         """config: its settings are read. Raises pytest.UsageError for one that is wrong."""
+        # Not before there is a run: a plain one of pytest is not to pay for them.
+        from pytest_cepbench.evaluation.run_context import RunContext
+        from pytest_cepbench.plugin.controller import Controller
+        from pytest_cepbench.plugin.ledger import Ledger
+        from pytest_cepbench.plugin.records import Records
+        from pytest_cepbench.plugin.run_settings import settings_of
+
         self.config = config
         self.records = Records()
         self.controller: Controller | None = None
@@ -69,6 +88,8 @@ class Run:
         """The suites, store and models of this process, made at the first call."""
         if self._evaluator is None:
             from pytest_cepbench.evaluation.evaluator import Evaluator
+            from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
+            from pytest_cepbench.plugin.run_settings import settings_of
 
             if self.controller is not None:
                 self._evaluator = Evaluator(self.controller.context)
@@ -122,6 +143,8 @@ class Run:
         controller, config = self.controller, self.config
         if controller is None:
             return
+        from pytest_cepbench.plugin.run_settings import updating, usage_errors
+
         with usage_errors():
             taken, workers = config.stash.get(SHORT_TAKEN, ()), config.getoption("tx", None)
             try:
@@ -173,6 +196,8 @@ class Run:
     def select(self, cases: Sequence[pytest.Item]) -> None:
         """Take up the cases that this process collected and that were selected."""
         from pytest_cepbench.plugin.collection import assign_policies, leave_hints
+        from pytest_cepbench.plugin.records import case_name
+        from pytest_cepbench.plugin.run_settings import refuse_modes, usage_errors
 
         config, controller, evaluator = self.config, self.controller, self.evaluator()
         if controller is not None:
@@ -250,6 +275,8 @@ class Run:
         if is_case(item):
             self.records.begin(item)
             if os.getpid() != self.records.pid:
+                from pytest_cepbench.plugin.run_settings import FORKED
+
                 pytest.fail(FORKED, pytrace=False)
         return (yield)
 
@@ -285,6 +312,7 @@ class Run:
             import msgspec
 
             from pytest_cepbench.plugin.controller import publishing_seconds
+            from pytest_cepbench.plugin.records import to_wire
 
             unpublished = evaluator.publish(publishing_seconds(session), None)
             sent = {
@@ -299,6 +327,8 @@ class Run:
         controller, config = self.controller, self.config
         if controller is None:
             return
+        from pytest_cepbench.plugin.run_settings import updating
+
         controller.finish(session, updating=updating(config))
         if controller.ledger.active:
             from pytest_cepbench.plugin.ci_services import write_files

@@ -170,7 +170,7 @@ def trainer(request):
     yield
     if "[a-" in request.node.nodeid:
         from pytest_cepbench.models.python_model import make_model
-        from pytest_cepbench.plugin.fixtures import run_of
+        from pytest_cepbench.plugin.hooks import run_of
 
         evaluator = run_of(request.config).evaluator()
         for known in (evaluator.models.runners, evaluator.models._handles, evaluator._runs):

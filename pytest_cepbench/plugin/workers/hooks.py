@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cepbench.plugin.fixtures import RUN, run_of
+from pytest_cepbench.plugin.hooks import RUN, run_of
 
 if TYPE_CHECKING:
     from pytest_cepbench.plugin.controller import Controller
