@@ -47,7 +47,7 @@ from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.records import Item, Part
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.report.markdown import escaped
+from pytest_cepbench.report.ci_reports import escaped
 
 # -- questions of an arena of one's own: templates of tasks, and what fills them, in a TOML file ---
 #

@@ -30,7 +30,7 @@ from pytest_cepbench.escapes import escape_json, quote_toml, visible
 from pytest_cepbench.files import digest_bytes, parse_toml, read_regular
 from pytest_cepbench.metrics.judge_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.report.markdown import escaped
+from pytest_cepbench.report.ci_reports import escaped
 
 MANIFEST, CARD = "dataset.toml", "card.md"
 

@@ -19,7 +19,7 @@ from pytest_cepbench.escapes import HIDDEN, environment_secrets, is_secret_name
 from pytest_cepbench.models.api.endpoint import Secret, public_url, without_secrets
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.provenance import (
+from pytest_cepbench.report.writers import (
     Provenance,
     SuiteProvenance,
     suite_names,

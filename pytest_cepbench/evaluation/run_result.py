@@ -129,7 +129,7 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
     """
     from pytest_cepbench._version import __version__
     from pytest_cepbench.evaluation.run_provenance import gather_provenance
-    from pytest_cepbench.report.markdown import markdown_summary
+    from pytest_cepbench.report.ci_reports import markdown_summary
     from pytest_cepbench.report.pages import html_page, write_page_folder
     from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
 

@@ -75,7 +75,7 @@ def _summary(outcome: RunOutcome) -> str:
         if path.suffix == ".md":
             return path.read_text(encoding="utf-8")
     from pytest_cepbench._version import __version__
-    from pytest_cepbench.report.markdown import markdown_summary
+    from pytest_cepbench.report.ci_reports import markdown_summary
     from pytest_cepbench.report.writers import RunFacts
 
     facts = RunFacts(

@@ -22,8 +22,7 @@ from pytest_cepbench.report.number_format import (
     counted,
     number,
 )
-from pytest_cepbench.report.page_images import ImageSource, PageImages
-from pytest_cepbench.report.pages import SCRIPT, render, script_of
+from pytest_cepbench.report.pages import SCRIPT, ImageSource, PageImages, render, script_of
 from pytest_cepbench.report.plots import (
     Scale,
     axis_plot,

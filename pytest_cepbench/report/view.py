@@ -59,7 +59,6 @@ from pytest_cepbench.report.plots import (
     square_plot,
     strip_plot,
 )
-from pytest_cepbench.report.provenance import SuiteProvenance
 from pytest_cepbench.report.result import AnswerShown, CaseResult, FactsShown, chains_shown
 from pytest_cepbench.report.totals import (
     counts_line,
@@ -69,7 +68,7 @@ from pytest_cepbench.report.totals import (
     judge_lines,
     verdict_lines,
 )
-from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.report.writers import RunFacts, SuiteProvenance
 
 _MOST_CARDS = 3
 """Samples that are shown before everything else; more are named."""

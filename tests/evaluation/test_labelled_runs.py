@@ -14,8 +14,8 @@ from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.statistics.prediction_powered import PREDICTION_POWERED
 from pytest_cepbench.ratings.folder import read_ratings
+from pytest_cepbench.report.ci_reports import markdown_summary
 from pytest_cepbench.report.headline import headline
-from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.text import brief, explain, people_lines
 from pytest_cepbench.report.writers import RunFacts
 from tests.ratings.voted import cast, side_vote

@@ -18,10 +18,10 @@ from pytest_cepbench.report.ci_reports import (
     append_step_summary,
     buildkite_command,
     code_quality,
+    markdown_summary,
     shorten,
 )
 from pytest_cepbench.report.headline import gating, worst_first
-from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.results import ANSWERED, FULL, REGRESSED, RESULTS, replace

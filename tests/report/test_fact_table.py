@@ -11,6 +11,7 @@ from pytest_cepbench.evaluation.shown_chains import shown_facts
 from pytest_cepbench.metrics.fact_losses import Role, summarize_facts
 from pytest_cepbench.metrics.facts import FactAnswers
 from pytest_cepbench.report import CaseResult, FactsShown
+from pytest_cepbench.report.ci_reports import markdown_summary
 from pytest_cepbench.report.fact_table import (
     PAIR_HEADS,
     fact_lines,
@@ -20,7 +21,6 @@ from pytest_cepbench.report.fact_table import (
     step_heads,
     step_rows,
 )
-from pytest_cepbench.report.markdown import markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain, promise_lines
 from pytest_cepbench.report.writers import RunFacts

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.markdown import escaped, markdown_summary
+from pytest_cepbench.report.ci_reports import escaped, markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import brief, explain
 from pytest_cepbench.report.writers import RunFacts

@@ -13,8 +13,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.report import ChainShown, LinkShown
-from pytest_cepbench.report.page_images import PageImages
-from pytest_cepbench.report.pages import html_page, write_page_folder
+from pytest_cepbench.report.pages import PageImages, html_page, write_page_folder
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import read_page
 from tests.report.results import REGRESSED, replace

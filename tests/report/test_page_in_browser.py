@@ -18,8 +18,7 @@ from pytest_cepbench.report import (
 )
 from pytest_cepbench.report.chain_pairs import case_anchor, sample_anchor
 from pytest_cepbench.report.pages import html_page, write_page_folder
-from pytest_cepbench.report.provenance import Provenance, suite_provenance
-from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.report.writers import Provenance, RunFacts, suite_provenance
 from tests.report.browser import JENKINS, look_at, violations
 from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, replace
 

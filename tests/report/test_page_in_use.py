@@ -17,8 +17,7 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import ChainShown, LinkShown
 from pytest_cepbench.report.chain_pairs import sample_anchor
 from pytest_cepbench.report.pages import html_page
-from pytest_cepbench.report.provenance import Provenance
-from pytest_cepbench.report.writers import RunFacts
+from pytest_cepbench.report.writers import Provenance, RunFacts
 from tests.report.browser import driven_chromium
 from tests.report.results import FULL, MEASURED, replace
 

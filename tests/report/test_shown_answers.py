@@ -10,7 +10,7 @@ import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.report import AnswerShown, CaseResult, HopShown, StepShown
-from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.ci_reports import markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain
 from pytest_cepbench.report.writers import RunFacts, json_document

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.measures.cases import POOLED
 from pytest_cepbench.models.protocols import Usage
 from pytest_cepbench.report import CaseResult, UsageTotals
-from pytest_cepbench.report.markdown import markdown_summary
+from pytest_cepbench.report.ci_reports import markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain, promise_lines
 from pytest_cepbench.report.totals import (
