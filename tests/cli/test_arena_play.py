@@ -118,8 +118,10 @@ def test_curves_and_policies_are_in_the_file(folders: Home) -> None:
     content = board(folders)
 
     for standing, curve in zip(content["standings"], content["curves"], strict=True):
-        assert curve[-1] == [standing["battles"], pytest.approx(standing["win_rates"]["fdt"])]
-        assert [size for size, _ in curve] == sorted({size for size, _ in curve})
+        assert curve[-1][:2] == [standing["battles"], pytest.approx(standing["win_rates"]["fdt"])]
+        sizes = [size for size, *_ in curve]
+        assert sizes == sorted(set(sizes))
+        assert all(low - 1e-9 <= rate <= high + 1e-9 for _, rate, low, high in curve)
     assert set(content["pair_win_rates"]) == set(content["standings"][0]["win_rates"])
 
 

@@ -236,6 +236,7 @@ def test_a_draft_holds_nothing_but_what_a_person_did(tmp_path: Path, open_page: 
         assert form.pop("grades") == ["good", "", ""]
         assert form == {
             "note": "", "text": "", "pasted": False, "ranks": [0, 0, 0], "ticked": [], "added": [],
+            "errors": {},
         }  # fmt: skip
         shown = request(server.addresses["a1"], "upcoming").content["items"]
         assert slot(page) == shown[0]["slot"]
