@@ -26,9 +26,8 @@ from pytest_cepbench.measures.base import (
     MeasureBase,
     Measured,
     MetricTable,
-    by_category,
     by_part,
-    everyone,
+    parts_of,
 )
 from pytest_cepbench.measures.cases import Case
 
@@ -117,8 +116,7 @@ class CountMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A number per sample."""
-        parts = by_category(case, data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, data)
         answers = data.answers(samples)
         scores = {
             name: 1.0 if own.answer is None else self.count(own) for name, own in answers.items()
@@ -172,8 +170,7 @@ class TruthMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample; 0 for one without an answer."""
-        parts = by_category(case, data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, data)
         known = self.read(case, samples, data, opponents)
         scores = dict.fromkeys((s.id for s in samples), 0.0) | known
         outcomes = [outcome_of_answer(own) for own in data.answers(samples).values()]

@@ -35,9 +35,8 @@ from pytest_cepbench.measures.base import (
     CaseScores,
     Measured,
     MetricTable,
-    by_category,
     by_part,
-    everyone,
+    parts_of,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.metrics.battles import mean_of_rounded_means
@@ -77,8 +76,7 @@ class CriteriaMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample, in [0, 1]."""
-        parts = by_category(case, data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, data)
         answers, given = data.answers(samples), data.scores(samples)
         known = {name: own.value(self.criterion) for name, own in given.items()}
         values = [value / HIGHEST_SCORE for value in known.values() if value is not None]
@@ -160,8 +158,7 @@ class AgreementMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A share per battle. Raises MeasurementError for data without stored verdicts."""
-        parts = by_category(case, data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, data)
         fought = data.battles(samples, None)
         scores: dict[str, float] = {}
         outcomes = []

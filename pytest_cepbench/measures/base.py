@@ -364,6 +364,14 @@ def by_category(case: Case, data: SampleData) -> dict[str, tuple[Sample, ...]]:
     return _pooled(case, data.dataset)
 
 
+def parts_of(
+    case: Case, data: SampleData
+) -> tuple[dict[str, tuple[Sample, ...]], tuple[Sample, ...]]:
+    """A case's samples as `by_category`, and every one of them once."""
+    parts = by_category(case, data)
+    return parts, everyone(parts)
+
+
 def population(case: Case, data: SampleData) -> tuple[Sample, ...]:
     """All samples that a case is about, also those that are not looked at now."""
     return everyone(_pooled(case, data.population))

@@ -28,9 +28,8 @@ from pytest_cepbench.measures.base import (
     CaseScores,
     Measured,
     MetricTable,
-    by_category,
     by_part,
-    everyone,
+    parts_of,
 )
 from pytest_cepbench.measures.cases import Case
 
@@ -73,8 +72,7 @@ class WinRateMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A score per sample."""
-        parts = by_category(case, data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, data)
         answers = data.answers(samples)
         if all(own.answer is None for own in answers.values()):
             failure = next(iter(answers.values())).failure
@@ -157,8 +155,7 @@ class JudgeFailuresMeasure(AnswerMeasure):
 
     def measure(self, case: Case, data: AnswerData, opponents: CaseOpponents) -> Measured:
         """A share per sample; 0 where the judge was not needed."""
-        parts = by_category(case, data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, data)
         (fought, obstacles), scores = self.read(case, samples, data, opponents)
         shares = {}
         for sample in samples:

@@ -24,9 +24,8 @@ from pytest_cepbench.measures.base import (
     Pool,
     RequiredFeatures,
     SuiteContext,
-    by_category,
-    everyone,
     outcome_of,
+    parts_of,
     shown_trace,
     with_encoder,
 )
@@ -213,8 +212,7 @@ class SimilarityMeasure(Measure):
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per chain."""
-        parts = by_category(case, chain_data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, chain_data)
         traces = self.read(case, samples, chain_data)
         spec = chain_data.runner(self.encoder).bound.spec
         refuse_one_vector(list(traces.values()), self._generations, spec)

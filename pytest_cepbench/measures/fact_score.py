@@ -25,10 +25,9 @@ from pytest_cepbench.measures.base import (
     MetricTable,
     RequiredFeatures,
     SuiteContext,
-    by_category,
     by_part,
-    everyone,
     outcome_of_chain,
+    parts_of,
     population,
     readers_of,
 )
@@ -287,8 +286,7 @@ class FactsMeasure(Measure):
         Raises MeasurementError for a sample without facts, and where control questions show that a
         VQA model cannot be believed.
         """
-        parts = by_category(case, chain_data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, chain_data)
         checked = self.read(case, samples, chain_data)
         notes: tuple[str, ...] = ()
         if self.questions is not None:

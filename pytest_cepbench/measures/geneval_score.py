@@ -32,9 +32,8 @@ from pytest_cepbench.measures.base import (
     MetricTable,
     RequiredFeatures,
     SuiteContext,
-    by_category,
-    everyone,
     outcome_of_chain,
+    parts_of,
     population,
 )
 from pytest_cepbench.measures.cases import Case
@@ -416,8 +415,7 @@ class GenevalMeasure(Measure):
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per prompt."""
-        parts = by_category(case, chain_data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, chain_data)
         ruled_chains = self.read(case, samples, chain_data)
         correct = np.array([ruled_chains[sample.id].correct for sample in samples])
         tasks = [sample.categories[0] for sample in samples]

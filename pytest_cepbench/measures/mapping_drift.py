@@ -33,6 +33,7 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import NO_FLOOR, floor_of, refuse_one_vector
 from pytest_cepbench.metrics.semantic_drift import (
+    DriftRate,
     fit_drift_rate,
     mapping_generations,
     mcd_average,
@@ -148,20 +149,9 @@ class MappingMeasure(Measure):
             floor = fsum(known) / len(known) if len(known) == len(floors) else None
             notes += [NO_FLOOR] if floor is None else []
             return replace(measured, scores={part: scores}, floor=floor, notes=tuple(notes))
-        rate = rates[first]
-        if rate.b is None:
-            raise MeasurementError(
-                f"{case.key}: the curve does not tell a drift rate: {rate.reason}"
-            )
         read = [sample for sample in samples if sample.id in readable[first]]
-        without, why = _rates_without(tracks[first], read, curves[first])
-        return replace(
-            measured,
-            scores={part: {_ALL: rate.b}},
-            sizes={part: len(read)},
-            blocks={} if why else {part: scored_blocks(rate.b, without)},
-            notes=(*notes, *([unbounded(part, why)] if why else [])),
-        )
+        measured = replace(measured, notes=tuple(notes))
+        return _with_rate(measured, case, tracks[first], read, curves[first], rates[first])
 
     def show(self, case: Case, sample_id: str, chain_data: ChainData) -> ChainExcerpt:
         """The chain of the mapping, or of the first one for the mean, with its similarities."""
@@ -187,22 +177,39 @@ def _similarities(traces: Mapping[str, Trace]) -> npt.NDArray[np.float64]:
     return np.array([trace.similarities for trace in traces.values()])
 
 
-def _rates_without(
-    track: MappingTrack, samples: Sequence[Sample], curves: npt.NDArray[np.float64]
-) -> tuple[list[float], str]:
-    """The rate without each block of samples, or why there are none."""
-    of_each = block_of_each(samples)
-    if not of_each:
-        return [], too_few_units(samples)
-    blocks = np.array([of_each[sample.id] for sample in samples])
-    rates = []
-    for block in range(int(blocks.max()) + 1):
+def _with_rate(
+    measured: Measured,
+    case: Case,
+    track: MappingTrack,
+    samples: Sequence[Sample],
+    curves: npt.NDArray[np.float64],
+    rate: DriftRate,
+) -> Measured:
+    """One score for all samples, with its pseudo-values by block.
+
+    samples: those that could be read. curves: (n, k) of each. Raises MeasurementError where their
+    mean tells no rate.
+    """
+    if rate.b is None:
+        raise MeasurementError(f"{case.key}: the curve does not tell a drift rate: {rate.reason}")
+    part, of_each = case.key.part, block_of_each(samples)
+    why = "" if of_each else too_few_units(samples)
+    blocks = np.array([of_each.get(sample.id, 0) for sample in samples])
+    without: list[float] = []
+    for block in range(int(blocks.max()) + 1 if of_each else 0):
         rest = curves[blocks != block].mean(axis=0)
-        rate = fit_drift_rate(track.generations, rest.tolist())
-        if rate.b is None:
-            return [], f"without block {block} the curve does not tell a drift rate: {rate.reason}"
-        rates.append(rate.b)
-    return rates, ""
+        left = fit_drift_rate(track.generations, rest.tolist())
+        if left.b is None:
+            why = f"without block {block} the curve does not tell a drift rate: {left.reason}"
+            break
+        without.append(left.b)
+    return replace(
+        measured,
+        scores={part: {_ALL: rate.b}},
+        sizes={part: len(samples)},
+        blocks={} if why else {part: scored_blocks(rate.b, without)},
+        notes=(*measured.notes, *([unbounded(part, why)] if why else [])),
+    )
 
 
 def make_mapping(

@@ -31,10 +31,9 @@ from pytest_cepbench.measures.base import (
     MetricTable,
     RequiredFeatures,
     SuiteContext,
-    by_category,
     by_part,
-    everyone,
     outcome_of_chain,
+    parts_of,
     population,
 )
 from pytest_cepbench.measures.cases import Case
@@ -392,8 +391,7 @@ class SoftTifaMeasure(Measure):
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """One score per sample. Raises MeasurementError where the controls show a blind model."""
-        parts = by_category(case, chain_data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, chain_data)
         asked = self.read(case, samples, chain_data)
         controls = [probability for chain in asked.values() for probability in chain.controls]
         later = {self.plan.modality(self.generation): controls} if controls else {}

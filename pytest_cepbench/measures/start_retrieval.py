@@ -19,10 +19,9 @@ from pytest_cepbench.measures.base import (
     Measured,
     RequiredFeatures,
     SuiteContext,
-    by_category,
     by_part,
-    everyone,
     outcome_of,
+    parts_of,
     with_encoder,
 )
 from pytest_cepbench.measures.cases import Case
@@ -87,8 +86,7 @@ class RetrievalMeasure(Measure):
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """1 for each chain whose last artifact finds its start, 0 for others, shared by ties."""
-        parts = by_category(case, chain_data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, chain_data)
         traces = self.read(case, samples, chain_data)
         starts = self._starts(chain_data)
         hits = self._hits(starts.gallery, list(traces.values()))

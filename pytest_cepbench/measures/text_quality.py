@@ -17,11 +17,10 @@ from pytest_cepbench.measures.base import (
     MetricTable,
     RequiredFeatures,
     SuiteContext,
-    by_category,
     by_part,
-    everyone,
     outcome_of,
     outcome_of_chain,
+    parts_of,
 )
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
@@ -74,8 +73,7 @@ class TextMeasure(Measure):
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """A number for each chain's last description."""
-        parts = by_category(case, chain_data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, chain_data)
         chains = self.read(case, samples, chain_data)
         rows = {name: self._scores(chain) for name, chain in chains.items()}
         return Measured(
@@ -176,8 +174,7 @@ class FailureMeasure(Measure):
 
     def measure(self, case: Case, chain_data: ChainData) -> Measured:
         """A share per sample."""
-        parts = by_category(case, chain_data)
-        samples = everyone(parts)
+        parts, samples = parts_of(case, chain_data)
         by_chain = self.read(case, samples, chain_data)
         shares = {
             sample.id: sum(outcomes[sample.id].failure is not None for outcomes in by_chain)

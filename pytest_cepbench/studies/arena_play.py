@@ -159,14 +159,7 @@ def arrange(
         drawn = roulette(names, by_task, rounds, seed)
     except ValueError as error:
         raise DatasetError(f"the battles could not be arranged: {error}") from error
-    # One battle of each question before the second of any, questions by digest: what was judged
-    # when a play ends early is spread over all tasks.
-    count: dict[str, int] = {}
-    placed = []
-    for battle in drawn:
-        place = count[battle.question] = count.get(battle.question, 0) + 1
-        placed.append((place, digest_text(f"{seed} {battle.question}"), battle))
-    arranged = [battle for *_, battle in sorted(placed, key=lambda each: each[:2])][:limit]
+    arranged = _in_rounds(drawn, seed)[:limit]
     answers = {entrant.name: entrant.answer for entrant in entrants}
 
     @cache  # arranging, planning and asking each refer to it, and several battles do
@@ -205,6 +198,19 @@ def arrange(
         else:
             fought.append(battle)
     return Battles(tuple(arranged), tuple(fought), tuple(forfeits), equal, empty, pair, tasks)
+
+
+def _in_rounds(battles: Iterable[Pairing], seed: int) -> list[Pairing]:
+    """One battle of each question before the second of any, questions by digest.
+
+    So what was judged when a play ends early is spread over all tasks.
+    """
+    count: dict[str, int] = {}
+    placed = []
+    for battle in battles:
+        place = count[battle.question] = count.get(battle.question, 0) + 1
+        placed.append((place, digest_text(f"{seed} {battle.question}"), battle))
+    return [battle for *_, battle in sorted(placed, key=lambda each: each[:2])]
 
 
 @dataclass(frozen=True)

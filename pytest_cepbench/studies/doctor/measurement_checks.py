@@ -130,18 +130,11 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
     there is, is a problem.
     """
     name = "visible drop"
-    judged: list[tuple[Calibrated, str]] = []  # and the source of the noise that is known of each
-    for case in calibrations:
-        if not case.policy.statistical or case.measured is None:
-            continue
-        source = "-" if case.noise is None else "seeds"
-        if case.noise is None or case.noise.sd == 0:
-            kept = usable_baseline(baseline_path(baselines, case.key), case.key)
-            same = kept is not None and kept.identity == record_of(case.measured).identity
-            if same and kept is not None and kept.noise is not None and kept.noise.sd > 0:
-                judged.append((replace(case, noise=kept.noise), "baseline"))
-                continue
-        judged.append((case, source))
+    judged = [
+        _with_known_noise(case, baselines)
+        for case in calibrations
+        if case.policy.statistical and case.measured is not None
+    ]
     if not judged:
         return Check(name, "not done", ("no case is judged by statistics",))
     blind, small, needed = [], [], 0
@@ -198,6 +191,17 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
         "a checkpoint as good as its baseline is held in 80 of 100 runs or more, in every case"
     )
     return check_of(name, findings, summary, CheckTable(head, tuple(rows)))
+
+
+def _with_known_noise(case: Calibrated, baselines: Path) -> tuple[Calibrated, str]:
+    """The case with the noise that is known of it, and the source of that noise."""
+    if case.noise is None or case.noise.sd == 0:
+        assert case.measured is not None
+        kept = usable_baseline(baseline_path(baselines, case.key), case.key)
+        same = kept is not None and kept.identity == record_of(case.measured).identity
+        if same and kept is not None and kept.noise is not None and kept.noise.sd > 0:
+            return replace(case, noise=kept.noise), "baseline"
+    return case, "-" if case.noise is None else "seeds"
 
 
 def _listed(names: Sequence[str]) -> str:
