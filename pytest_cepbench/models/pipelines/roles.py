@@ -55,10 +55,6 @@ class GeneratorParams(PipelineParams):
     clean_caption: bool | None = None
 
 
-_GENERATOR_KIND = "text-to-image"
-
-_GENERATOR_SUPPLIED = ("prompt", "generator", "output_type")
-
 _TEXT_TO_IMAGE = frozenset(
     {
         "StableDiffusionPipeline",
@@ -72,16 +68,16 @@ it imports every other pipeline."""
 
 
 def _load_generator(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
-    pipeline = load_pipeline(plan, _read_generator, _GENERATOR_SUPPLIED, _GENERATOR_KIND)
+    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+        if (file := single_file(checkpoint)) is not None:
+            return load_single_file(diffusers, checkpoint, file, options)
+        name = str(checkpoint.config.get("_class_name"))  # a list of a custom pipeline
+        auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
+        return load_pipeline_class(getattr(diffusers, auto), diffusers, checkpoint, options)
+
+    supplied = ("prompt", "generator", "output_type")
+    pipeline = load_pipeline(plan, read, supplied, "text-to-image")
     return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
-
-
-def _read_generator(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
-    if (file := single_file(checkpoint)) is not None:
-        return load_single_file(diffusers, checkpoint, file, options)
-    name = str(checkpoint.config.get("_class_name"))  # a list of a custom pipeline
-    auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
-    return load_pipeline_class(getattr(diffusers, auto), diffusers, checkpoint, options)
 
 
 class DiffusersGenerator:
@@ -100,7 +96,7 @@ class DiffusersGenerator:
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
         """Draw each text; see `run_pipeline`."""
         return run_pipeline(
-            self._checkpoint, self._pipeline, texts, seeds, self._call, _GENERATOR_KIND
+            self._checkpoint, self._pipeline, texts, seeds, self._call, "text-to-image"
         )
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
@@ -116,10 +112,6 @@ GENERATOR = adapter(
     _load_generator,
     check=check_pipeline,
 )
-
-_EDITOR_KIND = "image-editing"
-
-_EDITOR_SUPPLIED = ("prompt", "image", "generator", "output_type")
 
 
 @dataclass(frozen=True)
@@ -173,36 +165,27 @@ class EditorParams(PipelineParams):
 
 
 def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
-    pipeline = load_pipeline(plan, _read_editor, _EDITOR_SUPPLIED, _EDITOR_KIND)
-    _check_steps(plan, pipeline)
-    return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
+    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+        # The image-to-image pipeline of the same components where there is one.
+        auto = diffusers.AutoPipelineForImage2Image
+        if (file := single_file(checkpoint)) is not None:
+            return auto.from_pipe(load_single_file(diffusers, checkpoint, file, options))
+        return load_pipeline_class(auto, diffusers, checkpoint, options)
 
-
-def _read_editor(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
-    """The image-to-image pipeline of the same components where there is one, else the pipeline that
-    was saved.
-    """
-    if (file := single_file(checkpoint)) is not None:
-        pipeline = load_single_file(diffusers, checkpoint, file, options)
-        return diffusers.AutoPipelineForImage2Image.from_pipe(pipeline)
-    auto = diffusers.AutoPipelineForImage2Image
-    return load_pipeline_class(auto, diffusers, checkpoint, options)
-
-
-def _check_steps(plan: LoadPlan[EditorParams], pipeline: Any) -> None:
-    """Raise SpecError where so little of an image would be drawn anew that no step is left."""
+    supplied = ("prompt", "image", "generator", "output_type")
+    pipeline = load_pipeline(plan, read, supplied, "image-editing")
     signature = inspect.signature(pipeline.__call__).parameters
-    if "strength" not in signature:
-        return
-    steps, strength = (
-        plan.params.call.get(name, signature[name].default)
-        for name in ("num_inference_steps", "strength")
-    )
-    if int(steps * strength) < 1:
-        raise SpecError(
-            f"model spec {plan.spec.text!r}: strength={strength:g} of num_inference_steps={steps} "
-            "is less than one step. Raise one of them"
+    if "strength" in signature:
+        steps, strength = (
+            plan.params.call.get(name, signature[name].default)
+            for name in ("num_inference_steps", "strength")
         )
+        if int(steps * strength) < 1:
+            raise SpecError(
+                f"model spec {plan.spec.text!r}: strength={strength:g} of "
+                f"num_inference_steps={steps} is less than one step. Raise one of them"
+            )
+    return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
 
 
 class DiffusersEditor:
@@ -272,7 +255,7 @@ class DiffusersEditor:
             ]
         else:
             (call["image"],) = images
-        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, call, _EDITOR_KIND)
+        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, call, "image-editing")
 
 
 EDITOR = adapter(
