@@ -194,29 +194,6 @@ def _family(names: Collection[str]) -> str | None:
     return None
 
 
-def supplied_components(path: Path, index: Mapping[str, Any]) -> tuple[str, ...]:
-    """The components of a pipeline whose weights a single file holds, or that are not loaded.
-
-    index: of the pipeline whose configuration goes with the file. Denoiser and autoencoder always
-    come from the file; text encoders where it has them, else from the folder of the configuration.
-    The safety checker is not loaded at all. In a pickled file, CLIP is taken to be there.
-    """
-    names = tensor_shapes(path) if path.suffix == ".safetensors" else _CLIP
-    has_clip = any(name.startswith(_CLIP) for name in names)
-    has_t5 = any(name.startswith(_T5) for name in names)
-    supplied = []
-    for component, value in index.items():
-        if not isinstance(value, list) or len(value) != 2 or not value[0]:
-            continue
-        library, class_name = value
-        own = library == "diffusers" and "Scheduler" not in str(class_name)
-        clip = has_clip and str(class_name).startswith("CLIPTextModel")
-        t5 = has_t5 and str(class_name).startswith("T5")
-        if own or clip or t5 or component == "safety_checker":
-            supplied.append(component)
-    return tuple(supplied)
-
-
 _EMA_FOLDERS = ("{}_ema", "ema_{}")
 """Beside a component's folder, where trainings keep the average of its weights."""
 
@@ -386,8 +363,22 @@ def pipeline_parts(
         if name == LORA:
             added.append(_lora_part(place, fetch))
         elif name == SINGLE_FILE:
+            # Denoiser and autoencoder always come from the file, text encoders where it has them,
+            # else from the folder of the configuration; the safety checker is not loaded at all.
+            # In a pickled file, CLIP is taken to be there.
             path = Path(place)
-            added.append(_file_part(name, path.resolve(), supplied_components(path, index)))
+            tensors = tensor_shapes(path) if path.suffix == ".safetensors" else _CLIP
+            has_clip = any(tensor.startswith(_CLIP) for tensor in tensors)
+            has_t5 = any(tensor.startswith(_T5) for tensor in tensors)
+            supplied = [
+                own
+                for own in known
+                if own == "safety_checker"
+                or (index[own][0] == "diffusers" and "Scheduler" not in str(index[own][1]))
+                or (has_clip and str(index[own][1]).startswith("CLIPTextModel"))
+                or (has_t5 and str(index[own][1]).startswith("T5"))
+            ]
+            added.append(_file_part(name, path.resolve(), tuple(supplied)))
         else:
             components[name or _component_of(Path(place), index)] = place
     parts = []
@@ -395,10 +386,7 @@ def pipeline_parts(
         if name not in known:
             fault = unknown_name(f"component of {index.get('_class_name')}", name, known)
             raise SpecError(f"model spec {spec.text!r}: {fault}")
-        part = _component_part(name, place, pipeline.options)
-        if part.component:
-            _check_fit(part, str(index[name][1]), pipeline.path / name / "config.json")
-        parts.append(part)
+        parts.append(_component_part(name, place, pipeline))
     return *parts, *added
 
 
@@ -441,7 +429,12 @@ def _component_of(folder: Path, index: Mapping[str, Any]) -> str:
     )
 
 
-def _component_part(name: str, place: str, options: SourceOptions) -> CheckpointPart:
+def _component_part(name: str, place: str, pipeline: Checkpoint) -> CheckpointPart:
+    """A component that lies at a place, as a part of a pipeline.
+
+    Raises CheckpointError where it cannot work with the pipeline's other ones. Depth and width may
+    be others, as in distilled models.
+    """
     path = Path(place).expanduser()
     if path.is_file():
         if path.suffix != COMPONENT_SUFFIX:
@@ -455,27 +448,15 @@ def _component_part(name: str, place: str, options: SourceOptions) -> Checkpoint
     if not (path / "config.json").is_file():
         state = "it has no config.json" if path.is_dir() else "there is no such folder or file"
         raise CheckpointError(f"{path}: not the {name} of a pipeline: {state}")
-
-    def files(folder: Path) -> list[str]:
-        return readable_files(list_files(folder), "transformers", {}, options)
-
-    return CheckpointPart(name, path.resolve(), files, component=name)
-
-
-def _check_fit(part: CheckpointPart, expected: str, replaced: Path) -> None:
-    """Raise CheckpointError where a component cannot work with the pipeline's other ones.
-
-    expected: its class in the pipeline. replaced: the configuration of the pipeline's own, which
-    may be absent. Depth and width may be others, as in distilled models.
-    """
-    given = read_json(part.path / "config.json")
-    architectures = given.get("architectures") or [None]
-    class_name = given.get("_class_name") or architectures[0]
+    path = path.resolve()
+    given, expected = read_json(path / "config.json"), str(pipeline.config[name][1])
+    class_name = given.get("_class_name") or (given.get("architectures") or [None])[0]
     if class_name is not None and class_name != expected:
         raise CheckpointError(
-            f"{part.path}: a {class_name}, and the {part.name} of this pipeline is a {expected}: "
-            f"give the {part.name} of a training of this pipeline"
+            f"{path}: a {class_name}, and the {name} of this pipeline is a {expected}: "
+            f"give the {name} of a training of this pipeline"
         )
+    replaced = pipeline.path / name / "config.json"
     own = read_json(replaced) if replaced.is_file() else {}
     differences = [
         f"{key} is {given[key]!r}, the pipeline's {own[key]!r}"
@@ -484,9 +465,14 @@ def _check_fit(part: CheckpointPart, expected: str, replaced: Path) -> None:
     ]
     if differences:
         raise CheckpointError(
-            f"{part.path}: does not fit this pipeline's other components: "
-            f"{'; '.join(differences)}. Give a {part.name} that was trained from this pipeline"
+            f"{path}: does not fit this pipeline's other components: "
+            f"{'; '.join(differences)}. Give a {name} that was trained from this pipeline"
         )
+
+    def files(folder: Path) -> list[str]:
+        return readable_files(list_files(folder), "transformers", {}, pipeline.options)
+
+    return CheckpointPart(name, path, files, component=name)
 
 
 def _file_part(name: str, path: Path, supplies: tuple[str, ...] = ()) -> CheckpointPart:
