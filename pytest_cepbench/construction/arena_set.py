@@ -39,9 +39,10 @@ from pytest_cepbench.datasets.opening.questions import (
     TASKS,
 )
 from pytest_cepbench.datasets.sources.files import unsafe
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_toml
 from pytest_cepbench.errors import DatasetError, ImageError, unknown_name
 from pytest_cepbench.escapes import escape_json
-from pytest_cepbench.files import digest_bytes, parse_toml, read_regular
+from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.ratings.consent import INSTRUCTIONS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
@@ -123,13 +124,7 @@ def read_templates(path: Path) -> list[ArenaQuestion]:
     that is missing or not used, the markers of OpenING in a text, paths out of the folder, images
     that are not there, a candidate without steps or with more than ten, and a question without one.
     """
-    try:
-        document = parse_toml(read_regular(path, _LARGEST))
-        tasks = msgspec.convert(document, _File).task
-    except OSError as error:
-        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
-    except (ValueError, msgspec.ValidationError) as error:
-        raise DatasetError(f"{str(path)!r}: {' '.join(str(error).split())}") from error
+    tasks = convert_record(repr(str(path)), read_toml(path, _LARGEST), _File).task
     ids = [task.id for task in tasks]
     questions: list[ArenaQuestion] = []
     for task in tasks:

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar, get_args
 import msgspec
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text, read_image
+from pytest_cepbench.datasets.sources.files import require_folder, some_of, walk_images
 from pytest_cepbench.datasets.sources.files import sample_name as relative_name
-from pytest_cepbench.datasets.sources.files import some_of, walk_images
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import read_regular
@@ -323,9 +323,7 @@ def find_images(
     Files of the same pixels are one image, and files that hold no image are left out with the
     reason. Raises DatasetError for a folder without an image, and where one of `earlier` is gone.
     """
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise DatasetError(f"{str(folder)!r} {what}: a folder of images is expected")
+    require_folder(folder, "a folder of images")
     files: dict[str, list[str]] = {}
     sizes: dict[str, tuple[int, int]] = {}
     unreadable: dict[str, str] = {}

@@ -24,10 +24,10 @@ import numpy as np
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
 from pytest_cepbench.construction.folder import FORMAT, PatternCounts, encode
 from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
-from pytest_cepbench.datasets.sources.text_files import convert_record
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_toml
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json, quote_toml, visible
-from pytest_cepbench.files import digest_bytes, parse_toml, read_regular
+from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.metrics.judge_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.ci_reports import escaped
@@ -310,10 +310,7 @@ def refuse_other_files(
                 f"{str(folder)!r} holds other files ({min(others)}): name a new folder with --to"
             )
         return {}
-    try:
-        manifest = parse_toml(read_regular(folder / MANIFEST, _LARGEST))
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"{str(folder / MANIFEST)!r} cannot be read: {error}") from error
+    manifest = read_toml(folder / MANIFEST, _LARGEST)
     place = f"{str(folder / MANIFEST)!r} is no manifest of a data set"
     before = convert_record(place, manifest, _Manifest)
     copied = before.images_copied and not copy

@@ -13,10 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from pytest_cepbench.artifacts.answer import Repeated, after_reasoning, parse_reply, read_objects
-from pytest_cepbench.datasets.sources.text_files import convert_record
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_toml
 from pytest_cepbench.errors import DatasetError, UnreadableReplyError
 from pytest_cepbench.escapes import quote_toml, visible
-from pytest_cepbench.files import parse_toml, read_regular
 
 MOST_PATTERNS = 32
 """Patterns of a list, and those that a model may name for one image."""
@@ -60,12 +59,7 @@ def read_patterns(path: Path) -> tuple[Pattern, ...]:
     of another type, a name that is empty, there twice, too long or with invisible characters, and
     for none or more than `MOST_PATTERNS`.
     """
-    try:
-        document = parse_toml(read_regular(path, _LARGEST))
-    except OSError as error:
-        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
-    except ValueError as error:
-        raise DatasetError(f"{str(path)!r} is no TOML: {error}") from error
+    document = read_toml(path, _LARGEST)
     tables = document.get("pattern")
     unknown = document.keys() - {"pattern"}
     if unknown or not isinstance(tables, list) or not tables:

@@ -6,7 +6,13 @@ from collections import Counter
 from pathlib import Path
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
-from pytest_cepbench.datasets.sources.files import SUFFIXES, sample_name, unread_note, walk_images
+from pytest_cepbench.datasets.sources.files import (
+    SUFFIXES,
+    require_folder,
+    sample_name,
+    unread_note,
+    walk_images,
+)
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import read_regular
 
@@ -29,9 +35,7 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
     not UTF-8, when two names are the same after Unicode normalization (NFC, so that ids agree over
     systems), or when a caption cannot be used.
     """
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "does not exist"
-        raise DatasetError(f"data folder {str(path)!r} {what}: a folder of images is expected")
+    require_folder(path, "a folder of images", "data folder ")
     samples: dict[str, Sample] = {}
     unread: Counter[str] = Counter()
     for file in walk_images(path, unread):
@@ -106,11 +110,7 @@ def load_mme(path: Path) -> Dataset:
     path: the folder that holds the category folders.
     Raises DatasetError naming the categories that are missing or hold no image.
     """
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "does not exist"
-        raise DatasetError(
-            f"MME folder {str(path)!r} {what}: the folder of the category folders is expected"
-        )
+    require_folder(path, "the folder of the category folders", "MME folder ")
     samples: list[Sample] = []
     empty = []
     for category in CATEGORIES:

@@ -29,7 +29,7 @@ from pytest_cepbench.datasets.opening.questions import (
     parse_record,
 )
 from pytest_cepbench.datasets.sample import FileImage, Sample
-from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder, unsafe
+from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder, require_folder, unsafe
 from pytest_cepbench.datasets.sources.text_files import read_json
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.files import digest_json
@@ -175,9 +175,7 @@ def read_answers(folder: Path, *, partial: bool = False) -> RecordedAnswers:
     Raises DatasetError for a folder that cannot be listed or holds no answer, two files for one
     question, a file that is no record or one of another question, and links out of the folder.
     """
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "does not exist"
-        raise DatasetError(f"{str(folder)!r} {what}: the folder MODEL{FOLDER_SUFFIX} is expected")
+    require_folder(folder, f"the folder MODEL{FOLDER_SUFFIX}")
     files = ImageFiles(folder)
     paths: dict[str, Path] = {}
     for question, path in answer_paths(folder):

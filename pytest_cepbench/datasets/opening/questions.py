@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, GoldStep, Sample, SeedImage
-from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder
+from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder, require_folder
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 
@@ -296,11 +296,7 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
 
 def _table(path: Path, name: str) -> Path:
     """The file of a split, in the folder that was given or in a released one in it."""
-    if not path.is_dir():
-        what = "is a file" if path.exists() else "does not exist"
-        raise DatasetError(
-            f"OpenING's folder {str(path)!r} {what}: the folder that holds {name} is expected"
-        )
+    require_folder(path, f"the folder that holds {name}", "OpenING's folder ")
     inner = [
         entry / name
         for entry in list_folder(path)

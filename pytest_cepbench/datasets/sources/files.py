@@ -88,6 +88,13 @@ def some_of(names: Iterable[str]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
+def require_folder(path: Path, expected: str, what: str = "") -> None:
+    """Raise DatasetError for what is no folder. expected, what: in its place, and its name."""
+    if not path.is_dir():
+        is_there = "is a file" if path.exists() else "does not exist"
+        raise DatasetError(f"{what}{str(path)!r} {is_there}: {expected} is expected")
+
+
 def list_folder(folder: Path) -> list[Path]:
     """The entries of a folder, hidden ones left out, sorted by name.
 

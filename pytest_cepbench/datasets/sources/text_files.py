@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NoReturn, Self, TypeVar
 import msgspec
 
 from pytest_cepbench.errors import DatasetError, unknown_name
-from pytest_cepbench.files import open_regular, parse_json, read_regular
+from pytest_cepbench.files import open_regular, parse_json, parse_toml, read_regular
 
 MOST_BYTES = 2**30
 """Of a JSON file, which is read as a whole: the published ones are a hundredth of it."""
@@ -74,6 +74,16 @@ def convert_record(place: str, value: object, kind: type[T]) -> T:
         )
         at = f", {field.strip('.`')}" if field else ""
         raise DatasetError(f"{place}{at}: {' '.join(what.split())[:200]}") from error
+
+
+def read_toml(path: Path, most: int) -> dict[str, Any]:
+    """The tables of a TOML file of at most so many bytes. Raises DatasetError, in one line."""
+    try:
+        return parse_toml(read_regular(path, most))
+    except OSError as error:
+        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise DatasetError(f"{str(path)!r} is no TOML: {' '.join(str(error).split())}") from error
 
 
 def _read(path: Path, most: int = MOST_BYTES) -> str:
