@@ -72,7 +72,7 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
                 "what is sent is not encrypted"
             )
         for annotator in ratings.study.annotators:
-            tell(f"{annotator}: {base}/a/{live.session.token(annotator)}/")
+            tell(f"{annotator}: {base}/a/{live.session.tokens[annotator]}/")
         tell(f"operator: {base}/o/{live.session.operator}/")
         tell(f"serving {path} (Ctrl-C ends it; start it again to go on)")
         hosts = [shown, HOST, "localhost", *arguments.name]

@@ -317,35 +317,29 @@ SESSION = "session.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """v: version of its form. key: hexadecimal. tokens: annotator -> token. operator: token."""
+class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
+    """The secrets of a study.
+
+    v: version of its form.
+    key: hexadecimal.
+    tokens: annotator -> token.
+    operator: token of the person who watches.
+    """
 
     v: int
     key: str
     tokens: dict[str, str]
     operator: str
 
-
-@dataclass(frozen=True)
-class Session:
-    """The secrets of a study.
-
-    annotators: token -> name.
-    operator: token of the person who watches.
-    """
-
-    key: bytes
-    annotators: dict[str, str]
-    operator: str
-
-    def token(self, annotator: str) -> str:
-        """The token of an annotator."""
-        return next(token for token, name in self.annotators.items() if name == annotator)
+    @cached_property
+    def annotators(self) -> dict[str, str]:
+        """Token -> annotator."""
+        return {token: name for name, token in self.tokens.items()}
 
     def opaque(self, *names: str) -> str:
         """A name that tells nothing, the same for the same names. 32 hexadecimal digits."""
         message = "\0".join(names).encode("utf-8", "surrogatepass")
-        return hmac.new(self.key, message, sha256).hexdigest()[:32]
+        return hmac.new(bytes.fromhex(self.key), message, sha256).hexdigest()[:32]
 
 
 def check_annotators(names: Sequence[str]) -> None:
@@ -372,15 +366,15 @@ def open_session(folder: Path, annotators: Sequence[str]) -> Session:
     """
     path = folder / SESSION
     try:
-        content = msgspec.json.decode(read_regular(path, MOST_TEXT, links=False), type=_File)
+        session = msgspec.json.decode(read_regular(path, MOST_TEXT, links=False), type=Session)
     except FileNotFoundError:
         tokens = {name: secrets.token_urlsafe(18) for name in annotators}
-        content = _File(1, secrets.token_hex(32), tokens, secrets.token_urlsafe(18))
+        session = Session(1, secrets.token_hex(32), tokens, secrets.token_urlsafe(18))
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             with os.fdopen(file, "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+                stream.write(msgspec.json.format(msgspec.json.encode(session), indent=1) + b"\n")
                 stream.flush()
                 os.fsync(stream.fileno())
             temporary.replace(path)
@@ -391,9 +385,8 @@ def open_session(folder: Path, annotators: Sequence[str]) -> Session:
         raise DatasetError(
             f"{path} cannot be read ({error}): delete it, and people get new addresses"
         ) from error
-    if set(content.tokens) != set(annotators):
+    if set(session.tokens) != set(annotators):
         raise DatasetError(
             f"{path} is of other annotators: delete it, and people get new addresses"
         )
-    names = {token: name for name, token in content.tokens.items()}
-    return Session(bytes.fromhex(content.key), names, content.operator)
+    return session

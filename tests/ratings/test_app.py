@@ -32,7 +32,7 @@ class Site:
     def __init__(self, live: LiveStudy, port: int) -> None:
         self.folder, self.live = live.ratings.path, live
         base = f"http://127.0.0.1:{port}"
-        self.a1, self.a2 = (f"{base}/a/{live.session.token(name)}/" for name in ("a1", "a2"))
+        self.a1, self.a2 = (f"{base}/a/{live.session.tokens[name]}/" for name in ("a1", "a2"))
         self.operator = f"{base}/o/{live.session.operator}/"
         self.base = f"{base}/"
 
