@@ -11,7 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.ray import PoolManager, ResourceRequest, connect
+from pytest_cepbench.chains.ray.cluster import ResourceRequest, connect
+from pytest_cepbench.chains.ray.pools import PoolManager
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.evaluation.run_context import RunContext
 from pytest_cepbench.evaluation.suite_cache import SuiteCache

@@ -34,7 +34,7 @@ from pytest_cepbench.artifacts.outcome import CriteriaScores, CriterionScore
 from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
-from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, IdleParts, bind
+from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, bind
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     AnswerStep,
@@ -93,7 +93,6 @@ class ActorReady:
     """A model that was bound, or loaded by an actor.
 
     bound: as bound on its node; its `load` raises in the driver.
-    idle: its trained parts that change nothing.
     methods: of `ASKED`, those that the loaded model has.
     node_id, node: id of its node and the name for people; empty where it was only bound.
     seconds: of loading.
@@ -101,7 +100,6 @@ class ActorReady:
     """
 
     bound: BoundRole
-    idle: IdleParts
     methods: tuple[str, ...] = ()
     node_id: str = ""
     node: str = ""
@@ -307,8 +305,9 @@ def _bind(setup: ActorSetup) -> BoundRole:
 
 def _ready(bound: BoundRole, *about: Any) -> ActorReady:
     """Without the functions of the bound role: they are of this process, and not pickled."""
-    plain = replace(bound, load=refuse_to_load, files=None, warn=None, idle=IdleParts)
-    return ActorReady(plain, bound.idle(), *about)
+    idle = partial(replace, bound.idle())
+    plain = replace(bound, load=refuse_to_load, files=None, warn=None, idle=idle)
+    return ActorReady(plain, *about)
 
 
 def _other_model(setup: ActorSetup, bound: BoundRole, node: str) -> str:

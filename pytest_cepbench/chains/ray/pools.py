@@ -534,7 +534,6 @@ class PoolManager:
         bound: BoundRole = reply.bound
         return replace(
             bound,
-            idle=lambda: reply.idle,
             resources=replace(
                 bound.resources,
                 grows=False,  # how much room there is shows in the actor alone

@@ -16,11 +16,17 @@ from pytest_cepbench.models.binding import BoundRole, IdleParts
 
 ray = pytest.importorskip("ray")
 
-BOUND = BoundRole("describer", "shapes:", "a model", "weights-1", "test/1", refuse_to_load)
-
-READY = ActorReady(
-    BOUND, IdleParts(("idle",)), ("describe", "write"), node_id="id1", node="node1", seconds=0.5
+BOUND = BoundRole(
+    "describer",
+    "shapes:",
+    "a model",
+    "weights-1",
+    "test/1",
+    refuse_to_load,
+    idle=lambda: IdleParts(("idle",)),
 )
+
+READY = ActorReady(BOUND, ("describe", "write"), node_id="id1", node="node1", seconds=0.5)
 
 SETUP = ActorSetup("describer", "shapes:", force=False, threads=1, gpus=0.0)
 

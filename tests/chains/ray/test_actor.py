@@ -116,7 +116,7 @@ def test_what_is_said_of_a_checkpoint_can_be_sent(tmp_path: Path) -> None:
     sent = pickle.loads(pickle.dumps(bound))
 
     assert sent.bound.identity == bound.bound.identity
-    assert sent.idle == IdleParts()
+    assert sent.bound.idle() == IdleParts()
 
 
 def test_parts_that_change_nothing_are_found_on_the_node() -> None:
@@ -124,7 +124,7 @@ def test_parts_that_change_nothing_are_found_on_the_node() -> None:
     idle = IdleParts(("the LoRA changes nothing",), whole=True)
     bound = bind_here(_setup("encoder"))
     assert isinstance(bound, ActorReady)
-    assert _ready(replace(bound.bound, idle=lambda: idle)).idle == idle
+    assert _ready(replace(bound.bound, idle=lambda: idle)).bound.idle() == idle
 
 
 def test_what_cannot_be_bound_or_loaded_is_a_fault() -> None:

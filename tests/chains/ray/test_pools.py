@@ -36,7 +36,7 @@ from pytest_cepbench.errors import (
     SpecError,
     StoppedError,
 )
-from pytest_cepbench.models.binding import BindContext
+from pytest_cepbench.models.binding import BindContext, IdleParts
 from pytest_cepbench.models.protocols import Describer, Writer
 from pytest_cepbench.models.spec import parse_spec
 from tests.chains.ray.local_actors import NOT_YET, READY, LocalCluster, Ref, local, task_error
@@ -493,7 +493,7 @@ def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None
     assert bound.provenance["engine"] == "ray"
     assert bound.resources.build == " on a cluster of Ray"
     assert (bound.resources.grows, bound.resources.lasting) == (False, True)
-    assert bound.idle() == READY.idle
+    assert bound.idle() == IdleParts(("idle",))
 
 
 def test_a_role_that_was_not_planned_has_what_was_asked_for(bound_on: list[Any]) -> None:
