@@ -25,20 +25,24 @@ from pytest_cepbench.errors import (
     NoLogprobsError,
     PointerError,
 )
-from pytest_cepbench.models.api.endpoint import Endpoint, redact_logs
-from pytest_cepbench.models.api.faults import (
+from pytest_cepbench.models.api.endpoint import (
     UNREACHABLE,
-    ApiFault,
-    classify_response,
-    describe_body,
+    Endpoint,
     fatal_error,
-    fault_in_document,
-    is_web_page,
-    read_json,
+    redact_logs,
     server_error,
 )
 from pytest_cepbench.models.api.parameters import RequestLimits
-from pytest_cepbench.models.api.responses import ApiResponse, read_models
+from pytest_cepbench.models.api.responses import (
+    ApiFault,
+    ApiResponse,
+    classify_response,
+    describe_body,
+    fault_in_document,
+    is_web_page,
+    read_json,
+    read_models,
+)
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.protocols import CUT, Reply, Usage
 

@@ -27,8 +27,7 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.models.api.client import OwnServer
-from pytest_cepbench.models.api.faults import read_json
-from pytest_cepbench.models.api.responses import read_models
+from pytest_cepbench.models.api.responses import read_json, read_models
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.engines import ServerPlan

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import NoAnswerError, PointerError
-from pytest_cepbench.models.api.faults import (
+from pytest_cepbench.models.api.responses import (
     classify_response,
     describe_body,
     fault_in_document,
+    read_chat,
+    read_image,
     read_json,
+    read_models,
 )
-from pytest_cepbench.models.api.responses import read_chat, read_image, read_models
 
 _NAMES = st.sampled_from(
     [
