@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts.image import AVIF
 from pytest_cepbench.errors import DatasetError
@@ -195,42 +195,17 @@ def sample_name(root: Path, file: Path) -> str:
     return name
 
 
-class DataFile(Protocol):
-    """A file that can be brought to this machine; its text form names it in errors."""
-
-    @property
-    def name(self) -> str:
-        """The file's path within its data set."""
-        ...
-
-    @property
-    def indexes(self) -> Path | None:
-        """Folder where what was read of it is kept; None for nowhere."""
-        ...
-
-    @property
-    def known_path(self) -> Path | None:
-        """Where it lies on this machine; None where it was not fetched yet."""
-        ...
-
-    def fetch(self) -> Path:
-        """Where it lies on this machine. Raises DatasetError where it cannot be had."""
-        ...
-
-
 @dataclass(frozen=True)
 class LocalFile:
     """A file on this machine that must stay as it was when it was listed.
 
     path: of the file.
     stamp: taken when it was listed.
-    root: the data set's folder.
     indexes: folder where what was read of it is kept; None for nowhere.
     """
 
     path: Path
     stamp: FileStamp
-    root: Path
     indexes: Path | None = None
 
     def __str__(self) -> str:
@@ -238,9 +213,8 @@ class LocalFile:
 
     @property
     def name(self) -> str:
-        """The file's path within its data set."""
-        inside = self.path != self.root and self.path.is_relative_to(self.root)
-        return self.path.relative_to(self.root).as_posix() if inside else self.path.name
+        """Of the file."""
+        return self.path.name
 
     @property
     def known_path(self) -> Path:
@@ -257,14 +231,14 @@ class LocalFile:
         return self.path
 
 
-def local_file(path: Path, root: Path, indexes: Path | None = None) -> LocalFile:
+def local_file(path: Path, indexes: Path | None = None) -> LocalFile:
     """A file as it lies now. Raises DatasetError for what cannot be read or is not regular."""
     try:
         stamp = FileStamp.of(path)
         open_regular(path).close()  # not a pipe or a device, which would block
     except OSError as error:
         raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
-    return LocalFile(path, stamp, root, indexes)
+    return LocalFile(path, stamp, indexes)
 
 
 class ImageFiles:

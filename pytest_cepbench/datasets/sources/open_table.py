@@ -360,8 +360,7 @@ def open_local_table(
     return Table(
         name=_name(repr(str(path)), files),
         files=tuple(
-            local_file(path / name if path.is_dir() else path, path, indexes)
-            for name in files.paths
+            local_file(path / name if path.is_dir() else path, indexes) for name in files.paths
         ),
         notes=(files.note,) if files.note else (),
     )

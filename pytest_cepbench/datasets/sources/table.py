@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
-from pytest_cepbench.datasets.sources.files import DataFile
+from pytest_cepbench.datasets.sources.files import LocalFile
 from pytest_cepbench.datasets.sources.hub import HubFile
 from pytest_cepbench.datasets.sources.shards import Shard
 from pytest_cepbench.errors import DatasetError, ImageError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+DataFile = LocalFile | HubFile
+"""A file that can be brought to this machine; its text form names it in errors."""
 
 
 class Row(NamedTuple):
