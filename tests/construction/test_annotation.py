@@ -78,14 +78,15 @@ def annotate(
     root: Path,
     answer: Callable[[int, str], str | Failure],
     names: Sequence[str] | None = NAMES,
-    number: int = 4,
+    fingerprint: str = "f",
 ) -> tuple[list[Annotation], Scripted]:
     """Annotate grey images with the store of a folder."""
     model = Scripted(answer)
     question = ImageQuestion("annotate", "which?", pattern_schema("neutral", names), names)
     with Store(root / "store") as store:
-        source = grey_images(root / "images", number)
-        annotations = annotate_images(runner(store, model), source, question, 0, lambda _: None)
+        source = grey_images(root / "images")
+        asked = runner(store, model, fingerprint)
+        annotations = annotate_images(asked, source, question, 0, lambda _: None)
     return annotations, model
 
 
@@ -197,13 +198,9 @@ def test_an_image_that_changes_meanwhile_stops_the_stage(tmp_path: Path) -> None
 def test_the_model_is_part_of_the_key(tmp_path: Path) -> None:
     """Another checkpoint is asked about every image."""
     annotate(tmp_path, lambda *_: GOOD)
-    model = Scripted(lambda *_: GOOD)
-    question = ImageQuestion("annotate", "which?", pattern_schema("neutral", NAMES), NAMES)
-    with Store(tmp_path / "store") as store:
-        source = grey_images(tmp_path / "images")
-        annotate_images(runner(store, model, "other"), source, question, 0, lambda _: None)
+    _, other = annotate(tmp_path, lambda *_: GOOD, fingerprint="other")
 
-    assert len(model.prompts) == 4
+    assert len(other.prompts) == 4
 
 
 class Scribe:
