@@ -164,13 +164,11 @@ class SimilarityTable(MetricTable, frozen=True, kw_only=True):
 class _Formula:
     """The formula that makes one score of similarities.
 
-    version: part of the identity.
     label: for people.
     pool: of wholes, by default.
     score: (n, T) -> (n,).
     """
 
-    version: int
     label: str
     pool: Pool
     score: Callable[[FloatArray], FloatArray]
@@ -182,9 +180,9 @@ def _last(similarities: FloatArray) -> FloatArray:
 
 
 FORMULAS = {
-    "gc": _Formula(1, "GC@{T}", "categories", gc_at_t),
-    "s": _Formula(1, "s({T})", "categories", _last),
-    "sim": _Formula(1, "SIM", "samples", _last),
+    "gc": _Formula("GC@{T}", "categories", gc_at_t),
+    "s": _Formula("s({T})", "categories", _last),
+    "sim": _Formula("SIM", "samples", _last),
 }
 """GenCeption's Eq. 3; its ablation without weights (Table 3); MMGenBench's Eq. 4, in which a sample
 in several patterns counts in each of them, and once in the whole."""
@@ -256,7 +254,7 @@ def make_similarity(
     return SimilarityMeasure(
         **shared,
         label=with_encoder(formula.label.format(T=at), table.encoder),
-        identity=f"{kind}/{formula.version} at {at}, over {shared['pool']}",
+        identity=f"{kind}/1 at {at}, over {shared['pool']}",
         kind=kind,
         plan=plan,
         at=at,

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -121,12 +122,6 @@ def load_answer(chain: Chain, generation: int, store: Store) -> str | Image.Imag
 
 ScoreName = Literal["both", "followed", "kept"]
 
-SCORES: Mapping[ScoreName, Callable[[EditScore], float]] = {
-    "both": lambda score: score.both,
-    "followed": lambda score: score.followed,
-    "kept": lambda score: score.kept,
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class FactComparison(Comparison):
@@ -155,7 +150,7 @@ class FactComparison(Comparison):
         scores: dict[str, EditScore] = {}
         remarks: dict[str, str] = {}
         read: list[EditedFacts] = []
-        of_pair = SCORES[self.score_name]
+        of_pair: Callable[[EditScore], float] = attrgetter(self.score_name)
         changes = edit not in UNSEEN_EDITS
         for pair in pairs:
             before, after = scenes[pair.before.sample.id], scenes[pair.name]

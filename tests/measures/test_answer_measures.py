@@ -1,7 +1,8 @@
-"""What is counted in interleaved answers whose faults are known."""
+"""What is counted in interleaved answers, and agreement of judges with stored verdicts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,181 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.shapes.arena import CRITERIA, WEIGHTS
-from pytest_cepbench.models.protocols import AnswerStep
+from pytest_cepbench.errors import (
+    DatasetError,
+    MeasurementError,
+    SuiteError,
+    SuiteNotApplicableError,
+)
+from pytest_cepbench.models.protocols import AnswerStep, Battle
 from pytest_cepbench.store import Store
+from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, load_suite
+from pytest_cepbench.suites.role_assignment import needed_roles
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.chains.answers.roles import picture, question
 from tests.suites.answers import ANSWERS, MeasuredSuite, prepare
+
+TABLE = """\
+{"id": "x/1", "category": "x", "verdict": "A", "question": [{"text": "q1"}],
+ "first": [{"text": "good"}], "second": [{"text": "bad"}]}
+{"id": "x/2", "category": "x", "verdict": "Tie(B)", "question": [{"text": "q2"}],
+ "first": [{"text": "bad"}], "second": [{"text": "good"}]}
+{"id": "y/1", "category": "y", "verdict": "B", "question": [{"text": "q3"}],
+ "first": [{"text": "good"}], "second": [{"text": "bad"}]}
+""".replace(",\n", ", ")
+
+SUITE = """\
+name = "mine"
+version = 1
+[data]
+loader = "judged-battles"
+path = "."
+[answer]
+[prompts]
+[arena]
+against = "gold"
+[roles]
+judge = "python:tests.measures.test_answer_measures:honest"
+[metrics.agreement]
+[metrics.exact]
+kind = "agreement"
+ties = "three"
+"""
+
+
+class _Named:
+    """A judge that gives one verdict where the first answer is the good one, and its mirror."""
+
+    def __init__(self, first: Winner, second: Winner) -> None:
+        self._verdicts = {"good": first, "bad": second}
+        self.fingerprint = f"{first} {second}"
+
+    def judge(self, battles: Sequence[Battle], _: Sequence[int]) -> list[Winner | Failure]:
+        """By the first piece of the first answer."""
+        return [self._verdicts[str(battle.first[0])] for battle in battles]
+
+
+def honest() -> _Named:
+    """Prefers what is called good, in every order."""
+    return _Named("A", "B")
+
+
+def leaning() -> _Named:
+    """Never sure of it."""
+    return _Named("Tie(A)", "Tie(B)")
+
+
+def first() -> _Named:
+    """Prefers what is shown first."""
+    return _Named("A", "A")
+
+
+class _Silent:
+    """A judge of which no verdict can be read, or that nobody answers for."""
+
+    def __init__(self, failure: Failure) -> None:
+        self._failure = failure
+        self.fingerprint = failure.kind
+
+    def judge(self, battles: Sequence[Battle], _: Sequence[int]) -> list[Failure]:
+        """The same failure for each battle."""
+        return [self._failure] * len(battles)
+
+
+def mute() -> _Silent:
+    """It says something else."""
+    return _Silent(Failure("no-verdict", "words, and no verdict among them"))
+
+
+def absent() -> _Silent:
+    """Its server is down."""
+    return _Silent(Failure("unanswered", "503"))
+
+
+def measure(folder: Path, judge: str, text: str = SUITE) -> dict[str, float]:
+    """Value of each case under a judge of this module."""
+    (folder / "suite.toml").write_text(text, encoding="utf-8")
+    (folder / "battles.jsonl").write_text(TABLE, encoding="utf-8")
+    spec = f"python:{__name__}:{judge}"
+    choices = RoleChoices(roles={"judge": spec})
+    prepared = load_prepared_suite(folder / "suite.toml", choices, {})
+    with Store(folder / "store") as store:
+        run = prepared.run(ModelPool(store))
+        measured = {str(case.key): run.measure(case) for case in prepared.cases}
+    values = {}
+    for key, own in measured.items():
+        parts = [sum(scores.values()) / len(scores) for scores in own.scores.values()]
+        values[key.partition("/")[2]] = sum(parts) / len(parts)
+        assert own.model["role"] == "judge"
+        assert "judge" not in own.identity
+    return values
+
+
+def test_a_share_of_orders_agrees(tmp_path: Path) -> None:
+    """With ties forced the side counts, with three outcomes a tie is one of its own."""
+    values = measure(tmp_path, "honest")
+    assert values["x/agreement"] == 1.0
+    assert values["y/agreement"] == 0.0
+    assert values["overall/agreement"] == 0.5
+    assert values["x/exact"] == 0.5
+    values = measure(tmp_path, "leaning")
+    assert values["x/agreement"] == 1.0
+    assert values["x/exact"] == 0.5
+
+
+def test_one_order_alone_is_right_for_a_judge_of_places(tmp_path: Path) -> None:
+    """It agrees in one of the two orders of every battle: no better than a coin."""
+    values = measure(tmp_path, "first")
+    assert [values[f"{part}/agreement"] for part in ("x", "y", "overall")] == [0.5] * 3
+
+
+def test_a_verdict_that_is_not_given_agrees_with_none(tmp_path: Path) -> None:
+    """A judge that says something else is a worse one; one that nobody answers for is an error."""
+    assert set(measure(tmp_path, "mute").values()) == {0.0}
+    with pytest.raises(MeasurementError, match=r"failed at the judge .*unanswered: 503"):
+        measure(tmp_path, "absent")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('against = "gold"', 'against = "accepted"', 'agreement needs against = "gold"'),
+        ("[metrics.agreement]", "[metrics.win_rate]", "with agreement the judge is under test"),
+        ('ties = "three"', 'ties = "four"', "four"),
+        ('ties = "three"', "tie = 1", "tie"),
+    ],
+)
+def test_a_suite_of_judges_has_nobody_who_answers(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    """What cannot be meant is refused with the suite's name."""
+    with pytest.raises(SuiteError, match=message):
+        measure(tmp_path, "honest", SUITE.replace(old, new))
+
+
+def test_data_without_verdicts_are_refused(tmp_path: Path) -> None:
+    """Another loader's samples have reference answers, and no verdicts to agree with."""
+    text = SUITE.replace('"judged-battles"\npath = "."', '"shapes-arena"')
+    with pytest.raises(DatasetError, match="has no answer of its own"):
+        measure(tmp_path, "honest", text)
+
+
+def test_who_is_under_test(tmp_path: Path) -> None:
+    """The judge alone is needed; a model that cannot judge, and recorded answers, do not apply."""
+    (tmp_path / "suite.toml").write_text(SUITE, encoding="utf-8")
+    (tmp_path / "battles.jsonl").write_text(TABLE, encoding="utf-8")
+    path = tmp_path / "suite.toml"
+    assert list(needed_roles(load_suite(path))) == ["judge"]
+    whole = load_prepared_suite(path, RoleChoices(model="shapes:"), {})
+    assert whole.assignments.gated == ("judge",)
+    with pytest.raises(SuiteNotApplicableError, match="no role in suite"):
+        load_prepared_suite(path, RoleChoices(model="shapes:", role="describer"), {})
+    with pytest.raises(SuiteNotApplicableError, match="has judges under test"):
+        load_prepared_suite(path, RoleChoices(model=f"replay:{tmp_path}?layout=opening"), {})
+
 
 MODULE = "python:tests.measures.test_answer_measures"
 

@@ -1,10 +1,11 @@
-"""Panels for a judge: which battles are chosen, what they show, and the embedded panel."""
+"""Panels for a judge, and what follows from its card."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,13 +15,52 @@ from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.judge_card import AskedJudge, collect_verdicts, measure_asked
+from pytest_cepbench.studies.judge_card import (
+    AskedJudge,
+    collect_verdicts,
+    measure_asked,
+    measure_judge,
+)
 from pytest_cepbench.studies.panels import PANEL_MODELS, choose_battles, opening_panel, shapes_panel
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.judge_cards import identify_judge
 from pytest_cepbench.suites.model_options import RoleAssignment
 from tests.datasets.opening.files import png, put_answer, put_questions, question
-from tests.metrics.arena.panels import panels
+from tests.metrics.arena.panels import SWAPPED, panels, simulate
+
+TRUTH = np.array([1.5, 0.0, -1.5])
+
+
+@pytest.mark.parametrize(("order_effect", "advised"), [(0.0, False), (1.2, True)])
+def test_both_orders_are_advised_where_the_order_matters(
+    order_effect: float, advised: bool
+) -> None:
+    """One call in balanced order is enough for a judge without an order effect."""
+    people = simulate(TRUTH, 600, np.random.default_rng(0), per_question=3, order_effect=0.0)
+    judge = simulate(
+        TRUTH, 600, np.random.default_rng(0), per_question=3, order_effect=order_effect
+    )
+    judge[0] = JudgedBattle(
+        judge[0].question, judge[0].first, judge[0].second, SWAPPED[judge[0].winner]
+    )
+    measured = measure_judge(("judge", "people"), judge, people)
+
+    assert measured.both_orders_advised is advised
+    assert (measured.judge_alone, measured.people_alone, measured.unknown_models) == (0, 0, ())
+
+
+def test_a_panel_that_tells_little() -> None:
+    """People on one side alone: no shown win rate, no order effect, so both orders are advised."""
+    people = [JudgedBattle(f"q{i}", "a", "b", "A") for i in range(4)]
+    judge = [JudgedBattle(b.question, "a", "b", "Tie(A)") for b in people]
+    measured = measure_judge(("judge", "people"), judge, people)
+
+    assert (measured.shown_win_rate, measured.shown_error) == (None, None)
+    assert measured.card.order is None
+    assert measured.both_orders_advised
+    assert measured.accuracy == 1
+    assert measured.card.slope is None
+
 
 UID = "0101001"
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 AGREEMENT = "overall-agreement"
 
-MUTE = "python:tests.measures.test_judge_agreement:mute"
+MUTE = "python:tests.measures.test_answer_measures:mute"
 
 
 @pytest.fixture
