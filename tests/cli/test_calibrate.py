@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import tomllib
 from collections.abc import Callable
 from itertools import combinations, permutations
 from pathlib import Path
@@ -10,16 +12,56 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_cepbench.gate import Policy, Verdict, judge, record_of
+from pytest_cepbench.cli import main
+from pytest_cepbench.gate import FreshMeasurement, Noise, Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.gate.sensitivity import design_of, power_of
-from tests.cli.calibrating import MODEL, calibrate, noise_in, row, without_noise
-from tests.cli.conftest import Home
+from tests.cli.conftest import Ended, Home
 from tests.cli.reports import GATED, Measured, accept_by_hand, measure_toy
 from tests.cli.test_process import MODULE
 from tests.plugin.project import contents
 from tests.report.results import replace
 from tests.studies.toy import write_suite
+
+MODEL = "shapes:?miss=0.3"
+
+
+def calibrate(home: Home, *argv: str, model: str = MODEL) -> Ended:
+    """The command on the suite here."""
+    return home.command("calibrate", ".", f"--model={model}", *argv)
+
+
+def row(text: str, case: str) -> list[str]:
+    """The cells of a case in the table."""
+    return next(line.split()[1:] for line in text.splitlines() if line.startswith(f"{case} "))
+
+
+def noise_in(root: Path, measurement: FreshMeasurement) -> Noise | None:
+    """What the baseline of a case says of its noise."""
+    table = tomllib.loads(baseline_path(root, measurement.key).read_text())
+    return Noise(**table["noise"]) if "noise" in table else None
+
+
+def without_noise(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files without their section [noise]."""
+    return {name: re.sub(rb"\n\[noise\]\n(.+\n)+", b"", data) for name, data in files.items()}
+
+
+@pytest.fixture(scope="session")
+def computed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of what the model does under five seeds, and one that seeds do not change."""
+    root = tmp_path_factory.mktemp("computed")
+    file, store = str(write_suite(root, GATED)), f"--store={root / 'store'}"
+    for model, seeds in ((MODEL, 5), ("shapes:", 2)):
+        assert main(["calibrate", file, f"--model={model}", f"--seeds={seeds}", store]) == 0
+    return root / "store"
+
+
+@pytest.fixture
+def home(home: Home, computed: Path) -> Home:
+    """A folder with the toy suite, and with that store."""
+    shutil.copytree(computed, home.path / ".cepbench" / "store")
+    return home
 
 
 def test_the_noise_of_every_case_is_kept(home: Home, measured: Measured, tmp_path: Path) -> None:
@@ -162,6 +204,7 @@ def test_the_rate_of_two_seeds_is_of_two_pairs(home: Home) -> None:
 
 def test_a_second_run_asks_no_model_and_changes_nothing(home: Home, measured: Measured) -> None:
     """Everything comes from the store; more seeds ask for what is new only."""
+    shutil.rmtree(home.path / ".cepbench")
     root = home.path / "baselines"
     accept_by_hand(root, measured(MODEL))
     calibrate(home, "--seeds=2")
