@@ -17,8 +17,8 @@ from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from pytest_cepbench.measures import KINDS, SuiteContext
 from pytest_cepbench.measures.measure_registry import higher_is_better
 from pytest_cepbench.measures.text_quality import TextTable, make_texts
+from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.result import ModelShown
-from tests.cli.accepting import WORSE, accept, by_name, row
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import (
     CASES,
@@ -33,6 +33,25 @@ from tests.cli.reports import (
     write_report,
 )
 from tests.plugin.project import contents
+
+WORSE = "shapes:?miss=0.3"
+
+
+def accept(home: Home, results: list[CaseResult], *argv: str, **report: Any) -> Ended:
+    """The command on a report with these results."""
+    write_report(home.path / "r.json", results, **report)
+    return home.command("accept", "r.json", "--reason=a better describer", *argv)
+
+
+def row(text: str, case: str) -> list[str]:
+    """The cells of a case in the table."""
+    (words,) = [line.split() for line in text.splitlines() if line.startswith(f"{case} ")]
+    return words[1:]
+
+
+def by_name(measurements: tuple[FreshMeasurement, ...]) -> dict[str, FreshMeasurement]:
+    """Measurements by PART/METRIC."""
+    return {f"{m.key.part}/{m.key.metric}": m for m in measurements}
 
 
 def test_all_cases_become_baselines(home: Home, measured: Measured) -> None:
