@@ -336,7 +336,7 @@ LOST = model(drop=0.2, spread=0.1)
 
 
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+def compared(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     """Reports of two checkpoints of a suite, the second of which is worse."""
     project = ScoredProject.make(tmp_path_factory.mktemp("compared"), scored_suite(n=12))
     project.accept("--cep-report=before.json")
@@ -346,10 +346,10 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
 
 @pytest.fixture
 def project(
-    measured: ScoredProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compared: ScoredProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ScoredProject:
     """A copy, in which the command is run."""
-    copy = measured.copy(tmp_path / "copy")
+    copy = compared.copy(tmp_path / "copy")
     monkeypatch.chdir(copy.path)
     return copy
 
