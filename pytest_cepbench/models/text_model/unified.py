@@ -82,6 +82,7 @@ def bind_unified(
     names = {field.name for field in dataclasses.fields(UnifiedParams)}
     names -= set() if family == "emu3" else set(OF_EMU3)
     of_texts = {field.name for field in dataclasses.fields(GenerationParams)} - names
+    of_texts |= set(GenerationParams.SOURCES)
     texts, own = split_params(spec, f"the unified model {checkpoint.what}", of_texts, names)
     drawing = parse_params(own, UnifiedParams, checkpoint.what)
     settings = drawing_settings(drawing, stored_settings(checkpoint), family)

@@ -13,6 +13,7 @@ from tests.models.binding import bind_text
 from tests.models.files import (
     LLAVA,
     STABLE_DIFFUSION,
+    VIT,
     write_checkpoint,
     write_pipeline,
     write_tensors,
@@ -27,6 +28,8 @@ pytestmark = pytest.mark.models
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "llava": LLAVA,
+    "vit": VIT,
+    "detr": {"architectures": ["DetrForObjectDetection"], "model_type": "detr"},
     "blip": {"architectures": ["BlipForConditionalGeneration"], "model_type": "blip"},
     **{
         name.lower(): {
@@ -45,6 +48,9 @@ PIPELINES = {
 }
 
 
+OF_TEXTS = "allow_pickle=false&variant=fp16&trust_remote_code=true&tokenizer={folders}/llava"
+
+
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of each name, and LoRA weights of a pipeline in `lora/`."""
@@ -53,12 +59,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
         own = write_checkpoint(folder / name, config)
         if name != "blip":
             (own / "chat_template.jinja").write_text("{{ messages }}")
+            for file in ("tokenizer.json", "processor_config.json"):
+                (own / file).write_text("{}")
     for name, kind in PIPELINES.items():
         checker = {} if name == "flux" else {"safety_checker": [None, None]}
         index = {key: own for key, own in STABLE_DIFFUSION.items() if key != "safety_checker"}
         write_pipeline(folder / name, {**index, **checker, "_class_name": kind})
     shapes = {"unet.q.lora_A.weight": (4, 8), "unet.q.lora_B.weight": (8, 4)}
     write_tensors(folder / "lora" / "pytorch_lora_weights.safetensors", shapes)
+    write_tensors(folder / "weights.safetensors", {"w": (1,)})
     return folder
 
 
@@ -180,3 +189,25 @@ def test_a_wrong_parameter_is_refused_by_name_at_binding(
         skip_before("unified models", "transformers", "5.0")
     with pytest.raises(SpecError, match=words):
         bind_text(f"{folders / name}?{query.format(folders=folders)}", role)
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "query"),
+    [
+        *((role, "llava", OF_TEXTS) for role in ("describer", "writer", "judge", "vqa")),
+        *((role, "janus", OF_TEXTS) for role in ("describer", "writer", "generator")),
+        ("interleaver", "janus", OF_TEXTS),
+        ("encoder", "vit", "allow_pickle=false&trust_remote_code=true&processor={folders}/llava"),
+        ("detector", "detr", "allow_pickle=false&processor={folders}/llava"),
+        ("generator", "flux", "allow_pickle=false&variant=fp16&unet={folders}/weights.safetensors"),
+        ("editor", "flux", "trust_remote_code=false&lora={folders}/lora"),
+    ],
+)
+def test_every_role_takes_the_source_options_of_its_library(
+    folders: Path, role: RoleName, name: str, query: str
+) -> None:
+    """Which files are read is the checkpoint's matter, whatever role it plays."""
+    if name == "janus":
+        skip_before("unified models", "transformers", "5.0")
+    bound = bind_text(f"{folders / name}?{query.format(folders=folders)}", role)
+    assert (bound.role, len(bound.fingerprint)) == (role, 64)
