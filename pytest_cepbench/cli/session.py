@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.cli.output import HOME, INTERRUPTED
-from pytest_cepbench.datasets.sources.hub import DataPlace, data_place
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, EndedError, SpecError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
-from pytest_cepbench.option_values import at_least_one, named_specs, split_pair
+from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Trial
@@ -132,7 +132,8 @@ def fixed_roles(
 def read_data(texts: Sequence[str]) -> dict[str, DataPlace]:
     """Data set name -> path or URL of several NAME=PATH. Raises SpecError."""
     with _explained():
-        return {name: data_place(path) for name, path in (split_pair(t, "--data") for t in texts)}
+        pairs = [split_pair(text, "--data") for text in texts]
+        return {name: p if is_url(p) else Path(p).absolute() for name, p in pairs}
 
 
 def read_count(option: str, text: str | None) -> int | None:

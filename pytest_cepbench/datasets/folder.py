@@ -10,7 +10,6 @@ from pytest_cepbench.datasets.sources.files import (
     SUFFIXES,
     require_folder,
     sample_name,
-    unread_note,
     walk_images,
 )
 from pytest_cepbench.errors import DatasetError
@@ -47,7 +46,9 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
                 f"two files in {str(path)!r} are both named {name!r} once normalized"
             )
         samples[name] = Sample(name, (category,), image=FileImage(file), text=text)
-    note = unread_note(unread)
+    kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(unread.items()))
+    note = f"{kinds} passed over, as such files are not read: save them as PNG or JPEG"
+    note = note if unread else ""
     if not samples:
         raise DatasetError(
             f"no images in {str(path)!r} (looked for {', '.join(sorted(SUFFIXES))}, also below)"

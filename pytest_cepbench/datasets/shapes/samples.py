@@ -267,8 +267,7 @@ def _size(rng: np.random.Generator) -> Scene:
 
 def _position(rng: np.random.Generator) -> Scene:
     columns = some(rng, range(GRID), GRID)
-    cells = [GRID * row + column for row, column in enumerate(columns)]
-    return scene_of(cells, some(rng, LOOKS, GRID))
+    return scene_of([GRID * row + c for row, c in enumerate(columns)], some(rng, LOOKS, GRID))
 
 
 _FAMILIES = {
@@ -354,7 +353,10 @@ def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
         return Prompt(task, include, (Exclusion(first.shape, number + 1),))
     if task == "position":
         target, subject = objects if index % 2 else objects[::-1]
-        place = Position(_relation(subject, target), 0)
+        relation: Relation = "above" if subject.row < target.row else "below"
+        if subject.row == target.row:
+            relation = "left of" if subject.column < target.column else "right of"
+        place = Position(relation, 0)
         return Prompt(task, (Clause(target.shape), Clause(subject.shape, position=place)))
     colored = task in ("colors", "color_attr")
     return Prompt(
@@ -364,12 +366,6 @@ def _prompt(task: Task, objects: tuple[SceneObject, ...], index: int) -> Prompt:
             for scene_object in objects
         ),
     )
-
-
-def _relation(subject: SceneObject, target: SceneObject) -> Relation:
-    if subject.row == target.row:
-        return "left of" if subject.column < target.column else "right of"
-    return "above" if subject.row < target.row else "below"
 
 
 PATTERN_SENTENCES = {

@@ -167,14 +167,6 @@ def walk_images(root: Path, unread: Counter[str] | None = None) -> Iterator[Path
                 unread[suffix] += 1
 
 
-def unread_note(unread: Counter[str]) -> str:
-    """A sentence on the pictures that `walk_images` did not read; empty where there are none."""
-    if not unread:
-        return ""
-    kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(unread.items()))
-    return f"{kinds} passed over, as such files are not read: save them as PNG or JPEG"
-
-
 def refuse_unreadable(error: OSError) -> None:
     """Raises DatasetError for a folder that `os.walk` cannot list."""
     raise DatasetError(f"folder {error.filename!r} cannot be read: {error.strerror}") from error

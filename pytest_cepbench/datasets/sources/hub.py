@@ -19,7 +19,6 @@ from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import DatasetError, MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import write_small
-from pytest_cepbench.option_values import is_url
 
 DataPlace = Path | str
 """A path, or a URL, which stays a text until the data set is needed."""
@@ -64,11 +63,6 @@ class LoadingFolders:
 
     indexes: Path | None = None
     run: Path | None = None
-
-
-def data_place(text: str) -> DataPlace:
-    """A path as it was typed, made absolute, or a URL."""
-    return text if is_url(text) else Path(text).absolute()
 
 
 def parse_hub_location(text: str) -> HubLocation:
