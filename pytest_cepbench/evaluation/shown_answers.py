@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from msgspec.structs import replace
-
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import EVEN, Winner
 from pytest_cepbench.chains.answers.battles import OrderedVerdict
@@ -112,22 +110,21 @@ def _answer(
     failure, remark = excerpt.failure, excerpt.remark
     if excerpt.opponent is not None and excerpt.opposing_lost:
         remark = f"the {_OPPONENTS[excerpt.opponent]} is not in the store"
-    shown = AnswerShown(
+    question, steps, opposing = (
+        _steps(part, store) if whole else []
+        for part in (excerpt.question, excerpt.steps, excerpt.opposing)
+    )
+    return AnswerShown(
         sample=sample,
         score=scores[0],
         baseline=scores[1],
+        question=question,
+        steps=steps,
         opponent="" if excerpt.opponent is None else _OPPONENTS[excerpt.opponent],
+        opposing=opposing,
         verdicts=_verdicts(excerpt),
         failure=f"{failure.kind}: {failure.detail}" if failure else None,
         remark=remark,
-    )
-    if not whole:
-        return shown
-    return replace(
-        shown,
-        question=_steps(excerpt.question, store),
-        steps=_steps(excerpt.steps, store),
-        opposing=_steps(excerpt.opposing, store),
     )
 
 
