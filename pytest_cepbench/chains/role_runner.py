@@ -261,10 +261,11 @@ class RoleRunner:
             files = None if self._answered else self.bound.files
             with nullcontext() if files is None else files.unchanged("the first answers were made"):
                 seeds = [step.seed for step in steps]
+                spent = self.tally.usage.cost
                 outputs = self.caller.call(model, inputs, seeds, ask, check)
             self._answered = True
             if self.progress is not None:
-                self.progress.add(len(steps))
+                self.progress.add(len(steps), self.tally.usage.cost - spent)
             return partial(self._store_results, method, steps, outputs)
 
         storing = in_batches(

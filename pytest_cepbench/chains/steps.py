@@ -147,6 +147,7 @@ class Progress:
     waiting: whether another process works on what this one needs.
     holder: the process of another run that has it, in words; empty where it is of this run.
     server: what a server is waited for; empty while none is.
+    cost: of what the process has asked for, in all cases, by the prices in its models' specs.
     """
 
     case: str = ""
@@ -158,6 +159,7 @@ class Progress:
     waiting: bool = False
     holder: str = ""
     server: str = ""
+    cost: float = 0.0
     _points: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
 
     def begin(self, case: str, samples: int, steps: int) -> None:
@@ -172,9 +174,10 @@ class Progress:
         """End the case."""
         self.case = ""
 
-    def add(self, steps: int) -> None:
-        """Count steps that have their results."""
+    def add(self, steps: int, cost: float = 0.0) -> None:
+        """Count steps that have their results, and what these cost."""
         self.steps += steps
+        self.cost += cost
         now = time.monotonic()
         self._points.append((now, self.steps))
         while len(self._points) > 2 and now - self._points[0][0] > _WINDOW:

@@ -13,7 +13,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import ChainModels, RoleRunner, Step
 from pytest_cepbench.chains.growth import ChainGroup
-from pytest_cepbench.chains.steps import key_of
+from pytest_cepbench.chains.steps import Progress, key_of
 from pytest_cepbench.models.protocols import CUT, Reply, Usage
 from pytest_cepbench.store import Store, StoredResult
 from tests.chains.roles import (
@@ -56,8 +56,10 @@ def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
         ]
     with Store(tmp_path / "replies") as store:
         describer, generator, models = _models(store, _replying, _drawing)
+        describer.progress = progress = Progress()
         actual = [chain.links[-1].digest for chain in ChainGroup(PLAN, samples(3), models).chains]
     assert actual == expected
+    assert progress.cost == 3.0
     assert describer.tally.usage == Usage(6, 0, 180, 24, 0, 3.0)
     assert generator.tally.usage == Usage(12, 6, 0, 0, 6)
     assert list(describer.tally.remarks) == [REMARK]

@@ -259,6 +259,8 @@ def test_a_line_says_how_far_a_case_is() -> None:
     assert progress_lines([helping], 120) == [
         "gw0 cases of other workers  generation 3 of 6, describer  12.3 steps/s"
     ]
+    (paid,) = progress_lines([replace(NOW, cost=1.2345)], 120)
+    assert paid.endswith("12.3 steps/s  1 h 2 min left  cost 1.23")
     assert progress_lines([], 120) == []
 
 

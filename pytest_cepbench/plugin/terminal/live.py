@@ -65,6 +65,7 @@ class ProgressSnapshot:
     left: float | None
     server: str = ""
     holder: str = ""
+    cost: float = 0.0
 
     @property
     def awaited(self) -> str:
@@ -259,6 +260,8 @@ def _cells(snapshot: ProgressSnapshot) -> Iterator[str]:
         yield rate(snapshot.rate)
     if counted and snapshot.left is not None:
         yield f"{duration(snapshot.left)} left"
+    if snapshot.cost:
+        yield f"cost {snapshot.cost:.3g}"
 
 
 # -- the lines -------------------------------------------------------------------------------------
