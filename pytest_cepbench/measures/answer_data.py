@@ -80,7 +80,7 @@ class AnswerData(SampleData):
         models: AnswerModels,
         runner: Callable[[str], RoleRunner],
     ) -> None:
-        super().__init__(dataset)
+        super().__init__(dataset, models.store, small=models.small)
         self.plan = plan
         self.rules = rules
         self.models = models
@@ -89,16 +89,6 @@ class AnswerData(SampleData):
         self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
         self._scores: dict[tuple[str, str], CriteriaScores] = {}
         self._stored_opponents: set[str] = set()
-
-    @property
-    def store(self) -> Store:
-        """The store of every result."""
-        return self.models.store
-
-    @property
-    def small(self) -> bool:
-        """Whether all models that answer are small ones on the CPU."""
-        return self.models.small
 
     def starts(self, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's question, by id. Raises DatasetError for one that is none."""

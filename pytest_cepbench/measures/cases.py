@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -102,14 +101,18 @@ Cell = tuple[int, int]
 """Where a shard lies: the number of its category, and its own therein."""
 
 
-class SampleData(ABC):
+class SampleData:
     """The samples of one suite, and what is known of each.
 
     dataset: the samples that are looked at.
     population: all samples; the same but for a look at a part of them.
+    store: of every result.
+    small: whether small models on the CPU alone work on the samples.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, store: Store, *, small: bool) -> None:
+        self.store = store
+        self.small = small
         self.dataset = dataset
         self.population = dataset
         self._known: dict[Hashable, dict[str, Any]] = {}
@@ -123,16 +126,6 @@ class SampleData(ABC):
             self._places[sample.id] = (homes.setdefault(name, len(homes)), number)
         # Cell -> the samples of small categories that are grown together there.
         self._packed: dict[Cell, list[Sample]] = {}
-
-    @property
-    @abstractmethod
-    def store(self) -> Store:
-        """The store of every result."""
-
-    @property
-    @abstractmethod
-    def small(self) -> bool:
-        """Whether small models on the CPU alone work on the samples."""
 
     def narrowed(self, most: int) -> Self:
         """A look at no more than so many samples of each category; what is known is shared."""

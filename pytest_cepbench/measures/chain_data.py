@@ -20,7 +20,7 @@ from pytest_cepbench.chains.growth import (
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.measures.cases import SHARD, SampleData
-from pytest_cepbench.store import Store, Vector
+from pytest_cepbench.store import Vector
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.replay import Replay
@@ -52,7 +52,7 @@ class ChainData(SampleData):
         replay: Replay | None = None,
         tested: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(dataset)
+        super().__init__(dataset, models.store, small=models.small)
         self.tested = tested
         self.plans = plans
         self.runner = runner
@@ -62,16 +62,6 @@ class ChainData(SampleData):
         self._groups: dict[Modality, dict[str, ChainGroup]] = {}
         self._starts: dict[Modality, dict[str, str]] = {}
         self._twin: ChainData | None = None
-
-    @property
-    def store(self) -> Store:
-        """The store of every result."""
-        return self._models.store
-
-    @property
-    def small(self) -> bool:
-        """Whether all models that grow its chains are small ones on the CPU."""
-        return self._models.small
 
     def starts(self, start: Modality, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's seed, by id; no chain is grown for it.
