@@ -338,7 +338,7 @@ WORDS = {"aside-gc": "regressed", "overall-gc": "inconclusive"}
 
 
 @pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+def scored(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     """The project with baselines that the tests leave as they are."""
     project = ScoredProject.make(tmp_path_factory.mktemp("outcomes"), SUITE)
     project.accept()
@@ -346,16 +346,16 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
 
 
 @pytest.fixture(scope="module")
-def plain(accepted: ScoredProject) -> tuple[Ended, Path]:
+def plain(scored: ScoredProject) -> tuple[Ended, Path]:
     """All verdicts in one plain run, with its JUnit file."""
-    junit = accepted.path / "plain.xml"
-    return accepted.run(CANDIDATE, f"--junitxml={junit}"), junit
+    junit = scored.path / "plain.xml"
+    return scored.run(CANDIDATE, f"--junitxml={junit}"), junit
 
 
 @pytest.fixture(scope="module")
-def whole(accepted: ScoredProject) -> Ended:
+def whole(scored: ScoredProject) -> Ended:
     """The same with all that a terminal can show."""
-    return accepted.run(CANDIDATE, "-vv")
+    return scored.run(CANDIDATE, "-vv")
 
 
 def test_every_verdict_has_its_letter_count_and_table(plain: tuple[Ended, Path]) -> None:
@@ -406,9 +406,9 @@ def test_the_whole_table_is_shown_where_it_is_asked_for(whole: Ended) -> None:
     )
 
 
-def test_the_warning_names_only_what_could_have_failed(accepted: ScoredProject) -> None:
+def test_the_warning_names_only_what_could_have_failed(scored: ScoredProject) -> None:
     """A case that cannot fail the run, inconclusive too, has no warning; nor has a failing run."""
-    ended = accepted.run(CANDIDATE, "--deselect=test_scored.py::test_drift[worse-gc]")
+    ended = scored.run(CANDIDATE, "--deselect=test_scored.py::test_drift[worse-gc]")
     assert ended.cases["overall-gc"]["verdict"] == "inconclusive"
     ended.lines.fnmatch_lines(
         [
@@ -474,11 +474,11 @@ def test_junit_is_what_its_file_shows(plain: tuple[Ended, Path]) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_way_to_run_finds_the_same(
-    accepted: ScoredProject, plain: tuple[Ended, Path], mode: str, tmp_path: Path
+    scored: ScoredProject, plain: tuple[Ended, Path], mode: str, tmp_path: Path
 ) -> None:
     """Exit code, words with -v, JSON but for the effort, and JUnit do not depend on the mode."""
     first, junit = plain
-    ended = accepted.run(*MODES[mode], "-v", f"--junitxml={tmp_path / 'j.xml'}", CANDIDATE)
+    ended = scored.run(*MODES[mode], "-v", f"--junitxml={tmp_path / 'j.xml'}", CANDIDATE)
     assert ended.code == first.code
     assert ended.numbers == first.numbers
     same = ("schema", "verdict", "counts", "alpha", "problems")
@@ -491,17 +491,17 @@ def test_every_way_to_run_finds_the_same(
 
 
 @pytest.mark.slow
-def test_letters_on_two_workers(accepted: ScoredProject) -> None:
+def test_letters_on_two_workers(scored: ScoredProject) -> None:
     """The same letters in whatever order the workers report."""
-    ended = accepted.run("-n", "2", "-W", "default", CANDIDATE)
+    ended = scored.run("-n", "2", "-W", "default", CANDIDATE)
     (line,) = [line for line in ended.output.splitlines() if line.endswith("[100%]")]
     assert sorted(line.split()[0]) == sorted("i+.?Fi.")
 
 
-def test_an_inconclusive_case_passes_though_warnings_are_errors(accepted: ScoredProject) -> None:
+def test_an_inconclusive_case_passes_though_warnings_are_errors(scored: ScoredProject) -> None:
     """`filterwarnings = error` of the ini file means Python's warnings: the run is green."""
-    assert "filterwarnings = error" in (accepted.path / "pytest.ini").read_text()
-    ended = accepted.run(CANDIDATE, "-k", "unclear")
+    assert "filterwarnings = error" in (scored.path / "pytest.ini").read_text()
+    ended = scored.run(CANDIDATE, "-k", "unclear")
     assert ended.code == pytest.ExitCode.OK
     assert ended.report["verdict"] == "undecided"
     assert not ended.cases["unclear-gc"]["strict"]
@@ -511,9 +511,9 @@ def test_an_inconclusive_case_passes_though_warnings_are_errors(accepted: Scored
 
 
 @pytest.mark.parametrize("mode", ["no-plugin", pytest.param("n2", marks=pytest.mark.slow)])
-def test_warnings_as_errors_on_the_command_line_fail_it(accepted: ScoredProject, mode: str) -> None:
+def test_warnings_as_errors_on_the_command_line_fail_it(scored: ScoredProject, mode: str) -> None:
     """`-W error` is meant for it too: a failure with the numbers and without a traceback."""
-    ended = accepted.run(*MODES[mode], "-W", "error", CANDIDATE, "-k", "unclear", "-vv")
+    ended = scored.run(*MODES[mode], "-W", "error", CANDIDATE, "-k", "unclear", "-vv")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     ended.lines.fnmatch_lines(["inconclusive: scored, unclear, GC@1 (the samples do not tell *"])
     assert ended.report["verdict"] == "failed"
@@ -527,10 +527,10 @@ def test_warnings_as_errors_on_the_command_line_fail_it(accepted: ScoredProject,
     ids=["option", "gate"],
 )
 def test_an_inconclusive_case_fails_where_that_is_asked_for(
-    accepted: ScoredProject, arguments: list[str]
+    scored: ScoredProject, arguments: list[str]
 ) -> None:
     """By --cep-inconclusive=fail, or a gate that passes only what it knows; held still passes."""
-    ended = accepted.run(*arguments, CANDIDATE, "-k", "unclear or same", "-v")
+    ended = scored.run(*arguments, CANDIDATE, "-k", "unclear or same", "-v")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
     assert ended.verdicts == {"same-gc": "held", "unclear-gc": "inconclusive"}
     assert ended.cases["unclear-gc"]["strict"]
@@ -546,9 +546,9 @@ def test_an_inconclusive_case_fails_where_that_is_asked_for(
     assert "InconclusiveWarning" not in ended.output
 
 
-def test_informational_cases_alone_are_no_pass(accepted: ScoredProject) -> None:
+def test_informational_cases_alone_are_no_pass(scored: ScoredProject) -> None:
     """Where nothing could have failed, nothing is known: exit code 5, and the summary says so."""
-    ended = accepted.run(CANDIDATE, "-k", "aside", "-v")
+    ended = scored.run(CANDIDATE, "-k", "aside", "-v")
     assert ended.code == pytest.ExitCode.NO_TESTS_COLLECTED
     ended.lines.fnmatch_lines(
         ["*test_drift?aside-gc? regressed *", "no case was judged: nothing is known of the model"]
@@ -559,10 +559,10 @@ def test_informational_cases_alone_are_no_pass(accepted: ScoredProject) -> None:
 
 @pytest.mark.slow
 def test_an_improvement_alone_is_green_and_can_be_accepted(
-    accepted: ScoredProject, tmp_path: Path
+    scored: ScoredProject, tmp_path: Path
 ) -> None:
     """Improved passes with exit code 0; --snapshot-update then raises the baseline, which holds."""
-    project = accepted.copy(tmp_path / "raised")
+    project = scored.copy(tmp_path / "raised")
     ended = project.run(CANDIDATE, "-k", "better", "-v")
     assert ended.code == pytest.ExitCode.OK
     ended.lines.fnmatch_lines(["*test_drift?better-gc? IMPROVED *"])

@@ -17,7 +17,7 @@ CANDIDATE = model(drop="0.05,-0.05", spread="0.01,0.05")
 
 
 @pytest.fixture(scope="module")
-def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
+def scored(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
     """Two categories and the whole, accepted."""
     suite = scored_suite(n=60, categories=("<blink>&|worse", "better"))
     project = ScoredProject.make(tmp_path_factory.mktemp("reports"), suite)
@@ -27,11 +27,11 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> ScoredProject:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["no-plugin", "n2"])
-def test_three_files_say_the_same(accepted: ScoredProject, mode: str) -> None:
+def test_three_files_say_the_same(scored: ScoredProject, mode: str) -> None:
     """Beside each other under one name; what data sets named is escaped in page and summary."""
-    ended = accepted.run(*MODES[mode], CANDIDATE, f"--cep-report=out/{mode}.json")
+    ended = scored.run(*MODES[mode], CANDIDATE, f"--cep-report=out/{mode}.json")
     assert ended.code == pytest.ExitCode.TESTS_FAILED
-    place = accepted.path / "out"
+    place = scored.path / "out"
     assert {file.name for file in place.glob(f"{mode}.*")} == {
         f"{mode}.{suffix}" for suffix in ("json", "html", "md")
     }
@@ -49,9 +49,9 @@ def test_three_files_say_the_same(accepted: ScoredProject, mode: str) -> None:
     assert "## Do not ship: 1 of 3" in summary
 
 
-def test_a_case_carries_its_measurement(accepted: ScoredProject) -> None:
+def test_a_case_carries_its_measurement(scored: ScoredProject) -> None:
     """All scores, how many cases the suite has, and whether more samples were there."""
-    ended = accepted.run(CANDIDATE, "-k", "better", "--cep-inconclusive=more")
+    ended = scored.run(CANDIDATE, "-k", "better", "--cep-inconclusive=more")
     (case,) = ended.report["cases"]
     assert case["of"] == 3
     assert (case["partial"], case["looks"]) == (True, [25])
@@ -60,17 +60,17 @@ def test_a_case_carries_its_measurement(accepted: ScoredProject) -> None:
     scores = measured["scores"]["better"].values()
     assert case["value"] == measured["value"] == pytest.approx(sum(scores) / 25, abs=1e-6)
     assert measured["identity"] == case["identity"]
-    whole = accepted.run(CANDIDATE, "-k", "better").report["cases"][0]
+    whole = scored.run(CANDIDATE, "-k", "better").report["cases"][0]
     assert (whole["partial"], whole["measured"]["n"]) == (False, 60)
 
 
 @pytest.mark.parametrize("name", ["noend", "strange.txt"])
 def test_whatever_the_name_the_files_have_their_own_endings(
-    accepted: ScoredProject, name: str
+    scored: ScoredProject, name: str
 ) -> None:
     """The JSON is where programs look for it: .json."""
-    accepted.run(CANDIDATE, "-k", "better", f"--cep-report=odd/{name}")
-    assert json.loads((accepted.path / "odd" / f"{name}.json").read_text())["verdict"] == "passed"
+    scored.run(CANDIDATE, "-k", "better", f"--cep-report=odd/{name}")
+    assert json.loads((scored.path / "odd" / f"{name}.json").read_text())["verdict"] == "passed"
 
 
 def _run(project: Project, *args: str) -> tuple[int, set[str]]:
