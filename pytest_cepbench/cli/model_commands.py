@@ -68,6 +68,11 @@ STUDY = Command(
         ),
         option("--seeds N,N,...", "that are compared; default: 0,1,2,3,4", type=_seeds),
         *(own for role, own in MODELS.items() if role not in ("generator", "encoder")),
+        *(
+            option(f"--{role} SPEC", f"the {role} of a suite of answers, the same for all")
+            for role in ANSWER_ROLES
+            if role != "generator"
+        ),
         several(
             "--generator [NAME=]SPEC",
             "the generator, the same for all; or one of those that are compared, and its name in "
@@ -82,7 +87,12 @@ STUDY = Command(
             "--seat NAME",
             "which of the suite's encoders is exchanged; default: the one without a name",
         ),
-        *ROLE_AND_DATA,
+        option(
+            "--role",
+            "what the models under test play",
+            choices=(*dict.fromkeys((*MODELS, *ANSWER_ROLES)), "unified"),
+        ),
+        *ROLE_AND_DATA[1:],
         option("--metrics NAME,...", "of the suite's metrics; default: all"),
         option("--parts NAME,...", "categories, groups or mappings, beside the whole", default=()),
         STORE,

@@ -138,7 +138,7 @@ def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
             (m, *("-" if c.error else str(sum(c.failures.values())) for c in row))
             for m, row in cells.items()
         )
-        blocks.append(Table(("chains that stopped", *heads.values()), stopped))
+        blocks.append(Table(("stopped or failed", *heads.values()), stopped))
     if any(spread.spread is not None for spread in grid.spreads):
         blocks.append(_spreads(study, grid))
     if grid.agreements:

@@ -23,7 +23,7 @@ from pytest_cepbench.metrics.diversity import word_statistics
 from pytest_cepbench.metrics.uncertainty import spread_of, t_upper_quantile
 from pytest_cepbench.models.torch_runtime import release_memory
 from pytest_cepbench.studies.calibration import Announce
-from pytest_cepbench.studies.prepared_study import LAST, PreparedStudy, notes_of
+from pytest_cepbench.studies.prepared_study import LAST, PreparedStudy
 from pytest_cepbench.studies.study_data import (
     ChainAgreement,
     Column,
@@ -37,9 +37,9 @@ from pytest_cepbench.studies.study_data import (
     VariantAgreement,
     Weighting,
 )
-from pytest_cepbench.suites import Case, ChainRun, ModelPool
+from pytest_cepbench.suites import Case, ModelPool
 from pytest_cepbench.suites.chain_run import require_chains
-from pytest_cepbench.suites.suite_run import CaseMeasurement
+from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
 
 Results = Mapping[tuple[str, str, str, str], CaseMeasurement | str]
 """(model, variant, part, metric) -> what was measured, or why it could not be."""
@@ -261,11 +261,12 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         tallies += unloaded
         if unloaded:
             release_memory()
-        run = require_chains(study_run.prepared.run(model_pool), "a study")
-        measured = _measure_cases(run, study_run.cases)
+        own_run = study_run.prepared.run(model_pool)
+        measured = _measure_cases(own_run, study_run.cases)
         for case, result in zip(study_run.cases, measured, strict=True):
             results[model.name, variant.name, case.key.part, case.key.metric] = result
         if variant.band and any(isinstance(result, CaseMeasurement) for result in measured):
+            run = require_chains(own_run, "a study of lengths")
             read = {
                 required.plan.start
                 for measure in run.measures.values()
@@ -294,13 +295,13 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
         grids=tuple(make_grids(prepared, results)),
         words=tuple(words),
         weightings=tuple(make_weightings(prepared, results)),
-        notes=tuple(notes_of(spec, suite)),
+        notes=prepared.notes,
         damage=tuple(model_pool.store.damage),
         effort=StudyUsage.of(total(tallies)),
     )
 
 
-def _measure_cases(run: ChainRun, cases: Sequence[Case]) -> list[CaseMeasurement | str]:
+def _measure_cases(run: SuiteRun, cases: Sequence[Case]) -> list[CaseMeasurement | str]:
     results: list[CaseMeasurement | str] = []
     broken: str | None = None
     for case in cases:

@@ -39,6 +39,16 @@ from pytest_cepbench.suites.model_pool import describe_role
 LAST = "{}-last"
 """Names the metric s(T) that `weighting` puts beside a metric of the suite."""
 
+_ACCEPTED = "accepted answers are needed, and a study has none"
+
+_AGAINST_GOLD = (
+    'let answers battle the reference answers, by against = "gold" under [arena] in a copy of the '
+    "suite, or each other, by `cepbench arena play`"
+)
+
+_OF_ANSWERS = ("seeds", "generators")
+"""Studies that suites of interleaved answers have too."""
+
 _STATED_LENGTH = re.compile(r"[^.\n]*\b\d+\s+words\b[^.\n]*", re.IGNORECASE)
 
 _NO_WEIGHTS = (
@@ -89,6 +99,7 @@ class PreparedStudy:
     dataset: the samples, each as often as it has seeds.
     runs: in the order in which they are measured.
     models: all models that are called, those of all roles.
+    notes: on the suite, a sentence each.
     """
 
     spec: StudySpec
@@ -97,6 +108,7 @@ class PreparedStudy:
     variants: tuple[Variant, ...]
     runs: tuple[StudyRun, ...]
     models: tuple[StudiedModel, ...]
+    notes: tuple[str, ...]
 
 
 def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
@@ -108,10 +120,11 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     where the study or the suite needs several of a sample.
     """
     loaded = load_suite(spec.suite)
-    refuse_answers(loaded, "a study")
+    if spec.study not in _OF_ANSWERS:
+        refuse_answers(loaded, f"a study of {spec.study}")
     check_data_names(spec.data, [loaded], "--data")
     suite, metrics = _chosen_metrics(spec, loaded)
-    dataset = load_data(suite, spec.data, spec.samples).repeated(suite.table.chain.seeds)
+    dataset = load_data(suite, spec.data, spec.samples).repeated(suite.seeds)
     variants = tuple(_variants(spec, suite))
     pairs: list[tuple[Named, Variant]] = list(product(spec.models, variants))
     if spec.study in ("generators", "encoders"):  # few models are loaded twice in this order
@@ -131,7 +144,8 @@ def prepare_study(spec: StudySpec, model_pool: ModelPool) -> PreparedStudy:
     )
     models = {model for own in suites for model in studied_models(own.assignments, model_pool)}
     ordered = tuple(sorted(models, key=lambda model: (model.seat, model.spec)))
-    return PreparedStudy(spec, suite, dataset, variants, runs, ordered)
+    notes = tuple(notes_of(spec, loaded))
+    return PreparedStudy(spec, suite, dataset, variants, runs, ordered, notes)
 
 
 def studied_models(assignments: Assignments, model_pool: ModelPool) -> list[StudiedModel]:
@@ -151,28 +165,36 @@ def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) 
     )
     if choices.replay is not None and spec.study in ("seeds", "lengths"):
         raise SpecError(
-            f"{model.spec!r} brings chains that were made elsewhere, with one seed and one prompt: "
+            f"{model.spec!r} brings what was made elsewhere, with one seed and one prompt: "
             f"it cannot take part in a study of {spec.study}"
         )
-    seeds = variant.suite.table.chain.seeds
+    seeds = variant.suite.seeds
     if choices.replay is not None and seeds > 1:
+        made = "chain" if variant.suite.answer_plan is None else "answer"
         raise SpecError(
-            f"{model.spec!r} brings one chain of each sample, and suite {variant.suite.name!r} "
-            f"needs {seeds} ([chain] seeds): set it to 1 in a copy of the suite"
+            f"{model.spec!r} brings one {made} of each sample, and suite {variant.suite.name!r} "
+            f"needs {seeds} ([{made}] seeds): set it to 1 in a copy of the suite"
         )
     exchanged = choices.assigned.get(variant.exchanged or "")
     if exchanged is not None and exchanged.source == "--model":
         raise SpecError(
             f"{model.spec!r} is the {variant.exchanged}, which the study of {spec.study} exchanges"
         )
-    return prepare_suite(variant.suite, dataset, choices)
+    prepared = prepare_suite(variant.suite, dataset, choices)
+    if variant.exchanged == "generator" and "generator" not in prepared.assignments.roles:
+        raise SpecError(
+            f"suite {variant.suite.name!r}: nothing is drawn for {model.spec!r}, the "
+            f"{prepared.assignments.under_test}, by a generator that could be exchanged: where it "
+            "can write for one, add --role=writer"
+        )
+    return prepared
 
 
 def _shown_cases(
     spec: StudySpec, variant: Variant, prepared: PreparedSuite, metrics: Collection[str]
 ) -> Iterator[Case]:
     """The cases that a study shows; only those that read the exchanged encoder, where it is one."""
-    suite, measures = prepared.suite, prepared.chain_measures
+    suite = prepared.suite
     parts = {case.key.part for case in prepared.cases}
     for part in spec.shown_parts[1:]:
         if part not in parts:
@@ -181,7 +203,7 @@ def _shown_cases(
         name
         for name in metrics
         if spec.study != "encoders"
-        or variant.exchanged in readers_of(measures[name].required_features(None))
+        or variant.exchanged in readers_of(prepared.chain_measures[name].required_features(None))
     ]
     if not names:
         raise SuiteError(
@@ -195,6 +217,9 @@ def _shown_cases(
 
 def notes_of(spec: StudySpec, suite: Suite) -> Iterator[str]:
     """Notes on a suite for the readers of a study, a sentence each."""
+    left = _of_accepted(suite)
+    if left and spec.metrics is None:
+        yield f"{', '.join(left)} left out: {_ACCEPTED}: {_AGAINST_GOLD}"
     if spec.study != "lengths":
         return
     prompts = suite.table.prompts
@@ -227,6 +252,17 @@ def _chosen_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ..
     for name in names:
         if name not in suite.metrics:
             raise SpecError(f"suite {suite.name!r}: {unknown_name('metric', name, suite.metrics)}")
+    if suite.answer_plan is not None:
+        left = _of_accepted(suite)
+        shown = tuple(name for name in names if name not in left)
+        if not shown or (spec.metrics is not None and shown != names):
+            raise SuiteError(
+                f"suite {suite.name!r}: {', '.join(n for n in names if n in left)}: {_ACCEPTED}: "
+                f"{_AGAINST_GOLD}"
+            )
+        names = shown
+        chosen = {name: suite.metrics[name] for name in suite.metrics if name in names}
+        return msgspec.structs.replace(suite, metrics=chosen), names
     if spec.study != "weighting":
         if any(isinstance(suite.metrics[name], FailuresTable) for name in names):
             return suite, names
@@ -249,6 +285,15 @@ def _chosen_metrics(spec: StudySpec, suite: Suite) -> tuple[Suite, tuple[str, ..
     return msgspec.structs.replace(suite, metrics=metrics), tuple(metrics)
 
 
+def _of_accepted(suite: Suite) -> list[str]:
+    """The metrics of a suite that need answers which the gate has accepted."""
+    if suite.answer_plan is None or suite.table.arena.against == "gold":
+        return []
+    kinds = {name: table.kind or name for name, table in suite.metrics.items()}
+    needing = {"win_rate"} if "criteria" in kinds.values() else {"win_rate", "judge_failures"}
+    return [name for name, kind in kinds.items() if kind in needing]
+
+
 def _last(suite: Suite, name: str, table: SimilarityTable) -> int:
     """The last iteration that a metric of similarities reads."""
     if table.at is not None:
@@ -266,9 +311,13 @@ def _variants(spec: StudySpec, suite: Suite) -> Iterator[Variant]:
     seat = spec.seat
     match spec.study:
         case "seeds":
+            tables = ("chain",) if suite.answer_plan is None else ("answer", "arena")
             for name, seed in entries:
-                chain = msgspec.structs.replace(suite.table.chain, seed=int(seed))
-                yield Variant(name, f"seed {seed}", _with(suite, chain=chain))
+                seeded = {
+                    key: msgspec.structs.replace(getattr(suite.table, key), seed=int(seed))
+                    for key in tables
+                }
+                yield Variant(name, f"seed {seed}", _with(suite, **seeded))
         case "generators":
             for name, generator in entries:
                 roles: Mapping[RoleName, str] = {"generator": generator}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 
 from pytest_cepbench.store import Store
@@ -16,8 +19,12 @@ REFUSED = "cepbench: suite 'arena' asks for interleaved answers: "
 @pytest.mark.parametrize(
     ("argv", "who"),
     [
-        (["study", "--vary=seeds", "."], "a study"),
-        (["study", "--vary=lengths", "."], "a study"),
+        (["study", "--vary=lengths", "."], "a study of lengths"),
+        (["study", "--vary=weighting", "."], "a study of weighting"),
+        (
+            ["study", "--vary=encoders", ".", "--encoder=shapes:", "--encoder=a/b"],
+            "a study of encoders",
+        ),
         (["calibrate", "."], "calibrate and doctor"),
         (["doctor", "."], "calibrate and doctor"),
     ],
@@ -30,6 +37,71 @@ def test_chains_are_needed(home: Home, argv: list[str], who: str) -> None:
     assert ended.code != 0
     assert ended.out == ""
     assert ended.err == f"{REFUSED}{who} can measure chains alone\n"
+
+
+WRITERS = (
+    "--role=writer",
+    "--model=a=shapes:?miss=0.1",
+    "--model=b=shapes:?miss=0.5",
+    "--model=c=shapes:",
+)
+GENERATORS = ("--generator=exact=shapes:", "--generator=moves=shapes:?move=0.3")
+
+
+def test_generators_behind_a_writer(home: Home) -> None:
+    """The same texts, drawn by each generator, battle the reference answers and are ranked."""
+    write_suite(home.path, ANSWERS.replace("[answer]", '[answer]\n[arena]\nagainst = "gold"'))
+    ended = home.study("generators", ".", *GENERATORS, models=WRITERS)
+    assert ended.code == 0
+    study = json.loads((home.path / ".cepbench/studies/generators-arena.json").read_text("utf-8"))
+    grids = {grid["metric"]: grid for grid in study["grids"]}
+    assert {*grids} == {"win_rate", "truth", "failures", "judge_failures"}
+    assert {model["seat"] for model in study["players"]} == {"writer", "generator", "judge"}
+    for metric in ("win_rate", "truth"):
+        values = {(c["model"], c["variant"]): c["value"] for c in grids[metric]["cells"]}
+        assert all(values[model, "exact"] > values[model, "moves"] for model in "abc")
+        assert all(values["c", name] > values["b", name] for name in ("exact", "moves"))
+        pearson = grids[metric]["agreements"][0]["matrix"][0][1]["value"]
+        columns = [[values[model, name] for model in "abc"] for name in ("exact", "moves")]
+        assert pearson == pytest.approx(np.corrcoef(columns)[0, 1])
+    asked = study["effort"]["inputs"]
+    home.study("generators", ".", *GENERATORS, models=WRITERS)
+    study = json.loads((home.path / ".cepbench/studies/generators-arena.json").read_text("utf-8"))
+    assert study["effort"]["inputs"] == 0 < asked
+
+
+def test_seeds_of_answers(home: Home) -> None:
+    """Without accepted answers no win rate is made up: it is left out, and said so."""
+    write_suite(home.path, ANSWERS)
+    ended = home.study("seeds", ".", "--seeds=0,1,2")
+    assert ended.code == 0
+    assert "note: win_rate, judge_failures left out: accepted answers are needed" in ended.out
+    study = json.loads((home.path / ".cepbench/studies/seeds-arena.json").read_text("utf-8"))
+    grids = {grid["metric"]: grid for grid in study["grids"]}
+    assert {*grids} == {"truth", "failures"}
+    values = {(c["model"], c["variant"]): c["value"] for c in grids["truth"]["cells"]}
+    assert len({values["a", seed] for seed in "012"}) == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["seeds", ".", "--metrics=win_rate"], "'arena': win_rate: accepted answers are needed"),
+        (["seeds", ".", "--metrics=gc"], "unknown metric 'gc'"),
+        (["generators", ".", *GENERATORS], "nothing is drawn for 'shapes:?miss=0.1', the inter"),
+        (["generators", ".", *GENERATORS[:1]], "compares at least two: got exact"),
+        (["generators", ".", *GENERATORS, "--role=generator"], "which the study of generators ex"),
+        (["seeds", ".", "--role=describer"], "the describer under test has no role in suite"),
+        (["seeds", ".", "--judge=nobody/"], "nobody"),
+    ],
+)
+def test_a_mistake_in_a_study_of_answers(home: Home, argv: list[str], message: str) -> None:
+    """One line before any model is asked."""
+    write_suite(home.path, ANSWERS)
+    ended = home.study(*argv, models=["--model=shapes:?miss=0.1"])
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.count("\n") == 1
+    assert message in ended.err
 
 
 def test_answers_are_not_measured_again(home: Home) -> None:
