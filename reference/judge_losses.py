@@ -1,10 +1,10 @@
 """What the judge is taught by: the four losses of IntJudge in small, and those of helpers.
 
-The paper (OpenING, section 4.2) names four: the cross entropy of the verdict, a contrastive loss
-between the images and texts of a step, a squared error between what the language model makes of an
-image and what the tower made of it, and a ranking loss of the two answers. Their formulas and
-weights are our own. Helpers are linear maps that must tell from hidden states what is known of a
-scene, an object or a step; none of them is kept after training.
+The paper (OpenING, 4.3 and B.2, Eq. 8 to 11) has four: the cross entropy of the verdict, a
+contrastive loss between the images and texts of a step, a squared error between what the language
+model makes of an image and what the tower made of it, and a ranking loss of the two answers. What
+is embedded and scored, and the weights, are our own. Helpers are linear maps that must tell from
+hidden states what is known of a scene, an object or a step; none of them is kept after training.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     python train_judge.py battles --model Qwen/Qwen2-VL-7B-Instruct --out checkpoints/judge
     pytest suites/judge --judge=checkpoints/judge
 
-The paper names its losses without formulas; definitions and weights here are this project's:
+The paper's formulas (B.2, Eq. 8 to 11) leave open what is embedded and scored; that and the weights
+are this project's:
 
     verdict   cross entropy of the verdict's tokens
     ranking   -log sigmoid(s+ - s-) of the scores of the better and the worse answer; ties by half

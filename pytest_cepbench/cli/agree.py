@@ -8,6 +8,7 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations, product
 from math import isfinite, nan
 from pathlib import Path
 from statistics import median
@@ -325,25 +326,31 @@ class OutsideCorrelation:
 
 def agree_scores(arguments: Namespace) -> int:
     """Correlate, print and write a page; exit codes as in `main`."""
-    boards, outside = _read_boards(arguments.board), _read_outside(arguments.outside)
+    boards = _read_boards(arguments.board)
+    if arguments.outside is None:
+        if len(boards) < 2:
+            raise SpecError(f"{arguments.board} holds one leaderboard: name a CSV of scores too")
+        pairs = list(combinations(boards.items(), 2))
+        title, turned = f"Leaderboards of {arguments.board}", "turned round"
+    else:
+        pairs = list(product(boards.items(), _read_outside(arguments.outside).items()))
+        title = f"{arguments.board} beside {arguments.outside}"
+        turned = "turned round in the leaderboard alone"
     found, few = [], []
-    for board, scores in boards.items():
-        for column, theirs in outside.items():
-            shared = sorted(scores.keys() & theirs.keys())
-            if len(shared) < _FEWEST_MODELS:
-                few.append(
-                    f"{board}, {column}: {len(shared)} models in common, too few to correlate"
-                )
-                continue
-            x, y = (np.array([given[name] for name in shared]) for given in (scores, theirs))
-            for method in METHODS:
-                estimate = correlation_estimate(x, y, method, arguments.draws)
-                found.append(OutsideCorrelation(board, column, method, estimate))
+    for (board, scores), (column, theirs) in pairs:
+        shared = sorted(scores.keys() & theirs.keys())
+        if len(shared) < _FEWEST_MODELS:
+            few.append(f"{board}, {column}: {len(shared)} models in common, too few to correlate")
+            continue
+        x, y = (np.array([given[name] for name in shared]) for given in (scores, theirs))
+        for method in METHODS:
+            estimate = correlation_estimate(x, y, method, arguments.draws)
+            found.append(OutsideCorrelation(board, column, method, estimate))
     if not found:
         raise SpecError(f"nothing can be correlated: {'; '.join(few)}. Models need equal names")
     note = (
         f"95 % intervals by {arguments.draws} draws of models, right for models that are a random "
-        "sample; scores of which less is better are turned round in the leaderboard alone"
+        f"sample; scores of which less is better are {turned}"
     )
     head = ("leaderboard", "scores", "coefficient", "value", "95 % interval", "models")
     rows = tuple(
@@ -357,9 +364,7 @@ def agree_scores(arguments: Namespace) -> int:
         )
         for own in found
     )
-    page = [
-        Section(f"{arguments.board} beside {arguments.outside}", (note, *few, Table(head, rows)))
-    ]
+    page = [Section(title, (note, *few, Table(head, rows)))]
     write_and_show(arguments, {"correlations": found}, page, f"scores-{arguments.board.stem}")
     return 0
 

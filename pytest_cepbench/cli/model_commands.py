@@ -372,7 +372,9 @@ AGREE = Command(
                 option(
                     "outside CSV",
                     "a column of models, by the names of the leaderboard, and one of scores for "
-                    "each benchmark",
+                    "each benchmark; without it the leaderboards of the file are correlated with "
+                    "one another",
+                    nargs="?",
                     type=Path,
                 ),
                 _DRAWS,

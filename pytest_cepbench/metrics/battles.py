@@ -114,7 +114,7 @@ def mean_of_rounded_means(
 
 
 TiePolicy = Literal["fdt", "without_ties", "ties_as_zero", "ties_as_half"]
-"""fdt (force dividing tie): a tie counts for the model that it leans to. Source: OpenING, 4.2."""
+"""fdt (force dividing tie): a tie counts for the model that it leans to. Source: OpenING, 5.1."""
 
 TIE_POLICIES: tuple[TiePolicy, ...] = get_args(TiePolicy)
 
@@ -159,7 +159,7 @@ class BattleRecord:
     def win_rate(self, policy: TiePolicy) -> float | None:
         """Share of its battles that it won, in [0, 1]; None where no battle counts.
 
-        Source: OpenING, section 4.2 and Table 2.
+        Source: OpenING, section 5.1 and Table 2.
         """
         ties = self.ties_for + self.ties_against
         won = {

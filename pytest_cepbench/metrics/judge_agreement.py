@@ -25,7 +25,7 @@ from pytest_cepbench.metrics.uncertainty import (
 
 Reading = Literal["fdt", "three_way", "decided"]
 """fdt: a tie is a verdict for the side that it leans to. three_way: both ties are one verdict.
-decided: only battles that both judges decided. Source: OpenING, section 4.2 and Table 3."""
+decided: only battles that both judges decided. Source: OpenING, section 5.1 and Table 3."""
 
 Distance = Literal["nominal", "ordinal"]
 

@@ -94,6 +94,32 @@ def test_what_cannot_be_correlated(home: Home, document: object, table: str, mes
     assert not (home.path / ".cepbench" / "agreement").exists()
 
 
+def test_cases_of_one_file(home: Home) -> None:
+    """MCD against MGG over models, losses of both turned round; one case has nothing beside it."""
+    (home.path / "board.json").write_text(
+        json.dumps(
+            {
+                "cases": [
+                    {"case": "mcd", "higher_is_better": True, "models": rows("value")},
+                    {"case": "mgg", "higher_is_better": False, "models": rows("value", THEIRS)},
+                ]
+            }
+        )
+    )
+
+    ended = home.command("agree", "scores", "board.json", "--draws=50")
+    written = json.loads((home.path / ".cepbench/agreement/scores-board.json").read_text("utf-8"))
+    values = {own["method"]: own["estimate"]["value"] for own in written["correlations"]}
+
+    assert ended.code == 0
+    assert {(own["board"], own["column"]) for own in written["correlations"]} == {("mcd", "mgg")}
+    assert values["pearson"] == pytest.approx(-np.corrcoef(OURS, THEIRS)[0, 1])
+    (home.path / "board.json").write_text(json.dumps(BOARD))
+    alone = home.command("agree", "scores", "board.json")
+    assert (alone.code, alone.err.count("\n")) == (2, 1)
+    assert "board.json holds one leaderboard: name a CSV of scores too" in alone.err
+
+
 def test_files_that_are_not_there(home: Home) -> None:
     """Named, whichever it is."""
     write(home.path, BOARD, outside())

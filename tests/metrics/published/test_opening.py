@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts.outcome import WINNERS
@@ -73,6 +74,41 @@ def test_win_rates_of_table_2(judge: str) -> None:
     for model, printed in rows.items():
         rates = [records[model].win_rate(policy) for policy in TIE_POLICIES]
         assert [round(100 * (rate or 0), 2) for rate in rates] == printed.tolist(), model
+
+
+RANDOM = {
+    "fdt": (49.83, 49.86, 49.79, 49.83),
+    "three_way": (32.60, 32.03, 33.18, 32.60),
+    "decided": (50.00, 48.36, 51.89, 50.06),
+}
+"""Its row of Table 3: all, seen, unseen, and the harmonic mean of the last two."""
+
+
+@pytest.mark.parametrize("reading", RANDOM)
+def test_random_of_table_3_is_a_coin_of_four_sides(reading: str) -> None:
+    """All 12 cells lie within three standard errors of what such a coin agrees with people.
+
+    It gives each of the four verdicts a quarter: ties forced, and both decided, it is right in half
+    of the battles, and as one verdict in a quarter of those that people decided and half of others.
+    """
+    seen, unseen = np.zeros(4), np.zeros(4)
+    for pair, counts in load("opening_human", words=2).rows.items():
+        part = unseen if {*pair} & {"anole", "SEED-LLaMA", "NExT-GPT", "GPT-4o+DALL-E3"} else seen
+        part += counts
+    expected, errors = [], []
+    for counts in (seen + unseen, seen, unseen):
+        tied = counts[1:3].sum() / counts.sum()
+        share = 0.25 + 0.25 * tied if reading == "three_way" else 0.5
+        # Where both have to decide, half of what people decided is left.
+        battles = counts.sum() * ((1 - tied) / 2 if reading == "decided" else 1)
+        expected.append(100 * share)
+        errors.append(100 * np.sqrt(share * (1 - share) / battles))
+    expected.append(2 / (1 / expected[1] + 1 / expected[2]))
+    errors.append(np.hypot(*errors[1:]) / 2)
+
+    assert np.all(np.abs(np.array(RANDOM[reading]) - expected) < 3 * np.array(errors))
+    if reading == "three_way":
+        assert round(expected[0], 2) == 32.64
 
 
 @RELEASED_FILES
