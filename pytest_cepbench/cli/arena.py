@@ -122,6 +122,8 @@ def _board(
         forfeit_policy=arguments.forfeits.replace("-", "_"),
         grouping=arguments.by,
     )
+    if board.verdicts and board.unarranged == board.verdicts:
+        raise SpecError(f"--battles {arguments.battles}: none of the verdicts of {path} is on them")
     return replace(board, remarks=remarks)
 
 

@@ -168,6 +168,7 @@ def _entrants(
     samples = [sample for sample in dataset.samples if sample.question]
     names = ModelNames()
     entrants: dict[str, Entrant] = {}
+    places: dict[Path, str] = {}
     for text, (name, folder) in zip(arguments.answers, folders, strict=True):
         if folder is None:
             entrant = stored_entrant(runs[text], samples, store)
@@ -181,6 +182,10 @@ def _entrants(
             raise SpecError(
                 f"two of the answers are of {entrant.name!r}: name them, as in NAME={text}"
             )
+        place = (folder or Path(split_name(text)[1])).resolve()
+        if place in places:
+            raise SpecError(f"{text}: these answers battle as {places[place]!r} already")
+        places[place] = entrant.name
         entrants[entrant.name] = entrant
     if arguments.reference is not None:
         if arguments.reference in entrants:

@@ -53,7 +53,12 @@ def panels(home: Home) -> Home:
         JudgedBattle("later", "m01", "m02", "A"),
     ]
     write(home.path / "battles.json", arranged)
+    pair = PANEL[0].question, PANEL[0].first, PANEL[0].second
     write(home.path / "extra.json", PANEL, reason="why")
+    write(home.path / "nobody.json", [])
+    write(home.path / "twice.json", [*PANEL, JudgedBattle(*pair, "B")])
+    write(home.path / "self.json", [JudgedBattle("1", "m00", "m00", "A")])
+    write(home.path / "elsewhere.json", arranged[-2:])
     (home.path / "sub").mkdir()
     write(home.path / "sub" / "people.json", PANEL)
     return home
@@ -162,6 +167,13 @@ def test_agreement(panels: Home) -> None:
         (
             ["leaderboard", "people.json", "--battles=battles.json", "--no-answer=m09"],
             "'m09' is not among the arranged battles: m00, m01, m02 are",
+        ),
+        (["leaderboard", "nobody.json"], "file 'nobody.json' holds no battle"),
+        (["leaderboard", "twice.json"], "keep one of them, and the verdicts of two judges in"),
+        (["leaderboard", "self.json"], "self.json, record 1: 'm00' cannot battle against itself"),
+        (
+            ["leaderboard", "people.json", "--battles=elsewhere.json"],
+            "--battles elsewhere.json: none of the verdicts of people.json is on them",
         ),
         (["judges", "people.json", "careless.json"], "people and careless judged no battle both"),
         (["judges", "people.json", "judge.json", "--unseen=x"], "no battle has the model 'x'"),

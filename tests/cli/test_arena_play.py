@@ -218,6 +218,7 @@ def test_groups_of_tasks(folders: Home) -> None:
         (("--rounds=4",), (), "expected 1 to 3 rounds: 3 models make 3 pairs; got 4"),
         (("--rounds=0",), (), "--rounds"),
         ((), ("long_output", "long_output"), "two of the answers are of 'long'"),
+        ((), ("a=long_output", "b=long_output"), "b=long_output: these answers battle as 'a'"),
         ((), ("long_output",), "expected two or more different models, got ['long']"),
         ((), ("long_output", "nowhere"), "'nowhere': neither a folder of answers"),
         ((), ("long_output", "empty"), "empty"),

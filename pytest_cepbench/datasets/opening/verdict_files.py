@@ -97,7 +97,8 @@ def _verdicts(path: Path, names: ModelNames) -> Iterator[tuple[JudgedBattle, _Ba
         if key in places:
             raise DatasetError(
                 f"{place}: {battle.first!r} against {battle.second!r} in question "
-                f"{battle.question!r} was judged before, at {places[key]}: keep one of them"
+                f"{battle.question!r} was judged before, at {places[key]}: keep one of them, "
+                "and the verdicts of two judges in files of their own"
             )
         places[key] = place
         yield JudgedBattle(*key, winner, record.errors), record
