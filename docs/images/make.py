@@ -2,7 +2,8 @@
 
     python docs/images/make.py
 
-A picture is of a text: what a command prints, or a page. `PICTURES` lists them.
+A picture is of a text: what a command prints, or a page. `PICTURES` lists them; `SCREENS` are the
+same five at three widths, light and dark.
 Drawing needs the dependency group `images`, and Chromium on the PATH or named by CHROMIUM.
 """
 
@@ -17,7 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -47,7 +48,11 @@ BASELINES = ("instrument", "instrument-drift", "instrument-tasks")
 BEGAN = 1767600000  # of the training, 2026-01-05 08:00 UTC
 DAY = 86400
 
-COLUMNS = 100
+WIDTHS = {1440: 900, 1280: 800, 390: 844}
+"""Widths of screens -> their heights, in CSS pixels; the last one is a phone's."""
+
+COLUMNS = {1440: 160, 1280: 120, 390: 52}
+"""Width of a screen -> columns of a terminal on it."""
 
 _VOLATILE = (
     (r"\(\d+\.\d s in models\)", "(1.7 s in models)"),
@@ -65,9 +70,6 @@ _LEFT_OUT = re.compile(
     r"CI|GITHUB_|GITLAB_|BUILD|JENKINS_|RUN_DISPLAY_URL|PYTEST_|CEPBENCH_|GIT_|NO_COLOR|FORCE_COLOR"
 )
 """Beginnings of names of environment variables that runs are not given."""
-
-Draw = Callable[[str, Path], None]
-"""Draws a text into a file."""
 
 
 @dataclass(frozen=True)
@@ -93,38 +95,38 @@ def main() -> None:
     argparse.ArgumentParser(description="Draws the pictures of the documentation.").parse_args()
     with tempfile.TemporaryDirectory() as name:
         texts = make_texts(Path(name))
-    for name, draw in PICTURES.items():
-        draw(texts[name], HERE / name)
+    for name, (text, view) in PICTURES.items():
+        shown = texts[text]
+        draw(terminal(shown, view) if text.startswith("terminal") else shown, view, HERE / name)
 
 
 # -- texts ---------------------------------------------------------------------------------------
 
 
 def make_texts(folder: Path) -> dict[str, str]:
-    """Picture -> the text that it shows, of runs in an empty folder."""
+    """Name -> text that pictures show, of runs in an empty folder."""
     lay_out(folder)
-    run(folder, OVERALL, 0)  # whose chains are those of the baseline
+    run(folder, (*SUITE, "--cep-history=off"), 0)  # whose chains are those of the baseline
+    run(folder, OVERALL, 0)
     for name, knobs in TRAINING.items():
         report = f"--cep-report=runs/{name}.json"
         run(folder, (*OVERALL, f"--model=shapes:?{knobs}", report), 1)
     set_dates(folder)
-    terminal = failing_part(run(folder, (*TERMINAL, "--cep-history=off"), 1))
+    terminals = {
+        f"terminal-{width}": failing_part(run(folder, (*TERMINAL, "--cep-history=off"), 1, columns))
+        for width, columns in COLUMNS.items()
+    }
     run(folder, (*REPORT, "--cep-history=off"), 1)
     report = page(folder, folder / ".cepbench" / "report.html")
     ranked = [f"runs/{name}.json" for name in RANKED]
     cepbench(folder, "compare", *ranked[::-1], "--html=compare.html")
     cepbench(folder, "compare", *ranked[::-1], "--case=overall/gc", "--out=board")
     cepbench(folder, "history", "--html=history.html", "--case=*/overall/gc")
-    return {
-        "failing-run.svg": terminal,
-        "report.png": report,
-        "paired-chains.png": report,
-        "plots.png": report,
-        "report-dark.png": report,
-        "report-narrow.png": report,
-        "history.png": page(folder, folder / "history.html"),
-        "compare.png": page(folder, folder / "compare.html"),
-        "leaderboard.png": page(folder, folder / "board" / "leaderboard.html"),
+    return terminals | {
+        "report": report,
+        "history": page(folder, folder / "history.html"),
+        "compare": page(folder, folder / "compare.html"),
+        "leaderboard": page(folder, folder / "board" / "leaderboard.html"),
     }
 
 
@@ -147,15 +149,15 @@ def environment() -> dict[str, str]:
     """That of the machine, without what changes what runs print: CI systems, options, git."""
     inherited = {key: text for key, text in os.environ.items() if not _LEFT_OUT.match(key)}
     git = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    return inherited | git | {"COLUMNS": str(COLUMNS), "PYTHONPATH": str(ROOT)}
+    return inherited | git | {"PYTHONPATH": str(ROOT)}
 
 
-def run(folder: Path, command: tuple[str, ...], expected: int) -> str:
+def run(folder: Path, command: tuple[str, ...], expected: int, columns: int = 100) -> str:
     """What a command prints, in color; ends the script at an unexpected exit code."""
     ended = subprocess.run(
         [sys.executable, "-m", *command, "--color=yes"],
         cwd=folder,
-        env=environment(),
+        env=environment() | {"COLUMNS": str(columns)},
         check=False,
         stdout=subprocess.PIPE,
         text=True,
@@ -182,7 +184,7 @@ def set_dates(folder: Path) -> None:
     records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     records = [*records[1:], records[0]]
     for number, record in enumerate(records):
-        record |= {"run": f"{number:032x}", "started": BEGAN + number * DAY}
+        record |= {"run": f"{number:032x}", "started": BEGAN + number * DAY, "host": "gpu-1"}
     lines = "".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records)
     path.unlink()
     path.with_name("machine.jsonl").write_text(lines, encoding="utf-8")
@@ -200,53 +202,53 @@ def failing_part(printed: str) -> str:
     """What a run printed, from the heading of the summary to what to do next."""
     lines = printed.splitlines()
     first = next(number for number, line in enumerate(lines) if " cepbench summary " in line)
-    last = next(number for number, line in enumerate(lines) if "next:" in line)
-    return "\n".join(lines[first : last + 1])
+    end = next(number for number, line in enumerate(lines) if line.startswith("report:"))
+    return "\n".join(lines[first:end])
 
 
 # -- pictures ------------------------------------------------------------------------------------
 
 
-def draw_terminal(printed: str, target: Path) -> None:
-    """An SVG of a terminal, below the command that was typed."""
+def terminal(printed: str, view: View) -> str:
+    """A page that shows what a terminal does, below the command that was typed."""
     from rich.console import Console
-    from rich.terminal_theme import MONOKAI
+    from rich.terminal_theme import DEFAULT_TERMINAL_THEME, MONOKAI
     from rich.text import Text
 
-    shown = Text.from_ansi(printed)
-    width = max(len(line.plain) for line in shown.split())
-    console = Console(record=True, width=width, file=StringIO(), force_terminal=True)
+    console = Console(record=True, width=200, file=StringIO(), force_terminal=True)
     console.print(Text(f"$ {shlex.join(TERMINAL)}", style="bold"))
-    console.print(shown)
-    drawn = console.export_svg(title="pytest", theme=MONOKAI, unique_id=target.stem)
-    target.write_text(drawn, encoding="utf-8")
+    console.print(Text.from_ansi(printed))
+    size = 10.5 if view.width < 400 else 14
+    style = f"font: {size}px/1.35 'DejaVu Sans Mono', monospace; padding: 12px; margin: 0"
+    form = (
+        "<body style='margin: 0; color: {foreground}; background: {background}'>"
+        f'<pre style="{style}">{{code}}</pre></body>'
+    )
+    theme = MONOKAI if view.dark else DEFAULT_TERMINAL_THEME
+    return console.export_html(theme=theme, inline_styles=True, code_format=form)
 
 
-def photograph(view: View) -> Draw:
-    """Draws a page as Chromium shows it: a PNG of few colors, which is small."""
+def draw(html: str, view: View, target: Path) -> None:
+    """A page as Chromium shows it: a PNG of few colors, which is small."""
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
 
-    def draw(html: str, target: Path) -> None:
-        from PIL import Image
-        from playwright.sync_api import sync_playwright
-
-        program = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
-        with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-            path = Path(folder, "page.html")
-            path.write_text(html, encoding="utf-8")
-            browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-            tab = browser.new_page(
-                viewport={"width": view.width, "height": view.height or 900},
-                color_scheme="dark" if view.dark else "light",
-            )
-            tab.goto(path.as_uri())
-            if view.prepare:
-                tab.evaluate(view.prepare)
-            tab.screenshot(path=target, **area(tab, view))
-            browser.close()
-        image = Image.open(target).convert("RGB")
-        image.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
-
-    return draw
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium") or "chromium"
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        path = Path(folder, "page.html")
+        path.write_text(html, encoding="utf-8")
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        tab = browser.new_page(
+            viewport={"width": view.width, "height": view.height or 900},
+            color_scheme="dark" if view.dark else "light",
+        )
+        tab.goto(path.as_uri())
+        if view.prepare:
+            tab.evaluate(view.prepare)
+        tab.screenshot(path=target, **area(tab, view))
+        browser.close()
+    image = Image.open(target).convert("RGB")
+    image.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
 def area(tab: Any, view: View) -> Mapping[str, Any]:
@@ -262,18 +264,28 @@ def area(tab: Any, view: View) -> Mapping[str, Any]:
 
 _WORST = "details[open] .sample"
 
-PICTURES: Mapping[str, Draw] = {
-    "failing-run.svg": draw_terminal,
-    "report.png": photograph(View(1300, 790)),
-    "report-dark.png": photograph(View(1280, 800, dark=True)),
-    "paired-chains.png": photograph(View(1300, parts=(_WORST, f"{_WORST} + .pairs"))),
-    "plots.png": photograph(View(1300, parts=("#suite-1", "#suite-1 ~ .scroll"))),
-    "report-narrow.png": photograph(View(390, 844, dark=True)),
-    "history.png": photograph(View(height=750)),
-    "compare.png": photograph(View(height=900)),
-    "leaderboard.png": photograph(View(900, parts=("h1", "section"))),
+SCREENS = {
+    f"{text}-{width}{'-dark' * dark}.png": (
+        f"terminal-{width}" if text == "terminal" else text,
+        View(width, None if parts else height, parts, dark),
+    )
+    for text, parts in {
+        "report": (),
+        "history": (),
+        "compare": (),
+        "leaderboard": ("h1", "section"),
+        "terminal": ("pre",),
+    }.items()
+    for width, height in WIDTHS.items()
+    for dark in (False, True)
 }
-"""File -> how it is drawn of its text."""
+
+PICTURES: Mapping[str, tuple[str, View]] = {
+    "paired-chains.png": ("report", View(1300, parts=(_WORST, f"{_WORST} + .pairs"))),
+    "plots.png": ("report", View(1300, parts=("#suite-1", "#suite-1 ~ .scroll"))),
+    **SCREENS,
+}
+"""File -> the text that it shows, and what of it."""
 
 
 if __name__ == "__main__":
