@@ -74,6 +74,14 @@ def filled(page: str) -> str:
 # -- tables ----------------------------------------------------------------------------------------
 
 
+def words() -> Iterator[str]:
+    """The glossary."""
+    from pytest_cepbench.report.pages import TERMS
+
+    yield from ("| word | meaning |", "|---|---|")
+    yield from (f"| {word} | {meaning} |" for word, meaning in TERMS.items())
+
+
 def options() -> Iterator[str]:
     """The options of pytest."""
     from pytest_cepbench.plugin.options import OPTIONS

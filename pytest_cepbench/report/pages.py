@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from PIL import Image
 
 from pytest_cepbench._version import __version__
@@ -139,6 +139,26 @@ def _webp(image: Image.Image, *, lossless: bool, quality: int) -> bytes:
     return stream.getvalue()
 
 
+TERMS = {
+    "sample": "one item of a data set: an image, a text, or both",
+    "chain": "what is grown from a sample: image, text, image, text, ...",
+    "generation": "one step of a chain; an iteration is two",
+    "role": "what a model does: describer, generator, encoder, detector, judge, writer, "
+    "editor, interleaver, VQA model",
+    "model under test": "what --model names; the other roles are fixed",
+    "spec": "the text that names a model",
+    "score": "the number of one sample under one metric",
+    "case": "one gated number: a metric of a category, a group or the whole suite; one pytest item",
+    "baseline": "the accepted measurement of a case",
+    "anchor": "the first accepted baseline of a case",
+    "tolerance": "the largest drop that does not matter",
+    "alpha": "the error of a run, divided among its cases",
+    "verdict": "what the gate says of a case",
+    "floor": "what a case would score by chance",
+    "store": "the folder of computed results",
+}
+"""Word -> what it means, everywhere: in the documentation and in tooltips of pages."""
+
 PAGE, STYLESHEET, SCRIPT = "index.html", "page.css", "page.js"
 """Files of a page in a folder; everything is readable without the script."""
 
@@ -196,6 +216,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters |= {
         "bounds": bounds_of,
+        "breakable": _breakable,
         "failures": failures_of,
         "figures": figures_of,
         "looks": looks_of,
@@ -204,9 +225,23 @@ def _environment() -> jinja2.Environment:
         "p_value": p_value,
         "settings": settings_of,
         "signed": lambda value: number(value, signed=True),
+        "term": _with_meaning,
         "word": word_of,
     }
     return environment
+
+
+def _breakable(name: str) -> Markup:
+    """The name of a case, which goes on in the next line behind a slash instead of in a word."""
+    return escape(visible(name)).replace("/", Markup("/<wbr>"))
+
+
+def _with_meaning(text: str) -> Markup | str:
+    """A word of the glossary, or its plural, with its meaning as a tooltip; others as they are."""
+    meaning = TERMS.get(text) or TERMS.get(text.removesuffix("s"))
+    if meaning is None:
+        return text
+    return Markup('<abbr title="{}">{}</abbr>').format(meaning, text)
 
 
 def _displayed(value: object) -> object:

@@ -41,6 +41,7 @@ from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.plugin.collection import CepMark
 from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.ratings.records import Vote
+from pytest_cepbench.report.pages import TERMS
 from pytest_cepbench.store import Store
 from tests.docs.markdown import DOCS, EXAMPLES, PAGES, ROOT, anchors, blocks, column, tables
 
@@ -84,8 +85,8 @@ _DECLARED = [
 ]
 
 
-def _script() -> ModuleType:
-    spec = util.spec_from_file_location("generate_docs", DOCS / "generate.py")
+def _script(name: str) -> ModuleType:
+    spec = util.spec_from_file_location(f"{name}_docs", DOCS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)
@@ -94,7 +95,7 @@ def _script() -> ModuleType:
     return module
 
 
-GENERATE = _script()
+GENERATE = _script("generate")
 
 
 @pytest.mark.parametrize("name", GENERATE.PAGES)
@@ -275,6 +276,17 @@ def test_a_newcomer_reads_little() -> None:
 
     assert len(words) <= 700
     assert len(glossary) <= 15
+
+
+def test_words_lead_to_the_glossary_where_they_are_first_used() -> None:
+    """Once on a page of the site, with what they mean; not in code, headings, tables or links."""
+    links = _script("mkdocs_hooks").with_links_to_words
+    page = "# A case\n\nThe `case` of [a case](x.md): cases and a case.\n\n| case |\n\n    case\n"
+    linked = f'[cases](reference.md#words "{TERMS["case"]}")'
+    assert links(page, "docs/own.md") == page.replace(": cases", f": {linked}")
+    assert links(page, "CHANGELOG.md") == page
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f'](docs/reference.md#words "{TERMS["score"]}")' in links(readme, "README.md")
 
 
 def test_extras_are_documented() -> None:

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 from pytest_cepbench.report.pages import SCRIPT, script_of
 
-VOID = {"meta", "img", "br", "input", "link"}
+VOID = {"meta", "img", "br", "wbr", "input", "link"}
 """Elements of HTML that have no end. Those of SVG close themselves by `/>`, or a browser reads all
 that follows as their content."""
 
@@ -53,9 +53,11 @@ class _Reader(HTMLParser):
         super().__init__()
         self.page = Page()
         self.open: list[str] = []
+        self.within_a_word = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._begin(tag, attrs)
+        self.within_a_word = tag == "wbr"
         if tag not in VOID:
             self.open.append(tag)
 
@@ -81,7 +83,9 @@ class _Reader(HTMLParser):
         if self.open and self.open[-1] == "script":
             self.page.scripts.append(data)
         elif self.open and self.open[-1] != "style":
-            self.page.texts.append(data)
+            before = self.page.texts.pop() if self.within_a_word else ""
+            self.page.texts.append(f"{before}{data}")
+            self.within_a_word = False
 
 
 def read_page(html: str) -> Page:

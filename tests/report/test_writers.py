@@ -200,7 +200,7 @@ def test_chains_are_drawn_where_something_happened(case: CaseResult, *, shown: b
 
     html = html_page(FACTS, [case, worse], image)
     assert "a.png" in html
-    assert ("0" * 64 in asked, "a cat" in html) == (shown, shown)
+    assert ("0" * 64 in asked, "a cat" in html.replace("a category", "")) == (shown, shown)
     assert "1" * 64 in asked
 
 
