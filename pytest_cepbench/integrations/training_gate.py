@@ -52,6 +52,9 @@ class TrainingGate:
     on_error: where a checkpoint could not be measured: `stop` the training, or `warn` and go on.
     share_device: give the training's memory on its device back while a gate uses it; between steps
         only. The training's modules and optimizers are named to `begin`.
+    start: the model that the training starts from, as a path or a spec: where nothing is accepted
+        yet, it is gated before the first step, and the first checkpoint is held to it. Without it
+        the first checkpoint is accepted, however bad it is.
     trackers: get the numbers and texts of each verdict; None: every run of W&B, MLflow or Trackio
         that is active in this process.
     verdicts: of this training so far, in the order in which they came.
@@ -67,6 +70,7 @@ class TrainingGate:
     on_error: OnError = "stop"
     share_device: bool = False
     trackers: Sequence[Tracker] | None = None
+    start: str | Path | None = None
     verdicts: list[GateVerdict] = field(default_factory=list, init=False)
     stopped: GateVerdict | None = field(default=None, init=False)
     _outcomes: frozenset[str] = field(default=frozenset(), init=False, repr=False)
@@ -277,6 +281,8 @@ class TrainingGate:
                 there.append(each)
             elif each is not None:
                 LOGGER.warning("gate: %s was to be gated and is gone", each.given)
+        if self.start is not None and state.accepted is None and not there:
+            there = [self.gate.submit(self.start, 0)]
         self._queue = there
         self.gate.files.change(running=None, waiting=tuple(there), stopped=None)
         self._start_waiting()

@@ -118,7 +118,7 @@ class GateVerdict:
 
     @property
     def line(self) -> str:
-        """The verdict in one line, for a log."""
+        """The verdict in one line, for a log: the headline, why, and what to do."""
         step = "" if self.step is None else f"step {self.step}, "
         headline = self.cases[0] if self.cases else None
         number = ""
@@ -126,7 +126,34 @@ class GateVerdict:
             number = f", {headline.label} {headline.value:.4f}"
             if headline.difference is not None:
                 number += f" ({headline.difference:+.4f})"
-        return f"gate: {step}{self.checkpoint}: {self.outcome}{number}"
+        return f"gate: {step}{self.checkpoint}: {self.outcome}{number}{self._advice}"
+
+    @property
+    def _advice(self) -> str:
+        """Why the outcome is what it is, and what to do, for the end of a log line."""
+        worse = [case for case in self.cases if case.verdict == str(self.outcome)]
+        if self.outcome is Outcome.REGRESSED:
+            return (
+                f"; worse than tolerated in {len(worse)} of {len(self.cases)} cases, "
+                f"{', '.join(case.name for case in worse[:3])}: go on from "
+                f"{self.accepted or 'an earlier checkpoint'}, see {self.report}"
+            )
+        if self.outcome is Outcome.INCONCLUSIVE:
+            return (
+                f"; {len(worse)} of {len(self.cases)} cases have too few samples to tell: "
+                "add --cep-inconclusive=more, or more samples, to the gate's options"
+            )
+        if self.outcome is Outcome.FAILED:
+            reason = (self.output.strip().splitlines() or ["the gate's process printed nothing"])[
+                -1
+            ]
+            return f"; {reason.strip()}: mend it, and gate this checkpoint again"
+        if all(case.baseline is None for case in self.cases) and self.step != 0:
+            return (
+                "; the first one, held to nothing: give TrainingGate(start=...) the model that the "
+                "training starts from"
+            )
+        return ""
 
     @property
     def summary(self) -> str:

@@ -95,6 +95,43 @@ def test_training_stops_between_steps(rule_gate: MakeGate, tmp_path: Path) -> No
     assert not TrainingGate(rule_gate()).begin(4)  # it went on, on purpose
 
 
+def test_the_first_checkpoint_is_held_to_what_the_training_starts_from(
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else a model that forgot everything is the first baseline, which the log says."""
+    start = save(tmp_path / "base", 0.1)
+    gate = TrainingGate(rule_gate(), start=start)
+    with pytest.raises(TrainingStoppedError):
+        train(gate, [0.9])
+
+    assert outcomes(gate) == {0: "accepted", 1: "regressed"}
+    (line,) = [each for each in caplog.messages if "regressed" in each]
+    assert "; worse than tolerated in 1 of 1 cases, instrument/overall/gc: go on from " in line
+    assert f" {gate.gate.accepted}, see " in line
+    again = TrainingGate(rule_gate(), start=start, on_error="warn")
+    again.begin()
+    assert not again.verdicts  # it is accepted already
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ({}, "the first one, held to nothing: give TrainingGate(start=...)"),
+        ({"code": 2}, ": mend it, and gate this checkpoint again"),
+    ],
+)
+def test_the_log_says_why_and_what_to_do(
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture,
+    weights: dict[str, Any], words: str,
+) -> None:  # fmt: skip
+    """In the line of the verdict."""
+    caplog.set_level("INFO")
+    gate = TrainingGate(rule_gate(), on_error="warn")
+    gate.submit(1, save(tmp_path / "checkpoint-1", 0.1, **weights))
+    assert words in next(each for each in caplog.messages if "step 1, " in each)
+
+
 def test_training_that_stopped_goes_on_from_an_earlier_step(
     rule_gate: MakeGate, tmp_path: Path
 ) -> None:

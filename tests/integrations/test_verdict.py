@@ -166,7 +166,10 @@ def test_verdict_in_words(tmp_path: Path) -> None:
     """A line for the log, and a summary for the engineer who finds the training stopped."""
     case = GatedCase("shapes/overall/gc", "GC@3", "regressed", True, 0.5, 0.9, -0.4, -0.5, -0.3)
     regressed = verdict_of(Outcome.REGRESSED, 1, case)
-    assert regressed.line == "gate: step 7, c-7: regressed, GC@3 0.5000 (-0.4000)"
+    assert regressed.line == (
+        "gate: step 7, c-7: regressed, GC@3 0.5000 (-0.4000); worse than tolerated in 1 of 1 "
+        "cases, shapes/overall/gc: go on from c-6, see none.html"
+    )
     assert regressed.value == 0.5
     assert regressed.summary == (
         "printed\nc-7: regressed, the training stops here\nlast accepted checkpoint: c-6\n"
@@ -183,7 +186,11 @@ def test_verdict_in_words(tmp_path: Path) -> None:
     ]  # fmt: skip
 
     unmeasured = verdict_of(Outcome.FAILED, 4)
-    assert unmeasured.line == "gate: step 7, c-7: failed"
+    assert unmeasured.line == (
+        "gate: step 7, c-7: failed; printed: mend it, and gate this checkpoint again"
+    )
+    undecided = verdict_of(Outcome.INCONCLUSIVE, 0, replace(case, verdict="inconclusive"))
+    assert "; 1 of 1 cases have too few samples to tell: add --cep-inc" in undecided.line
     assert unmeasured.value is None
     assert verdict_of(Outcome.FAILED, 4, replace(case, value=None)).line == unmeasured.line
 
