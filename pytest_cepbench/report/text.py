@@ -250,7 +250,7 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
     for step in steps:
         before, now = ("" if end is None else end.text or "" for end in (step.before, step.now))
         texts.append((step.generation, before, now))
-    described = next((before or now for _, before, now in texts if before or now), "")
+    described = next((before for _, before, _ in texts if before), "")
     start = texts[0][2] or texts[0][1] or f"an image: {described}".removesuffix(": ")
     yield printable(f"start: {start}", most)
     differing = next(((g, a, b) for g, a, b in texts if a and a != b), None)
@@ -259,6 +259,12 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         begin = f"first difference at step {generation}: "
         room = max(20, most - len(begin) - 4)
         first, second = printable(before, 500), printable(now, 500)
+        # A long beginning that both share would push what differs out of the line.
+        pairs = enumerate(zip(first, second, strict=False))
+        alike = next((place for place, (a, b) in pairs if a != b), 0)
+        if len(first) + len(second) > room and alike > 8:
+            cut = first.rfind(" ", 0, alike) + 1
+            first, second = f"... {first[cut:]}", f"... {second[cut:]}"
         # The longer one gets what the shorter one leaves.
         first = printable(first, max(room // 2, room - len(second)))
         yield f"{begin}{first} -> {printable(second, max(room // 2, room - len(first)))}"

@@ -493,6 +493,17 @@ def test_a_sample_is_told_in_words() -> None:
         "last at step 1: a dog",
     ]
     assert list(sample_words(sample, 50))[1].endswith(": a black cat ... -> a dog")
+    longer = [
+        [LinkShown(image="0" * 64), LinkShown(text=f"three large shapes : a {color} cross on top")]
+        for color in ("red", "green")
+    ]
+    alike = replace(chain, links=longer[1], baseline_links=longer[0])
+    (sample,) = worst_samples([replace(FULL, chains=[alike])])
+    shown = list(sample_words(sample, 80))
+    assert shown[1].endswith(": ... red cross on top -> ... green cross on top")
+    unknown = replace(alike, baseline_links=[])
+    (sample,) = worst_samples([replace(FULL, chains=[unknown])])
+    assert next(sample_words(sample, 80)) == "start: an image"
     (answered,) = worst_samples([ANSWERED], 1)
     assert list(sample_words(answered, 60)) == [
         "question: draw a cat | [image]",
