@@ -182,10 +182,11 @@ def _prepare(spec: StudySpec, model: Named, variant: Variant, dataset: Dataset) 
         )
     prepared = prepare_suite(variant.suite, dataset, choices)
     if variant.exchanged == "generator" and "generator" not in prepared.assignments.roles:
+        under_test = prepared.assignments.under_test
+        hint = ": where it can write for one, add --role=writer"
         raise SpecError(
-            f"suite {variant.suite.name!r}: nothing is drawn for {model.spec!r}, the "
-            f"{prepared.assignments.under_test}, by a generator that could be exchanged: where it "
-            "can write for one, add --role=writer"
+            f"suite {variant.suite.name!r}: nothing is drawn for {model.spec!r}, the {under_test}, "
+            f"by a generator that could be exchanged{hint if under_test == 'interleaver' else ''}"
         )
     return prepared
 
