@@ -81,6 +81,7 @@ _INIT = Command(
         flag(
             "--accept", "measure the model on the whole suite, and accept its numbers as baselines"
         ),
+        option("--out DIR", "of the report of what was measured", default=".cepbench/studies"),
         STORE,
     ],
 )
@@ -101,7 +102,11 @@ _DOCTOR = Command(
     "doctor",
     [
         *_trial_options(
-            option("--model SPEC", "the model that would be gated; default: the suite's describer"),
+            option(
+                "--model SPEC",
+                "the model that would be gated; default: the suite's describer, or the one "
+                "that was accepted",
+            ),
             seeds=2,
             suite=option(
                 "suite SUITE",

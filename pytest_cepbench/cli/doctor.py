@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from configparser import ConfigParser
 from configparser import Error as IniError
+from contextlib import suppress
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,12 @@ from pytest_cepbench.cli.session import measuring, read_trial, spent_line
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.evaluation.run_report import read_report
+from pytest_cepbench.files import parse_toml, read_text
 from pytest_cepbench.report.number_format import counted, number
 from pytest_cepbench.studies.calibration import prepare_calibration
 from pytest_cepbench.studies.doctor import Diagnosis, examine
 from pytest_cepbench.studies.doctor.diagnosis import Cell
+from pytest_cepbench.suites import load_suite
 
 
 def run(arguments: Namespace) -> int:
@@ -35,6 +38,8 @@ def run(arguments: Namespace) -> int:
         return 0
     if arguments.suite is None:
         raise SpecError("a SUITE is expected, as in `cepbench doctor suites/mine`, or --report")
+    if arguments.model is None:
+        _take_accepted_model(arguments)
     trial = read_trial(arguments)
     with measuring(arguments.store, trial.suite) as (pool, begin):
         prepared = prepare_calibration(trial, pool)
@@ -42,6 +47,20 @@ def run(arguments: Namespace) -> int:
         diagnosis = examine(prepared, pool, arguments.baselines, tell)
     write_and_show(arguments, diagnosis, doctor_page(diagnosis), f"doctor-{diagnosis.suite}")
     return NOT_DONE if diagnosis.problems else 0
+
+
+def _take_accepted_model(arguments: Namespace) -> None:
+    """Where a role is left open, the model that was accepted in it stands in for `--model`."""
+    suite = load_suite(arguments.suite)
+    for path in sorted((arguments.baselines / suite.name).glob("*.toml")):
+        with suppress(OSError, ValueError, KeyError):
+            model = parse_toml(read_text(path))["model"]
+            role, spec = model["role"], model["spec"]
+            if getattr(suite.table.roles, role, None) or getattr(arguments, role, None):
+                return
+            arguments.model, arguments.role = spec, arguments.role or role
+            tell(f"model: {spec}, which was accepted for this suite; --model names another")
+            return
 
 
 def doctor_page(diagnosis: Diagnosis) -> list[Section]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import textwrap
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,14 @@ from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.cli.output import Section, Table, show, show_document, tell
+from pytest_cepbench.cli.output import (
+    Section,
+    Table,
+    show,
+    show_document,
+    tell,
+    write_and_show,
+)
 from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
@@ -22,7 +30,7 @@ from pytest_cepbench.errors import CepError, EndedError, SpecError, WriteError
 from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.models.spec import PRESET, parse_spec
-from pytest_cepbench.report.number_format import number
+from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.calibration import (
     Proposal,
     Trial,
@@ -175,7 +183,10 @@ class ProjectPlan:
             for case, tolerance in proposal.cases.items()
         )
         source = "By the noise that was measured" if proposal.measured else "A default"
-        reasons = "\n".join(f"# {line}." for line in (source, *proposal.reasons))
+        reasons = "\n".join(
+            textwrap.fill(f"{line}.", 98, initial_indent="# ", subsequent_indent="# ")
+            for line in (source, *proposal.reasons)
+        )
         # Relative where the images are in the project, which another machine has elsewhere.
         here, images = Path.cwd().resolve(), self.images.resolve()
         inside = images.is_relative_to(here) and folder.is_relative_to(Path())
@@ -219,9 +230,10 @@ def _refuse_existing(paths: Iterable[Path]) -> None:
 
 def _seen_from(folder: Path, spec: str) -> str:
     """A spec that was typed here, as a suite in a folder has to name it."""
-    if not spec.startswith(_RELATIVE):
-        return spec
     body, mark, params = spec.partition("?")
+    here = Path(body).exists() and not Path(body).is_absolute()
+    if not (here or spec.startswith(_RELATIVE)):
+        return spec
     path = os.path.relpath(Path(body).absolute(), folder.absolute())
     return f"{path if path.startswith('..') else f'./{path}'}{mark}{params}"
 
@@ -273,7 +285,17 @@ def run(arguments: Namespace) -> int:
         baselines.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(str(error)) from error
-    show([_summary(plan, dataset, proposal, [*files, baselines])])
+    report = Section(
+        f"suite {plan.name}: {counted(len(dataset.samples), 'image')} in "
+        f"{len(_counts(dataset))} categories",
+        (*_sight(dataset, proposal), *(f"written: {path}" for path in (*files, baselines))),
+    )
+    if proposal.measured:
+        known = Section("what was measured", _figures(dataset, proposal))
+        content = {"suite": plan.name, "parts": _parts(dataset, proposal)}
+        write_and_show(arguments, content, (report, known), f"init-{plan.name}", shown=1)
+    else:
+        show([report])
 
     def command(model: str) -> str:
         role = f" --cep-role={arguments.role}" if arguments.role else ""
@@ -297,7 +319,8 @@ def run(arguments: Namespace) -> int:
     except CepError as error:
         raise EndedError(f"nothing was accepted: {error}") from error
     if not result.changed:
-        show_document(f"{result}\n")
+        summary, _, _ = f"{result}".partition("\nverdict: ")  # each case in full comes behind it
+        show_document(f"{summary}\n")
         raise EndedError(f"nothing was accepted; the suite is written. Try again: {accepting}")
     show(
         [],
@@ -361,37 +384,60 @@ def _counts(dataset: Dataset) -> Mapping[str, int]:
     return Counter(category for sample in dataset.samples for category in sample.categories)
 
 
-def _summary(
-    plan: ProjectPlan, dataset: Dataset, proposal: Proposal, written: Sequence[Path]
-) -> Section:
-    counts = _counts(dataset)
-    samples = "all" if proposal.samples is None else f"{proposal.samples} of each category"
-    source = "measured" if proposal.measured else "a default, nothing was measured"
-    sizes = {OVERALL: len(dataset.samples), **counts}
-    rows = []
-    for part, size in sizes.items():
-        tolerance = proposal.cases.get(f"{part}/{METRIC}", proposal.tolerance)
-        power = proposal.power.get(part)
-        known = ("-", "-", "-")
-        if power is not None:
-            known = (
-                str(power.held_of_100),
-                number(power.visible) if isfinite(power.visible) else "-",
-                "-" if power.needed is None else str(power.needed),
-            )
-        rows.append((part, str(size), f"{tolerance:g}", *known))
-    head = ("part", "images", "tolerance", "held", "visible", "needed")
-    lines = [f"samples: {samples}; tolerance: {source}", *proposal.reasons]
-    lines += dataset.notes
-    if proposal.measured:
-        lines.append(
-            "held: in so many of 100 runs a checkpoint as good as this one is held, and undecided "
-            "else; visible: the smallest drop that fails in 80 of them; needed: images with which "
-            "80 are held. Checkpoints differ by more than seeds: take these numbers as the best "
-            "there can be"
-        )
-    table = Table(head, tuple(rows))
-    return Section(
-        f"suite {plan.name}: {len(dataset.samples)} images in {len(counts)} categories",
-        (*lines, table, *(f"written: {path}" for path in written)),
+def _sight(dataset: Dataset, proposal: Proposal) -> tuple[str, ...]:
+    """What the suite will see and what not, in three sentences; else why that is not known."""
+    whole = proposal.power.get(OVERALL)
+    if whole is None:
+        return ("tolerance: a default, nothing was measured", *proposal.reasons, *dataset.notes)
+    seen = {part: power.visible for part, power in proposal.power.items()}
+    parts = ", ".join(f"{part} {drop:.3g}" for part, drop in seen.items() if part != OVERALL)
+    enough = "" if whole.needed is None else f"about {whole.needed} images would do for 80; "
+    see = (
+        f"It will see a drop of {seen[OVERALL]:.3g} or more of the whole, in 80 of 100 runs"
+        f"{f' (of a category: {parts})' if parts else ''}."
     )
+    not_see = (
+        "It will not see smaller drops, nor what becomes of images that are not here, and "
+        "checkpoints differ by more than the seeds that were compared."
+    )
+    held = (
+        f"A checkpoint as good as this one is held in {whole.held_of_100} of 100 runs, and "
+        f"undecided else: {enough}there are {len(dataset.samples)}."
+    )
+    return see, not_see, held, *dataset.notes
+
+
+def _parts(dataset: Dataset, proposal: Proposal) -> list[dict[str, object]]:
+    """The whole and the categories with what their cases can tell; None where it is not known."""
+    parts: list[dict[str, object]] = []
+    for part, size in {OVERALL: len(dataset.samples), **_counts(dataset)}.items():
+        power = proposal.power.get(part)
+        parts.append(
+            {
+                "part": part,
+                "images": size,
+                "tolerance": proposal.cases.get(f"{part}/{METRIC}", proposal.tolerance),
+                "held": power and power.held_of_100,
+                "visible": power.visible if power is not None and isfinite(power.visible) else None,
+                "needed": power and power.needed,
+            }
+        )
+    return parts
+
+
+def _figures(dataset: Dataset, proposal: Proposal) -> tuple[str | Table, ...]:
+    """What the sentences rest on, for the report."""
+    samples = "all" if proposal.samples is None else f"{proposal.samples} of each category"
+    parts = _parts(dataset, proposal)
+    rows = tuple(tuple(map(_cell, part.values())) for part in parts)
+    legend = (
+        "held: in so many of 100 runs a checkpoint as good as this one is held, and undecided "
+        "else; visible: the smallest drop that fails in 80 of them; needed: images with which 80 "
+        "are held"
+    )
+    table = Table(tuple(parts[0]), rows)
+    return f"samples: {samples}; tolerance: measured", *proposal.reasons, legend, table
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -40,6 +40,12 @@ def written(project: Home, name: str = "photos") -> dict[str, Any]:
     return tomllib.loads(text)
 
 
+def measured(project: Home) -> str:
+    """The report of what was measured."""
+    path = project.path / ".cepbench" / "studies" / "init-photos.md"
+    return path.read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_two_commands_to_a_verdict(project: Home) -> None:
     """What init accepts, the next run of pytest holds a model to."""
@@ -48,6 +54,9 @@ def test_two_commands_to_a_verdict(project: Home) -> None:
     assert "accepted: 4 baselines below baselines/photos" in ended.out
     assert run_plainly(project.path, "suites/photos", MODEL) == 0
     assert run_plainly(project.path, "suites/photos", f"{MODEL}?loss=1.5") == 1
+    ended = project.command("doctor", "suites/photos")
+    assert ended.err.startswith("model: python:color_models:describer, which was accepted for ")
+    assert "doctor of photos" in ended.out
 
 
 def test_tolerances_come_from_the_noise(project: Home) -> None:
@@ -57,13 +66,18 @@ def test_tolerances_come_from_the_noise(project: Home) -> None:
     suite = written(project)
     tolerance = suite["gate"]["tolerance"]
     assert 0.01 < tolerance < max(case["tolerance"] for case in suite["cases"].values())
-    assert "tolerance: measured" in ended.out
-    (cells,) = re.findall(r"^overall +30 +(.*)$", ended.out, re.MULTILINE)
-    shown, held, visible, needed = cells.split()
-    assert float(shown) == tolerance < float(visible)
+    sentences = re.findall(r"^(It will|A checkpoint)", ended.out, re.MULTILINE)
+    assert sentences == ["It will", "It will", "A checkpoint"]
+    report = measured(project)
+    assert "tolerance: measured" in report
+    (cells,) = re.findall(r"^\| overall \| 30 \| (.*) \|$", report, re.MULTILINE)
+    shown, held, visible, needed = cells.split(" | ")
+    assert f"It will see a drop of {visible} or more of the whole" in ended.out
+    assert float(shown) == pytest.approx(tolerance, rel=0.01)
+    assert tolerance < float(visible)
     assert int(held) >= 80
     assert int(needed) <= 30
-    assert "fewer than 20 images: cats (12), dogs (18). Give more" in ended.out
+    assert "fewer than 20 images: cats (12), dogs (18). Give more" in report.replace("\\", "")
 
 
 def test_nothing_is_lost_of_the_pilot(project: Home) -> None:
@@ -196,10 +210,13 @@ def test_specs_and_images_keep_their_place(
     inner.mkdir()
     monkeypatch.chdir(inner)
     images = os.path.relpath(project.path / "photos", inner)
+    (inner / "det").mkdir()  # there, so no id on the hub
     argv = ("--no-measure", "--generator=./models/pipe?dtype=float16", "--encoder=../enc")
+    argv += ("--describer=det?backend=pil",)
     assert init(project, *argv, images=images).code == 0
     suite = tomllib.loads((inner / "suites" / "photos" / "suite.toml").read_text())
     assert suite["roles"] == {
+        "describer": "../../det?backend=pil",
         "generator": "../../models/pipe?dtype=float16",
         "encoder": "../../../enc",
     }
