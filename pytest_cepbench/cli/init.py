@@ -31,6 +31,7 @@ from pytest_cepbench.evaluation.python_api import GateOptions, gate_checkpoint
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.models.spec import PRESET, parse_spec
 from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.report.text import cause_lines
 from pytest_cepbench.studies.calibration import (
     Proposal,
     Trial,
@@ -320,7 +321,7 @@ def run(arguments: Namespace) -> int:
         raise EndedError(f"nothing was accepted: {error}") from error
     if not result.changed:
         summary, _, _ = f"{result}".partition("\nverdict: ")  # each case in full comes behind it
-        show_document(f"{summary}\n")
+        show_document("\n".join((summary, *cause_lines(result.cases), "")))
         raise EndedError(f"nothing was accepted; the suite is written. Try again: {accepting}")
     show(
         [],

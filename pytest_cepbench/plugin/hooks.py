@@ -369,7 +369,8 @@ class Run:
         elif controller.settings.names_models and exitstatus in _NOTHING_RAN:
             from pytest_cepbench.plugin.terminal.summary import write_nothing_found
 
-            write_nothing_found(config, reporter)
+            refused = exitstatus == pytest.ExitCode.USAGE_ERROR
+            write_nothing_found(config, reporter, refused=refused)
 
     def _remove_status(self) -> None:
         if "status" in self.tickers:

@@ -161,8 +161,9 @@ def store_errors(path: Path) -> Iterator[None]:
             ) from error
         if not isinstance(error, OSError | sqlite3.OperationalError):
             raise  # a mistake in a query, which is a bug of this package
+        why = getattr(error, "strerror", None) or error
         raise StoreError(
-            f"the store {path.parent} cannot be used: {error} (another folder: --cep-store)"
+            f"the store {path.parent} cannot be used: {why} (another folder: --cep-store)"
         ) from error
 
 

@@ -211,8 +211,8 @@ def test_specs_and_images_keep_their_place(
     monkeypatch.chdir(inner)
     images = os.path.relpath(project.path / "photos", inner)
     (inner / "det").mkdir()  # there, so no id on the hub
-    argv = ("--no-measure", "--generator=./models/pipe?dtype=float16", "--encoder=../enc")
-    argv += ("--describer=det?backend=pil",)
+    specs = ("--generator=./models/pipe?dtype=float16", "--encoder=../enc")
+    argv = ("--no-measure", "--describer=det?backend=pil", *specs)
     assert init(project, *argv, images=images).code == 0
     suite = tomllib.loads((inner / "suites" / "photos" / "suite.toml").read_text())
     assert suite["roles"] == {

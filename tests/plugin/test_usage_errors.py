@@ -277,6 +277,8 @@ def test_a_mistake_is_one_line_that_says_what_mends_it(
     result = accepted.run_here(*arguments)
     assert result.ret in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED)
     pytest.LineMatcher([*result.outlines, *result.errlines]).fnmatch_lines([line])
+    if not line.startswith("nothing was gated"):
+        result.stdout.no_fnmatch_line("nothing was gated*")
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 

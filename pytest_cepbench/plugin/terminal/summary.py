@@ -143,10 +143,11 @@ def write_summary(controller: Controller, reporter: Any) -> None:
     output.write_sentences(_files(outcome, brief=False))
 
 
-def write_nothing_found(config: pytest.Config, reporter: Any) -> None:
+def write_nothing_found(config: pytest.Config, reporter: Any, *, refused: bool) -> None:
     """Say why a run that names a model has no case, and which command mends it.
 
     reporter: pytest's terminal reporter.
+    refused: whether pytest says itself what is wrong, but for a path that is not there.
     """
     output = Output(reporter)
     paths = [Path(argument.partition("::")[0]) for argument in config.args]
@@ -157,13 +158,15 @@ def write_nothing_found(config: pytest.Config, reporter: Any) -> None:
         names = [path.name for path in beside.iterdir()] if beside.is_dir() else []
         hint = did_you_mean(missing[0].name, names)
         line = f"nothing was gated: there is no {missing[0]}.{hint}"
+    elif refused:
+        return
     elif deselected:
         line = f"nothing was gated: -k, -m or --deselect left out all {deselected} tests"
     else:
         folders = ", ".join(map(str, map(shown_path, map(Path.absolute, paths))))
         line = (
             f"nothing was gated: no test below {folders} takes cep_case. `cepbench init` writes a "
-            "suite of your data, `cepbench suites` copies a published one"
+            "suite of your data, `cepbench suites` lists those that come with the package"
         )
     output.write_sentences([(line, "bold red")])
 
