@@ -83,7 +83,8 @@ def verdict_lines(results: Sequence[CaseResult]) -> Iterator[str]:
         counts_for = result.primary or result.accepted or result.refused
         (gating if counts_for else informational).append(result)
     if gating:
-        yield f"{counted(len(gating), 'gating case')}: {counts_line(gating)}"
+        kind = "gating case" if all(result.primary for result in gating) else "case"
+        yield f"{counted(len(gating), kind)}: {counts_line(gating)}"
     if informational:
         counts = Counter(str(result.verdict) for result in informational)
         shown = ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts[name])
