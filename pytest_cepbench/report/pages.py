@@ -43,11 +43,11 @@ THUMBNAIL = 256
 IMAGES = "images"
 """Folder of image files beside a page."""
 
-_QUALITY = 75  # of WebP, for what is made smaller anyway
+_QUALITY = 75  # of WebP, for what is made smaller and for noise
 
-# A failing run of suites/shapes shows 323 small images of some noise: without loss they take 970 kB
-# of its page, so 190 kB.
-_LOSSLESS, _QUALITY_OF_SMALL = 1024, 90
+# A failing run of suites/shapes shows 585 small images of some noise: without loss they alone are
+# more than the 1.5 MB of a page, at this quality 240 kB.
+_LOSSLESS = 1024
 
 ImageSource = Callable[[str], ImageArtifact | None]
 """Gives a stored image by digest, or None when it is gone."""
@@ -116,7 +116,7 @@ class PageImages:
         name, enlarged = f"image-{image.digest[:16]}", max(image.size) < THUMBNAIL
         if self.folder is None:
             if whole and len(data) > _LOSSLESS:
-                small = _webp(thumbnail, lossless=False, quality=_QUALITY_OF_SMALL)
+                small = _webp(thumbnail, lossless=False, quality=_QUALITY)
                 data = min(data, small, key=len)
             address = f"data:image/webp;base64,{base64.b64encode(data).decode()}"
             return PageImage(name, *thumbnail.size, address, "", enlarged)

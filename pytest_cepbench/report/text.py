@@ -104,7 +104,7 @@ def _numbers(result: CaseResult) -> Iterator[str]:
     if result.shown.curve:
         course = "  ".join(map(number, result.shown.curve))
         first, *more = textwrap.wrap(course, _WIDTH - 15)
-        yield f"  {'course':12} {first}"
+        yield f"  {'by step':12} {first}"
         yield from (" " * 15 + line for line in more)
     judge = [f"judge: {result.shown.judge}"] if result.shown.judge else []
     for note in (*result.notes, *judge, *result.warnings):

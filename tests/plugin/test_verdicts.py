@@ -62,7 +62,7 @@ def test_a_worse_model_is_regressed_with_the_numbers_and_the_samples(accepted: P
             f"  difference {case['difference']:>+12.4f}",
             "  tolerance       -0.0100   threshold gate",
             "  n                     2",
-            f"  course *{case['curve'][0]:.4f}  {case['curve'][1]:.4f}",
+            f"  by step *{case['curve'][0]:.4f}  {case['curve'][1]:.4f}",
             "  samples that lost most *baseline *now *change",
             f"  {loser['sample']} *{loser['score']:.4f} *",
             "  next: look at the samples in the HTML report; if the change is meant, accept",

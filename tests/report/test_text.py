@@ -52,7 +52,7 @@ regressed: toy, color, GC@2 (the measured drop exceeds the tolerance, and is not
                             can see a drop of at most 0.5
   since anchor    -0.3000   anchor 0.8000, [-0.3750, -0.2250], p < 1e-5,
                             tolerance -0.0200, regressed
-  course       0.6000  0.4500
+  by step      0.6000  0.4500
   3 of 50 texts were cut
   the measurement is close to what chance gives
 
@@ -117,7 +117,7 @@ def test_notes_stand_below_the_numbers() -> None:
     """Each on a line of its own after the course, without control characters."""
     noted = replace(REGRESSED, notes=["SDR: 0.02 \x1b[2J", "a cut text"])
     lines = explain(noted).splitlines()
-    course = next(i for i, line in enumerate(lines) if line.startswith("  course"))
+    course = next(i for i, line in enumerate(lines) if line.startswith("  by step"))
     assert lines[course + 1 : course + 4] == [r"  SDR: 0.02 \x1b[2J", "  a cut text", ""]
 
 
