@@ -43,10 +43,10 @@ THUMBNAIL = 256
 IMAGES = "images"
 """Folder of image files beside a page."""
 
-_QUALITY = 75  # of WebP, for what is made smaller and for noise
+_QUALITY = 70  # of WebP, for what is made smaller and for noise
 
 # A failing run of suites/shapes shows 585 small images of some noise: without loss they alone are
-# more than the 1.5 MB of a page, at this quality 240 kB.
+# more than the 1.5 MB of a page, at this quality 220 kB.
 _LOSSLESS = 1024
 
 ImageSource = Callable[[str], ImageArtifact | None]
