@@ -44,13 +44,13 @@ class Site:
 
 
 @contextmanager
-def served_site(folder: Path) -> Iterator[Site]:
+def served_site(folder: Path, count: int = 5) -> Iterator[Site]:
     """A study of pairs for two people, served by a thread; both have agreed."""
     import uvicorn
 
     from pytest_cepbench.ratings.app import make_app
 
-    make_study(folder, "pair", count=5, overlap=2, share=1.0)
+    make_study(folder, "pair", count=count, overlap=2, share=1.0)
     with LiveStudy(read_ratings(folder)) as live, bind(0) as listener:
         hosts = ["127.0.0.1", "rate.example.org"]
         app = make_app(live, hosts, lambda scores: f"bets: {len(scores)}")
@@ -60,9 +60,11 @@ def served_site(folder: Path) -> Iterator[Site]:
         site = Site(live, listener.getsockname()[1])
         agree(site.a1)
         agree(site.a2)
-        yield site
-        server.should_exit = True
-        thread.join()
+        try:
+            yield site
+        finally:  # or a test that fails would never end
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture
@@ -278,6 +280,24 @@ def test_the_operator_sees_data(site: Site) -> None:
     assert "bets: 1" in part
     assert "first" not in part
     assert "SECRET" not in part
+
+
+@pytest.mark.parametrize(
+    ("common", "shown"),
+    [
+        (9, r"<dd>\u2013 <span class=\"soft\">\(9 items by several people, shown from 10 on\)"),
+        (10, r"<dd>alpha -?\d\.\d\d <span class=\"soft\">\(10 items by several people\)"),
+    ],
+)
+def test_agreement_is_shown_from_ten_items_on(common: int, shown: str, tmp_path: Path) -> None:
+    """Fewer items of several people say next to nothing of how far they agree."""
+    with served_site(tmp_path / "study", count=common) as site:
+        for number in range(common):
+            for name, address in (("a1", site.a1), ("a2", site.a2)):
+                body = {"slot": slots(address)[0], "verdict": "AB"[number % 2], "seconds": 1.0}
+                assert request(address, "vote", body | {"key": f"{name}-{number:05}"}).status == 200
+        part = request(site.operator, "part").body.decode()
+    assert re.search(shown, part), part
 
 
 def test_one_server_has_a_study(untouched: Site) -> None:
