@@ -95,7 +95,7 @@ MISTAKES = {
     "path that leads out of a copy": Wrong(
         "sdp", "sdp", data.write_listed,
         rewrite("nocaps/nocaps_val_4500_captions.json", "beef04", "../beef04"),
-        ["captions.json, images[0]: field 'file_name': '../beef04.jpg' leads out of the folder"],
+        ["captions.json, images[0].file_name: '../beef04.jpg' leads out of the folder"],
     ),
     "category without images": Wrong(
         "mmeception", "mme", data.write_mme,
