@@ -468,7 +468,8 @@ def test_junit_carries_verdicts_and_numbers(plain: tuple[Ended, Path]) -> None:
 def test_junit_is_what_its_file_shows(plain: tuple[Ended, Path]) -> None:
     """As viewers of CI services read it: properties of each case, one message of one that fails."""
     text = minidom.parse(str(plain[1])).toprettyxml(indent=" ")
-    shown = re.sub(r' (time|timestamp|hostname)="[^"]*"', "", text)
+    # Older releases of pytest give all suites no name (8.2).
+    shown = re.sub(r' (time|timestamp|hostname)="[^"]*"|(?<=<testsuites) name="[^"]*"', "", text)
     assert shown == (SERVICES / "junit.xml").read_text(encoding="utf-8")
 
 

@@ -85,16 +85,16 @@ def test_tokens_that_the_weights_do_not_know_are_refused() -> None:
 
 @pytest.mark.models
 def test_a_tokenizer_without_its_files_is_refused(tmp_path: Path) -> None:
-    """Transformers makes one that makes nothing of any text; the file of another proves nothing."""
+    """Transformers 5 makes one that makes nothing of any text; 4 says what it lacks."""
     from transformers import AutoTokenizer
 
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
     (tmp_path / "vocab.json").write_text("{}")
     check_vocabulary(tmp_path, "LlamaTokenizer")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match=r"knows </s>, <s>, <unk> and no other tokens"):
-        check_tokens(FOLDER, tokenizer, knows(10))
+    lacking = r"knows </s>, <s>, <unk> and no other tokens|model_file or model_proto must be"
+    with pytest.raises((CheckpointError, ValueError), match=lacking):
+        check_tokens(FOLDER, AutoTokenizer.from_pretrained(tmp_path), knows(10))
 
 
 @pytest.mark.models
