@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
-from math import isfinite, nan
 from pathlib import Path
 from statistics import median
-
-import numpy as np
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import Section, Table, short, write_and_show
@@ -21,7 +15,7 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.gate.baseline import as_accepted
-from pytest_cepbench.metrics.correlation import Correlation, Method, correlation_estimate
+from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.metrics.human_ratings import GRADES, Alignment
 from pytest_cepbench.metrics.judge_agreement import Agreement, Share
 from pytest_cepbench.metrics.uncertainty import Estimate
@@ -29,6 +23,7 @@ from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.report.number_format import counted
+from pytest_cepbench.studies.outside_scores import correlate_scores, read_boards, read_outside
 from pytest_cepbench.studies.rating_agreement import RatingAgreement, measure_agreement
 from pytest_cepbench.studies.rating_alignment import (
     METHODS,
@@ -304,50 +299,20 @@ def _correlation(over: Correlation | None) -> str:
 
 # -- scores ----------------------------------------------------------------------------------------
 
-_FEWEST_MODELS = 3  # two always lie on a line
-
-_BOARDS = (
-    ("cases", "case", "models", "value"),
-    ("leaderboards", "name", "standings", "rating"),
-    ("scores", "name", "models", "overall"),
-)
-"""Lists of boards in the files of `compare` and `arena`: their name, their rows, a row's score."""
-
-
-@dataclass(frozen=True)
-class OutsideCorrelation:
-    """How a leaderboard and a column of outside scores agree on the models that both have."""
-
-    board: str
-    column: str
-    method: Method
-    estimate: Estimate
-
 
 def agree_scores(arguments: Namespace) -> int:
     """Correlate, print and write a page; exit codes as in `main`."""
-    boards = _read_boards(arguments.board)
+    boards = read_boards(arguments.board)
     if arguments.outside is None:
         if len(boards) < 2:
             raise SpecError(f"{arguments.board} holds one leaderboard: name a CSV of scores too")
         pairs = list(combinations(boards.items(), 2))
         title, turned = f"Leaderboards of {arguments.board}", "turned round"
     else:
-        pairs = list(product(boards.items(), _read_outside(arguments.outside).items()))
+        pairs = list(product(boards.items(), read_outside(arguments.outside).items()))
         title = f"{arguments.board} beside {arguments.outside}"
         turned = "turned round in the leaderboard alone"
-    found, few = [], []
-    for (board, scores), (column, theirs) in pairs:
-        shared = sorted(scores.keys() & theirs.keys())
-        if len(shared) < _FEWEST_MODELS:
-            few.append(f"{board}, {column}: {len(shared)} models in common, too few to correlate")
-            continue
-        x, y = (np.array([given[name] for name in shared]) for given in (scores, theirs))
-        for method in METHODS:
-            estimate = correlation_estimate(x, y, method, arguments.draws)
-            found.append(OutsideCorrelation(board, column, method, estimate))
-    if not found:
-        raise SpecError(f"nothing can be correlated: {'; '.join(few)}. Models need equal names")
+    found, few = correlate_scores(pairs, arguments.draws)
     note = (
         f"95 % intervals by {arguments.draws} draws of models, right for models that are a random "
         f"sample; scores of which less is better are {turned}"
@@ -367,60 +332,3 @@ def agree_scores(arguments: Namespace) -> int:
     page = [Section(title, (note, *few, Table(head, rows)))]
     write_and_show(arguments, {"correlations": found}, page, f"scores-{arguments.board.stem}")
     return 0
-
-
-def _read_boards(path: Path) -> dict[str, dict[str, float]]:
-    """The scores of each leaderboard in a file by model, higher where better."""
-    boards: dict[str, dict[str, float]] = {}
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        for key, name, entries, value in _BOARDS:
-            for board in document.get(key, ()):
-                sign = 1 if board.get("higher_is_better", True) else -1
-                rows = {row["model"]: sign * float(row[value]) for row in board[entries]}
-                boards[board[name]] = rows
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
-    except (AttributeError, KeyError, TypeError, ValueError):
-        boards = {}
-    if not boards:
-        raise SpecError(
-            f"{path} holds no leaderboard: the JSON that `cepbench compare --out` or `cepbench "
-            "arena leaderboard` wrote is needed"
-        )
-    return boards
-
-
-def _read_outside(path: Path) -> dict[str, dict[str, float]]:
-    """The columns of a table: the first column names the models, an empty cell is not known."""
-    try:
-        lines = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
-    except OSError as error:
-        raise SpecError(f"{path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise SpecError(f"{path} is no table of comma-separated values: {error}") from error
-    head, *rows = lines or [[]]
-    columns: dict[str, dict[str, float]] = {name: {} for name in head[1:]}
-    if not columns or len(columns) < len(head) - 1:
-        raise SpecError(
-            f'{path}: a first line with "model" and the name of each benchmark, none twice, is '
-            "expected"
-        )
-    seen: set[str] = set()
-    for number, row in enumerate(rows, 2):
-        if not row:
-            continue
-        if row[0] in seen or len(row) > len(head):
-            wrong = "has more cells than the first line" if row[0] not in seen else "is there twice"
-            raise SpecError(f"{path}, line {number}: {row[0]!r} {wrong}")
-        seen.add(row[0])
-        for name, cell in zip(head[1:], row[1:], strict=False):
-            if not cell.strip():
-                continue
-            try:
-                columns[name][row[0]] = float(cell)
-            except ValueError:
-                columns[name][row[0]] = nan
-            if not isfinite(columns[name][row[0]]):
-                raise SpecError(f"{path}, line {number}: {name} is no number, {cell!r}")
-    return columns

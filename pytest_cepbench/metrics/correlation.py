@@ -18,6 +18,9 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 Method = Literal["pearson", "spearman", "kendall"]
 
+FEWEST_CORRELATED = 3
+"""Least models, or chains, that are correlated: two always lie on a line."""
+
 _ROUNDING = 1e-12  # nearer to 1 than this is 1: its atanh would be a number made of rounding
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from pytest_cepbench.chains import CallCounts, Modality, total
 from pytest_cepbench.errors import CepError, MeasurementError, StoreError
 from pytest_cepbench.metrics.correlation import (
+    FEWEST_CORRELATED,
     Correlation,
     Method,
     correlation,
@@ -50,9 +51,6 @@ _RANKS: tuple[Method, ...] = ("spearman", "kendall")
 
 CONFIDENCE = 0.95
 """Level of every interval of a study."""
-
-FEWEST = 3
-"""Least models, or chains, that are correlated: two always lie on a line."""
 
 Columns = Mapping[str, Sequence[float]]
 """Variant -> one value per model, the models in the same order in each."""
@@ -112,12 +110,12 @@ def _with_statistics(grid: Grid, rows: Mapping[str, Sequence[StudyCell]], study:
         mean_std=mean_std,
         mean_range=mean_range,
     )
-    if len(whole) >= FEWEST and len(left) > 1:
+    if len(whole) >= FEWEST_CORRELATED and len(left) > 1:
         methods = _RANKS if seeds else (_PEARSON, *_RANKS)
         return replace(grid, agreements=agreements(columns, methods))
     undefined = (
-        f"correlation between {study} is not defined: it needs {FEWEST} models that were measured "
-        f"under the same 2 {study} or more, here are {len(whole)} under {len(left)}"
+        f"correlation between {study} is not defined: it needs {FEWEST_CORRELATED} models that "
+        f"were measured under the same 2 {study} or more, here are {len(whole)} under {len(left)}"
     )
     return replace(grid, undefined=undefined)
 
@@ -147,8 +145,8 @@ def make_weightings(prepared: PreparedStudy, results: Results) -> Iterator[Weigh
         columns = [pair[0] for pair in known], [pair[1] for pair in known]
         over_models = [correlate(*columns, method) for method in (_PEARSON, *_RANKS)]
         undefined = None
-        if None in over_models and len(known) < FEWEST:
-            undefined = f"it needs at least {FEWEST}, here are {len(known)}"
+        if None in over_models and len(known) < FEWEST_CORRELATED:
+            undefined = f"it needs at least {FEWEST_CORRELATED}, here are {len(known)}"
         elif None in over_models:
             undefined = "all of them score the same"
         yield Weighting(
@@ -198,7 +196,7 @@ def mean_spread(spreads: Sequence[ModelSpread]) -> tuple[float | None, float | N
 def agreements(columns: Columns, methods: Sequence[Method]) -> tuple[VariantAgreement, ...]:
     """The agreement of the variants on the models, by several coefficients.
 
-    columns: of at least `FEWEST` models.
+    columns: of at least `FEWEST_CORRELATED` models.
     Source: MMGenBench, Tables 9-13 (generators) and 16-19 (encoders), by Spearman and Kendall.
     """
     arrays = {name: np.array(values) for name, values in columns.items()}
@@ -236,8 +234,8 @@ def chain_agreement(model: str, weighted: CaseMeasurement, last: CaseMeasurement
 def correlate(
     first: Sequence[float], second: Sequence[float], method: Method
 ) -> Correlation | None:
-    """Correlation of two columns; None for fewer than `FEWEST` rows or a constant column."""
-    if len(first) < FEWEST:
+    """Correlation of two columns; None for too few rows or a constant column."""
+    if len(first) < FEWEST_CORRELATED:
         return None
     return correlation(np.array(first), np.array(second), method, CONFIDENCE)
 

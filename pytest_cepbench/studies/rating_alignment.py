@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.gate import Measurement
-from pytest_cepbench.metrics.correlation import Correlation, Method, correlation
+from pytest_cepbench.metrics.correlation import FEWEST_CORRELATED, Correlation, Method, correlation
 from pytest_cepbench.metrics.human_ratings import (
     GRADES,
     Alignment,
@@ -29,9 +29,6 @@ from pytest_cepbench.ratings.votes import PeopleScore, people_scores
 from pytest_cepbench.studies.rated_items import fingerprint_of
 
 METHODS: tuple[Method, ...] = ("pearson", "spearman", "kendall")
-
-_FEWEST_MODELS = 3
-"""With two models every correlation over them is 1 or -1."""
 
 
 @dataclass(frozen=True)
@@ -303,7 +300,7 @@ def _over_models(
     means = [
         [_mean(given[key] for key in own) for given in (metric, people)] for own in keys if own
     ]
-    if len(means) < _FEWEST_MODELS:
+    if len(means) < FEWEST_CORRELATED:
         return ()
     first, second = np.array(means).T
     return tuple(correlation(first, second, method) for method in METHODS)
