@@ -151,7 +151,8 @@ class JudgePrompt:
 
     def bounds(self, battle: Battle) -> tuple[int, int, int]:
         """The pieces of `show` at which the first and the second answer begin and the last ends."""
-        first, second, end = (len(self.layout(self._parts(battle)[:n])) for n in (1, 2, 3))
+        parts = self._parts(battle)
+        first, second, end = (len(self.layout(parts[:number])) for number in (1, 2, 3))
         return first, second, end
 
     def _parts(self, battle: Battle) -> list[Part]:
