@@ -34,8 +34,6 @@ from pytest_cepbench.gate.statistics.power import POWER
 BEST = 1.0
 """The best that a similarity or a share of right answers can be."""
 
-ACCEPT_OPTION = "--cep-accept-insensitive"
-
 _CEILING = 1e-6
 """Scores have six decimals: what is as near to the best as this is the best."""
 

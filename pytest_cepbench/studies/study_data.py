@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from pytest_cepbench.chains import CallCounts
 from pytest_cepbench.datasets.sources.hub import DataPlace
@@ -19,8 +19,6 @@ from pytest_cepbench.models.protocols import RoleName, Usage
 from pytest_cepbench.suites.model_options import Part
 
 StudyName = Literal["seeds", "generators", "encoders", "lengths", "weighting"]
-
-STUDIES: tuple[StudyName, ...] = get_args(StudyName)
 
 SHOWN_DECIMALS = 4
 """Of values in the tables of a study."""

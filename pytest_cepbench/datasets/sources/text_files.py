@@ -69,9 +69,7 @@ def convert_record(place: str, value: object, kind: type[T]) -> T:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter of half surrogates
         what, _, field = str(error).partition(" - at `$")
-        what = what.replace(
-            r"Expected `str` matching regex '\\S'", "a text is expected that is not empty"
-        )
+        what = what.replace(_NOT_EMPTY, "a text is expected that is not empty")
         at = f", {field.strip('.`')}" if field else ""
         raise DatasetError(f"{place}{at}: {' '.join(what.split())[:200]}") from error
 
