@@ -88,7 +88,7 @@ def run(arguments: Namespace) -> int:
         if arguments.no_answer and arguments.battles is None:
             raise SpecError("--no-answer needs --battles FILE, the battles that were to be judged")
         arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
-        boards = [_board(arguments, path, names, arranged) for path in titles]
+        boards = [_board(arguments, path, title, names, arranged) for path, title in titles.items()]
         page, content = [s for board in boards for s in board_page(board)], {"leaderboards": boards}
         html = arena_leaderboard_page(boards)
     write_and_show(arguments, content, page, f"leaderboard-{'-'.join(titles.values())}", html)
@@ -96,7 +96,11 @@ def run(arguments: Namespace) -> int:
 
 
 def _board(
-    arguments: Namespace, path: Path, names: ModelNames, arranged: Sequence[Pairing]
+    arguments: Namespace,
+    path: Path,
+    title: str,
+    names: ModelNames,
+    arranged: Sequence[Pairing],
 ) -> Leaderboard:
     remarks: tuple[str, ...] = ()
     if arguments.merge_equal_ids:
@@ -114,7 +118,7 @@ def _board(
     else:
         battles = read_verdicts(path, names)
     board = make_leaderboard(
-        path.stem,
+        title,
         battles,
         arguments.pair_model,
         arranged=arranged,

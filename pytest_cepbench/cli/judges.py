@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -145,14 +146,18 @@ def _compare_judges(arguments: Namespace) -> int:
 
 
 def file_titles(paths: Sequence[Path]) -> dict[Path, str]:
-    """A name for each file. Raises SpecError where two have the same."""
-    titles: dict[Path, str] = {}
-    for path in paths:
-        if path in titles or path.stem in titles.values():
-            raise SpecError(
-                f"two files are called {path.stem!r}: rename one, results are named after them"
-            )
-        titles[path] = path.stem
+    """A name for each file: its own, after its folder's where several have it.
+
+    Raises SpecError where two have the same even so.
+    """
+    stems = Counter(path.stem for path in paths)
+    titles = {
+        path: path.stem if stems[path.stem] == 1 else f"{path.resolve().parent.name}-{path.stem}"
+        for path in paths
+    }
+    if len(set(titles.values())) < len(paths):
+        twice = Counter(titles[path] for path in paths).most_common(1)[0][0]
+        raise SpecError(f"two files are called {twice!r}: rename one, results are named after them")
     return titles
 
 

@@ -312,7 +312,30 @@ def arena_leaderboard_page(boards: Sequence[Leaderboard]) -> str:
         drawn = _board(title, axis, "rating", rows)
         shown.append(drawn._replace(curves=curves, rates=rates, errors=known))
     title = f"arena leaderboard of {', '.join(board.name for board in boards)}"
-    return render("leaderboard.html.jinja", title=title, boards=shown)
+    return render("leaderboard.html.jinja", title=title, boards=shown, beside=_beside(boards))
+
+
+def _beside(boards: Sequence[Leaderboard]) -> tuple[Markup, list[tuple[str, str, Markup, str]]]:
+    """Win rates of the models that several boards have, one under the other, and their scale.
+
+    Rows are model, board, plot and value: of the same battles judged by whole answers, by their
+    texts and by their images alone it is OpenING's Fig. 4.
+    """
+    rates = {
+        (standing.model, board.name): points[-1][1:]
+        for board in boards
+        for standing, points in zip(board.standings, board.curves, strict=True)
+    }
+    order = dict.fromkeys(standing.model for board in boards for standing in board.standings)
+    scale, rows = Scale.over([0.0, 1.0], 0.0, 100.0), []
+    for model in order:
+        own = [(board.name, rates[model, board.name]) for board in boards
+               if (model, board.name) in rates]  # fmt: skip
+        for name, (rate, low, high) in own if len(own) > 1 else ():
+            shown = f"{100 * rate:.1f} %"
+            plot = interval_plot(rate, (low, high), scale, f"{model} by {name}: {shown}")
+            rows.append((model, name, plot, shown))
+    return axis_plot(scale), rows
 
 
 def _pair_map(names: Sequence[str], rates: Sequence[Sequence[float | None]], words: str) -> HeatMap:

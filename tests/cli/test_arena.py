@@ -132,6 +132,16 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
     assert "saw errors" not in home.command("arena", "leaderboard", "plain.json").out
 
 
+def test_files_of_one_name_are_called_after_their_folders(panels: Home) -> None:
+    """Such as the verdicts of several plays, whose win rates stand side by side (Fig. 4)."""
+    ended = panels.command("arena", "leaderboard", "people.json", "sub/people.json", "--out=both")
+    assert (ended.code, ended.err) == (0, "")
+    first = f"{panels.path.name}-people"
+    html = (panels.path / "both" / f"leaderboard-{first}-sub-people.html").read_text("utf-8")
+    assert f"m00 by {first}: " in html
+    assert "m00 by sub-people: " in html
+
+
 def test_agreement(panels: Home) -> None:
     """Shares of both judges, and the table of their verdicts."""
     ended = panels.command("agree", "judges", "people.json", "judge.json", "--unseen=m02")
@@ -160,8 +170,8 @@ def test_agreement(panels: Home) -> None:
             "extra.json, record 1: Object contains unknown field `reason`",
         ),
         (
-            ["leaderboard", "people.json", "sub/people.json"],
-            "two files are called 'people': rename",
+            ["leaderboard", "people.json", "sub/../people.json"],
+            "-people': rename one, results are named after them",
         ),
         (["leaderboard", "people.json", "--no-answer=m00"], "--no-answer needs --battles FILE"),
         (

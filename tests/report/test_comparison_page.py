@@ -194,6 +194,25 @@ def test_win_rates_by_number_of_battles_of_an_arena() -> None:
             assert f"{standing.model} {size} {shown}" in text
 
 
+def test_win_rates_of_several_files_stand_side_by_side() -> None:
+    """Of models that two files have, each with the interval of its own; one file alone has none."""
+    only = make_leaderboard("text", [b for b in PANEL if "m02" not in (b.first, b.second)])
+    html = arena_leaderboard_page([ARENA, only])
+    assert_self_contained_page(html)
+    labels = [str(plot.get("aria-label")) for plot in _plots(html, "rank")]
+    beside = [label for label in labels if " by " in label]
+    assert [label.partition(":")[0] for label in beside] == [
+        "m00 by people", "m00 by text", "m01 by people", "m01 by text",
+    ]  # fmt: skip
+    for name, board in (("people", ARENA), ("text", only)):
+        for standing in board.standings:
+            rate = standing.win_rates["fdt"]
+            assert rate is not None
+            shown = f"{standing.model} by {name}: {100 * rate:.1f} %"
+            assert (shown in beside) == (standing.model != "m02")
+    assert "side by side" not in arena_leaderboard_page([ARENA])
+
+
 def test_pairs_that_never_met_are_empty_cells() -> None:
     """They have no number and no shade."""
     chain = [b for b in PANEL if {b.first, b.second} != {"m00", "m02"}]
