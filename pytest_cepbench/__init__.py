@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.artifacts import Detections as Detections
     from pytest_cepbench.artifacts import Failure as Failure
     from pytest_cepbench.artifacts import ImageArtifact as ImageArtifact
+    from pytest_cepbench.artifacts import Sound as Sound
     from pytest_cepbench.artifacts.outcome import CriteriaScores as CriteriaScores
     from pytest_cepbench.artifacts.outcome import CriterionScore as CriterionScore
     from pytest_cepbench.datasets.sample import Dataset as Dataset
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "_version": ("__version__",),
-    "artifacts": ("Detection", "Detections", "Failure", "ImageArtifact"),
+    "artifacts": ("Detection", "Detections", "Failure", "ImageArtifact", "Sound"),
     "artifacts.outcome": ("CriteriaScores", "CriterionScore"),
     "datasets.sample": ("Dataset", "DrawnImage", "FileImage", "GoldStep", "Sample"),
     "errors": ("CepError", "InconclusiveWarning"),

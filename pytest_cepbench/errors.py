@@ -51,6 +51,10 @@ class ImageError(CepError):
     """Bytes that are not an image this project accepts."""
 
 
+class SoundError(CepError):
+    """Bytes or samples that are not a sound this project accepts."""
+
+
 class UnreadError(CepError):
     """A file could not be read for want of memory, file handles or rights, or for a faulty disk.
 

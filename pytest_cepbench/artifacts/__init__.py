@@ -1,4 +1,6 @@
-"""Texts, images, detections and failures: the immutable parts of chains, and their digests."""
+"""Texts, images, sounds, detections and failures: the immutable parts of chains, their digests."""
+
+from typing import Literal
 
 from pytest_cepbench.artifacts.image import (
     DECODER,
@@ -8,7 +10,11 @@ from pytest_cepbench.artifacts.image import (
     read_image,
 )
 from pytest_cepbench.artifacts.outcome import Detection, Detections, Failure, Mask
+from pytest_cepbench.artifacts.sound import Sound
 from pytest_cepbench.files import canonical_json, digest_bytes, digest_json, digest_text
+
+Modality = Literal["text", "image", "sound"]
+"""A kind of artifact that chains are made of."""
 
 __all__ = [
     "DECODER",
@@ -17,6 +23,8 @@ __all__ = [
     "Failure",
     "ImageArtifact",
     "Mask",
+    "Modality",
+    "Sound",
     "canonical_json",
     "decode_image",
     "digest_bytes",

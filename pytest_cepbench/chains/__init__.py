@@ -10,8 +10,9 @@ calls: steps, role_runner, batching.
 on a cluster: ray.
 """
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.chains.batching import CallCounts, total
-from pytest_cepbench.chains.chain import Chain, ChainPlan, Link, Modality, load_link
+from pytest_cepbench.chains.chain import Chain, ChainPlan, Link, load_link
 from pytest_cepbench.chains.features import Trace
 from pytest_cepbench.chains.growth import ChainModels
 from pytest_cepbench.chains.role_runner import RoleRunner

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal
+from typing import Any
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Failure, Modality
 from pytest_cepbench.datasets.sample import Sample, SeedImage
 from pytest_cepbench.errors import DamagedChainsError, DamagedInputsError, ImageError
 from pytest_cepbench.store import Store
@@ -16,9 +16,6 @@ from pytest_cepbench.store import Store
 PLACEHOLDER = "{description}"
 
 _SEEDS = 2**32  # NumPy and many servers take no larger seed
-
-Modality = Literal["image", "text"]
-
 
 _CLEANED = "cleaned as by MMGenBench's code"
 """Names the cleaning in baselines; another text makes them incomparable. It was "cleaned" when

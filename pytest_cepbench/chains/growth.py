@@ -14,7 +14,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from pytest_cepbench.artifacts import DECODER, Failure, ImageArtifact, digest_text
+from pytest_cepbench.artifacts import DECODER, Failure, ImageArtifact, Modality, digest_text
 from pytest_cepbench.artifacts.answer import read_answer
 from pytest_cepbench.artifacts.outcome import FailureKind
 from pytest_cepbench.chains.batching import read_all
@@ -22,7 +22,6 @@ from pytest_cepbench.chains.chain import (
     Chain,
     ChainPlan,
     Link,
-    Modality,
     derive_seed,
     load_link,
     naming_damage,

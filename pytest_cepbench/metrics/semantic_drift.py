@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, sqrt
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
 FloatArray = npt.NDArray[np.floating[Any]]
-
-Modality = Literal["image", "text"]
 
 
 def mapping_generations(start: Modality, compares: Modality, generations: int) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.errors import (
     CepError,
     CheckpointError,
@@ -25,7 +26,7 @@ from pytest_cepbench.errors import (
     UnfitFileError,
 )
 from pytest_cepbench.files import FileStamp
-from pytest_cepbench.models.protocols import Model, RoleName
+from pytest_cepbench.models.protocols import READS, Model, RoleName
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
 
@@ -240,6 +241,8 @@ class BoundRole:
     scores_answers: whether it is a judge that is an `AnswerScorer` too.
     remarks: what was found where the spec does not say so, a line each, for the header.
     idle: finds the trained parts that change nothing, in their files.
+    reads: kinds of artifacts that a describer or an encoder may be given.
+    makes: the kind of artifact that a generator makes.
     named_in_baselines: how baselines name it in the place of its fingerprint, where numbers stay
         comparable when that changes: people, whose votes are on other battles every time.
     """
@@ -260,6 +263,8 @@ class BoundRole:
     scores_answers: bool = False
     remarks: tuple[str, ...] = ()
     idle: Callable[[], IdleParts] = field(default=IdleParts, repr=False, compare=False)
+    reads: frozenset[Modality] = READS
+    makes: Modality = "image"
     named_in_baselines: str = ""
 
     @property

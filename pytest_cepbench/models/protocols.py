@@ -1,8 +1,8 @@
 """Roles of models in a chain: the Protocols that adapters and users' own models satisfy.
 
-Roles take Pillow images and plain strings; the chains turn results into artifacts. A role returns
-one result per input, in order: a `Failure` where a single input fails, and a `Reply` where a result
-comes with usage, provenance or remarks. An exception means that the whole batch failed.
+Roles take Pillow images, `Sound`s and plain strings; the chains turn results into artifacts. A role
+returns one result per input, in order: a `Failure` where a single input fails, and a `Reply` where
+a result comes with usage, provenance or remarks. An exception means that the whole batch failed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detections, Failure
+from pytest_cepbench.artifacts import Detections, Failure, Modality, Sound
 from pytest_cepbench.artifacts.answer import MOST_STEPS
 from pytest_cepbench.artifacts.outcome import CriteriaScores, Winner
 from pytest_cepbench.models import ROLE_NAMES as ROLE_NAMES  # noqa: PLC0414 - needed with these
@@ -42,6 +42,12 @@ FloatArray = npt.NDArray[np.floating[Any]]
 
 ImageLike = Image.Image | npt.NDArray[Any]
 """A Pillow image, (h, w, 3) uint8, or (h, w, 3) floats in [0, 1]."""
+
+SoundLike = Sound | tuple[npt.NDArray[Any], int]
+"""A sound, or its (frames,) samples in [-1, 1] with their rate in Hz."""
+
+READS: frozenset[Modality] = frozenset(("text", "image"))
+"""Kinds of artifacts that a model reads whose adapter does not say it, in `BoundRole.reads`."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +97,15 @@ class Reply:
 
 @runtime_checkable
 class Describer(Protocol):
-    """Image to text."""
+    """Image to text; or sound to text, of a model that reads sounds (`BoundRole.reads`)."""
 
     def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
+        self, images: Sequence[Any], prompt: str, seeds: Sequence[int]
     ) -> Sequence[str | Failure | Reply]:
-        """Describe each RGB image; seeds are per image, below 2**32, ignored where greedy."""
+        """Describe each RGB image, or each `Sound`: a call has inputs of one kind.
+
+        seeds: per input, below 2**32, ignored where greedy.
+        """
         ...
 
 
@@ -120,12 +129,14 @@ class JsonDescriber(Describer, Protocol):
 
 @runtime_checkable
 class Generator(Protocol):
-    """Text to image."""
+    """Text to image; or text to sound, of a model that makes sounds (`BoundRole.makes`)."""
 
-    def generate(
-        self, texts: Sequence[str], seeds: Sequence[int]
-    ) -> Sequence[ImageLike | Failure | Reply]:
-        """Draw each text; each image must depend only on its own text and seed."""
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> Sequence[Any]:
+        """Draw or sound each text; each result must depend only on its own text and seed.
+
+        Returns an `ImageLike`, or of a model that makes sounds a `SoundLike`, for each; or a
+        `Failure` or a `Reply`.
+        """
         ...
 
 
@@ -139,6 +150,15 @@ class Encoder(Protocol):
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """Features of each text; raises RoleError where the model reads no texts."""
+        ...
+
+
+@runtime_checkable
+class SoundEncoder(Protocol):
+    """An encoder of sounds: it has this method as well as those of `Encoder`."""
+
+    def encode_sounds(self, sounds: Sequence[Sound]) -> FloatArray:
+        """Features of each sound, of any length and rate."""
         ...
 
 

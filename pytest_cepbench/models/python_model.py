@@ -15,6 +15,9 @@ role's Protocol. The object states its identity itself, by these attributes:
                             `move(device)`, if it has one, is called with "cpu" and this in turn
     files: Sequence         paths of the files that the fingerprint covers (default: none known);
                             they are looked at again before and after the first answers
+    reads: Collection       kinds that a describer or an encoder reads (default: text and image;
+                            also sound where it has the method `encode_sounds`)
+    makes: str              what a generator makes: "image" (default) or "sound"
     what: str               a name for people (default: the spec's target)
 
 A judge that has the method `score_answers(answers, seeds)` can score single answers too.
@@ -28,13 +31,13 @@ import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
-from pytest_cepbench.artifacts import canonical_json, digest_json, digest_text
+from pytest_cepbench.artifacts import Modality, canonical_json, digest_json, digest_text
 from pytest_cepbench.errors import (
     RoleError,
     SpecError,
@@ -53,10 +56,12 @@ from pytest_cepbench.models.binding import (
 )
 from pytest_cepbench.models.protocols import (
     CODE,
+    READS,
     AnswerScorer,
     Model,
     Queries,
     RoleName,
+    SoundEncoder,
     is_unified,
 )
 from pytest_cepbench.models.roles import ROLES
@@ -68,6 +73,10 @@ _SEEDED = ("describer", "generator", "judge", "writer", "editor", "interleaver")
 """Roles whose answers are taken to depend on the seed where the model does not say."""
 
 _DIGITS = 16
+
+_READ = f"a set of {', '.join(map(repr, get_args(Modality)))}"
+_MADE = " or ".join(map(repr, get_args(Modality)[1:]))
+"""What `reads` and `makes` may name, for people; every text is made by a describer."""
 
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
@@ -148,8 +157,21 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             CODE: f"{spec.target} ({source})" if source else spec.target,
         },
         files=files,
+        reads=frozenset(_attribute(spec, model, "reads", Collection, _reads(model), _known, _READ)),
+        makes=_attribute(
+            spec, model, "makes", str, "image", get_args(Modality)[1:].__contains__, _MADE
+        ),
         scores_answers=role == "judge" and isinstance(model, AnswerScorer),
     )
+
+
+def _reads(model: object) -> frozenset[Modality]:
+    return READS | {"sound"} if isinstance(model, SoundEncoder) else READS
+
+
+def _known(kinds: Any) -> bool:
+    """Whether a model's own kinds of artifacts are ones that exist."""
+    return not isinstance(kinds, str) and set(kinds) <= set(get_args(Modality))
 
 
 @functools.cache

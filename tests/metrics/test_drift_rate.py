@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.metrics.gc import mean_similarity
 from pytest_cepbench.metrics.semantic_drift import (
     DriftRate,
-    Modality,
     fit_drift_rate,
     mapping_generations,
     mcd_average,

@@ -19,7 +19,6 @@ from pytest_cepbench.datasets.replay.layouts import (
     Artifact,
     Layout,
     Replay,
-    Start,
 )
 from pytest_cepbench.datasets.replay.mmgenbench_tables import MMGENBENCH
 from pytest_cepbench.datasets.sources.files import list_folder, some_of
@@ -31,7 +30,6 @@ __all__ = [
     "Artifact",
     "Layout",
     "Replay",
-    "Start",
     "choose_layout",
     "open_answers",
     "open_replay",

@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.nocaps_docci import read_captions
 from pytest_cepbench.datasets.opening.answers import (
     LAYOUT,
@@ -32,11 +33,10 @@ VERSION = "1"
 
 _GENERATION = re.compile(r"gen-([0-9]{1,4})")
 
-Start = Literal["image", "text"]
 
 Artifact = str | SeedImage
 
-Held = Mapping[tuple[Start, int], Mapping[str, Artifact]]
+Held = Mapping[tuple[Modality, int], Mapping[str, Artifact]]
 """Start and generation -> name -> artifact; a generation that a layout lacks has no entry."""
 
 
@@ -61,11 +61,11 @@ class Replay:
         """The layout and the version of its reading, for baselines."""
         return {"layout": self.name, "version": VERSION}
 
-    def records(self, start: Start, generation: int) -> bool:
+    def records(self, start: Modality, generation: int) -> bool:
         """True where this generation (from 1) of chains with this start was recorded at all."""
         return (start, generation) in self.held
 
-    def artifact(self, sample: Sample, start: Start, generation: int) -> Artifact | None:
+    def artifact(self, sample: Sample, start: Modality, generation: int) -> Artifact | None:
         """The artifact of the sample's chain there; None where it is missing.
 
         A text is given as it was written, perhaps empty; the `load` of an image raises ImageError
@@ -82,7 +82,7 @@ class Replay:
         Raises DatasetError when two of them would be given the same artifact (`a.jpg` and `a.png`,
         or one stem in two categories beside a flat folder), or when there is none for any of them.
         """
-        owners: dict[tuple[Start, int, str], str] = {}
+        owners: dict[tuple[Modality, int, str], str] = {}
         ids = []
         for sample in samples:
             ids.append(sample.id)
@@ -198,13 +198,13 @@ def generations(folder: Path) -> Iterator[tuple[int, Path]]:
 # `text-first/{gen-1/, gen-2.csv, gen-3/, ...}` and `image-first/{gen-1.csv, gen-2/, ...}`. The
 # released code matches rows and files by position; here they are matched by name.
 
-_FOLDERS: Mapping[Start, str] = {"text": "text-first", "image": "image-first"}
+_FOLDERS: Mapping[Modality, str] = {"text": "text-first", "image": "image-first"}
 
 
 def _read_sdp(path: Path, params: Mapping[str, str]) -> Replay:
     """Generation 0 is the data set's own and is passed over, as are pickles and plots."""
     encoding = params.get("encoding", "utf-8")
-    held: dict[tuple[Start, int], Mapping[str, Artifact]] = {}
+    held: dict[tuple[Modality, int], Mapping[str, Artifact]] = {}
     for start, folder in _FOLDERS.items():
         if not (path / folder).is_dir():
             continue
@@ -248,7 +248,7 @@ SDP = Layout(
 
 
 def _read_mgg(path: Path, _: Mapping[str, str]) -> Replay:
-    held: dict[tuple[Start, int], Mapping[str, Artifact]] = {}
+    held: dict[tuple[Modality, int], Mapping[str, Artifact]] = {}
     for generation, folder in generations(path):
         if generation == 0 or not folder.is_dir():
             continue
@@ -381,7 +381,7 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
             "parameter results"
         )
     wanted = wanted or next(iter(models), "")
-    held: dict[tuple[Start, int], dict[str, Artifact]] = {}
+    held: dict[tuple[Modality, int], dict[str, Artifact]] = {}
     for folder, model in folders.items():
         if model == wanted:
             _add(held, path, folder)
@@ -397,7 +397,7 @@ def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
     return Replay(GENCEPTION.name, path, held, stems)
 
 
-def _add(held: dict[tuple[Start, int], dict[str, Artifact]], root: Path, folder: Path) -> None:
+def _add(held: dict[tuple[Modality, int], dict[str, Artifact]], root: Path, folder: Path) -> None:
     parts = folder.relative_to(root).parts
     kept = [part for part in parts if not part.startswith(_RESULTS)]
     # Five of MME's categories keep their images in images/, and so their results below it.

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.mmgenbench import embedded_images, row_index
-from pytest_cepbench.datasets.replay.layouts import Artifact, Layout, Replay, Start, refuse_outside
+from pytest_cepbench.datasets.replay.layouts import Artifact, Layout, Replay, refuse_outside
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.sources.files import list_folder, some_of
 from pytest_cepbench.datasets.sources.text_files import read_columns, read_rows
@@ -56,7 +57,7 @@ def _read(path: Path, params: Mapping[str, str]) -> Replay:
             images.append(table)
     texts = _one(root, "predictions", predictions, params)
     drawn = _one(root, "images", images, params)
-    held: dict[tuple[Start, int], Mapping[str, Artifact]] = {}
+    held: dict[tuple[Modality, int], Mapping[str, Artifact]] = {}
     if texts is not None:
         encoding = params.get("encoding", "utf-8")
         found: dict[int, str] = {}

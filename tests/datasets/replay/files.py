@@ -9,7 +9,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from pytest_cepbench.datasets.replay import Replay, Start
+from pytest_cepbench.artifacts import Modality
+from pytest_cepbench.datasets.replay import Replay
 from pytest_cepbench.datasets.sample import Sample
 from tests.artifacts.files import encoded
 
@@ -41,7 +42,7 @@ def put_table(path: Path, rows: list[list[str]]) -> Path:
     return path
 
 
-def held(replay: Replay, name: str, start: Start, generation: int) -> str | int | None:
+def held(replay: Replay, name: str, start: Modality, generation: int) -> str | int | None:
     """What is recorded of a sample: a text, the grey of its image, or None."""
     result = replay.artifact(Sample(name, ("c",)), start, generation)
     if result is None or isinstance(result, str):
@@ -49,7 +50,7 @@ def held(replay: Replay, name: str, start: Start, generation: int) -> str | int 
     return int(result.load().pixels[0, 0, 0])
 
 
-def recorded(replay: Replay) -> Mapping[Start, list[int]]:
+def recorded(replay: Replay) -> Mapping[Modality, list[int]]:
     """The generations up to 25 that a replay says it has."""
-    starts: tuple[Start, Start] = ("image", "text")
+    starts: tuple[Modality, Modality] = ("image", "text")
     return {start: [g for g in range(26) if replay.records(start, g)] for start in starts}
