@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts.outcome import Detection, Detections, Failure, Ma
 from pytest_cepbench.artifacts.sound import Sound
 from pytest_cepbench.files import canonical_json, digest_bytes, digest_json, digest_text
 
-Modality = Literal["text", "image", "sound"]
+Modality = Literal["image", "text", "sound"]
 """A kind of artifact that chains are made of."""
 
 __all__ = [

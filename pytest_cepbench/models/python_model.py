@@ -75,8 +75,7 @@ _SEEDED = ("describer", "generator", "judge", "writer", "editor", "interleaver")
 _DIGITS = 16
 
 _READ = f"a set of {', '.join(map(repr, get_args(Modality)))}"
-_MADE = " or ".join(map(repr, get_args(Modality)[1:]))
-"""What `reads` and `makes` may name, for people; every text is made by a describer."""
+_GENERATED = [kind for kind in get_args(Modality) if kind != "text"]
 
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
@@ -159,7 +158,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         files=files,
         reads=frozenset(_attribute(spec, model, "reads", Collection, _reads(model), _known, _READ)),
         makes=_attribute(
-            spec, model, "makes", str, "image", get_args(Modality)[1:].__contains__, _MADE
+            spec, model, "makes", str, "image", _GENERATED.__contains__, " or ".join(_GENERATED)
         ),
         scores_answers=role == "judge" and isinstance(model, AnswerScorer),
     )
