@@ -129,11 +129,11 @@ class ChainData(SampleData):
 
     def count_stored(self, start: Modality, chains: Mapping[str, Chain]) -> None:
         """Count the steps of chains that were not grown here, each once, for their models."""
-        groups, counted = (
-            self._groups.get(start, {}),
-            self._known.setdefault((start, "counted"), {}),
-        )
-        new = {name: own for name, own in chains.items() if name not in {*groups, *counted}}
+        groups = self._groups.get(start, {})
+        counted = self._known.setdefault((start, "counted"), {})
+        new = {
+            name: own for name, own in chains.items() if name not in groups and name not in counted
+        }
         counted.update(dict.fromkeys(new, True))
         keys: dict[int, list[str]] = {}
         for chain in new.values():
