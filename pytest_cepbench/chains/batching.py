@@ -33,11 +33,11 @@ from pytest_cepbench.errors import (
     is_own_bug,
 )
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.devices import device_name
 from pytest_cepbench.models.protocols import Model, Reply, Usage
 from pytest_cepbench.models.torch_runtime import (
     DeviceMemory,
     device_memory,
+    device_name,
     is_out_of_memory,
     release_memory,
 )

@@ -141,19 +141,6 @@ def visible_devices(root: Path = ROOT) -> tuple[Device, ...]:
     return tuple(_chosen(os.environ[named].split(","), devices, named))
 
 
-def device_name(device: str) -> str:
-    """The name of an accelerator for people: "cpu", "mps", the product, or "cuda" where unknown.
-
-    device: cpu, mps, cuda or cuda:N, as torch counts.
-    """
-    kind, _, index = device.partition(":")
-    if kind != "cuda":
-        return kind
-    visible = visible_devices()
-    position = int(index or 0)
-    return visible[position].name if position < len(visible) else kind
-
-
 def _chosen(tokens: Sequence[str], devices: Sequence[Device], variable: str) -> Iterator[Device]:
     """The devices of a list of tokens; as CUDA does, it ends before the first that is none."""
     # On a mixed machine an index means another device to CUDA than to nvidia-smi.

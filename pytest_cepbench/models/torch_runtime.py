@@ -28,7 +28,6 @@ from pytest_cepbench.models.devices import usable_cores, visible_devices
 if TYPE_CHECKING:
     import torch
 
-
 DTYPES = ("float32", "float16", "bfloat16")
 
 IMAGE_BACKENDS = ("pil", "torchvision")
@@ -399,3 +398,16 @@ def sentence_lengths(model: Any, texts: list[str], prompt: str) -> list[int]:
     whole = model[0].preprocess(texts, prompt=prompt or None, processing_kwargs=options)
     lengths: list[int] = whole["attention_mask"].sum(dim=1).tolist()
     return lengths
+
+
+def device_name(device: str) -> str:
+    """The name of an accelerator for people: "cpu", "mps", the product, or "cuda" where unknown.
+
+    device: cpu, mps, cuda or cuda:N, as torch counts.
+    """
+    kind, _, index = device.partition(":")
+    if kind != "cuda":
+        return kind
+    visible = visible_devices()
+    position = int(index or 0)
+    return visible[position].name if position < len(visible) else kind

@@ -18,7 +18,6 @@ from pytest_cepbench.models.devices import (
     DeviceAssignment,
     Footprint,
     _amd,
-    device_name,
     fits,
     free_memory,
     needed_memory,
@@ -28,7 +27,7 @@ from pytest_cepbench.models.devices import (
     visible_devices,
 )
 from pytest_cepbench.models.spec import parse_spec
-from pytest_cepbench.models.torch_runtime import resolve_device
+from pytest_cepbench.models.torch_runtime import device_name, resolve_device
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.smi import GIB, install_smi, install_torch
 

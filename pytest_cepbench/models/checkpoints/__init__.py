@@ -2,15 +2,12 @@
 
 from pytest_cepbench.models.checkpoints.checkpoint import (
     Checkpoint,
+    CheckpointPart,
     fingerprint,
     stored_precision,
 )
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    CheckpointPart,
-    component_names,
-    list_files,
-    read_json,
-)
+from pytest_cepbench.models.checkpoints.checkpoint_files import component_names, list_files
+from pytest_cepbench.models.checkpoints.format_detection import read_json
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 
 __all__ = [

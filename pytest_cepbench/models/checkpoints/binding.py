@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, partial
+from importlib import util
 from math import prod
+from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import (
+    CheckpointError,
+    MissingDependencyError,
+    RoleError,
+    SpecError,
+)
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
@@ -17,11 +24,7 @@ from pytest_cepbench.models.binding import (
     DetectedModel,
     Resources,
 )
-from pytest_cepbench.models.checkpoints.checkpoint import (
-    Checkpoint,
-    fingerprint,
-    stored_precision,
-)
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint, stored_precision
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     WEIGHT_FILES,
     check_safetensors,
@@ -29,8 +32,9 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 )
 from pytest_cepbench.models.checkpoints.idle_parts import idle_parts
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
-from pytest_cepbench.models.checkpoints.parameters import Placement
-from pytest_cepbench.models.checkpoints.placement import require_quantization
+from pytest_cepbench.models.checkpoints.parameters import (
+    Placement,
+)
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName, is_unified
 from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
 from pytest_cepbench.models.torch_runtime import (
@@ -306,3 +310,104 @@ def weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
             converted = tensor["dtype"] in _FLOATS
             size += prod(tensor["shape"]) * _WIDTHS[dtype] if converted else end - begin
     return size or None
+
+
+_PACKAGES: dict[str, tuple[str, ...]] = {
+    "aqlm": ("accelerate", "aqlm"),
+    "auto-round": ("auto_round",),
+    "awq": ("accelerate", "gptqmodel"),
+    "bitnet": ("accelerate",),
+    "bitsandbytes": ("accelerate", "bitsandbytes"),
+    "compressed-tensors": ("compressed_tensors",),
+    "eetq": ("accelerate", "kernels"),
+    "fbgemm_fp8": ("accelerate", "fbgemm_gpu"),
+    "fp8": ("accelerate",),
+    "gptq": ("optimum", "gptqmodel"),
+    "higgs": ("accelerate", "flute"),
+    "hqq": ("accelerate", "hqq"),
+    "modelopt": ("accelerate", "modelopt"),
+    "mxfp4": ("accelerate",),
+    "quanto": ("accelerate", "optimum.quanto"),
+    "quark": ("quark",),
+    "spqr": ("accelerate", "spqr_quant"),
+    "torchao": ("torchao",),
+    "vptq": ("accelerate", "vptq"),
+}
+"""The packages, as they are imported, by the `quant_method` of a configuration."""
+
+
+_DISTRIBUTIONS = {
+    "auto_round": "auto-round",
+    "compressed_tensors": "compressed-tensors",
+    "fbgemm_gpu": "fbgemm-gpu-genai",
+    "flute": "flute-kernel",
+    "modelopt": "nvidia-modelopt",
+    "optimum.quanto": "optimum-quanto",
+    "quark": "amd-quark",
+}
+"""Those whose name at the package index is another one."""
+
+
+_ACCELERATOR_ONLY = ("eetq", "fbgemm_fp8", "fp_quant", "higgs", "nvfp4", "spqr", "vptq")
+
+
+def quantization_method(checkpoint: Checkpoint) -> str | None:
+    """The method by which the weights of a transformers checkpoint are quantized; None for others.
+
+    Raises CheckpointError for a `quantization_config` that names none.
+    """
+    stated = checkpoint.quantization
+    if not stated:
+        return None
+    method = stated.get("quant_method") if isinstance(stated, dict) else None
+    # The first versions of bitsandbytes' support wrote no method.
+    if method is None and isinstance(stated, dict):
+        method = "bitsandbytes" if {"load_in_8bit", "load_in_4bit"} & stated.keys() else None
+    if not isinstance(method, str):
+        raise CheckpointError(
+            f"{checkpoint.path / 'config.json'}: a quantization_config without quant_method, so "
+            "nothing says how its weights are read"
+        )
+    return method
+
+
+def require_quantization(checkpoint: Checkpoint, device: str) -> None:
+    """Check, without importing, that a checkpoint's quantized weights can be read and used.
+
+    device: where it will run. Raises MissingDependencyError naming the packages that are not
+    installed, CheckpointError for a method that has no code for a CPU.
+    """
+    method = quantization_method(checkpoint)
+    if method is None:
+        return
+    require_packages(checkpoint.path, "its weights are", method)
+    if device == "cpu" and method in _ACCELERATOR_ONLY:
+        refuse_cpu(checkpoint.path, "its weights are", method)
+
+
+def require_packages(place: Path, what: str, method: str) -> None:
+    """Check, without importing, that what a method of quantization needs is installed.
+
+    place: of the weights. what: they are, for people: "the unet is". Raises MissingDependencyError.
+    """
+    missing = []
+    for name in _PACKAGES.get(method, ()):
+        try:
+            found = util.find_spec(name) is not None
+        except ModuleNotFoundError:  # the package around it is not
+            found = False
+        missing += [] if found else [name]
+    if missing:
+        names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
+        raise MissingDependencyError(
+            f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
+            f"installed: pip install {names}"
+        )
+
+
+def refuse_cpu(place: Path, what: str, method: str) -> NoReturn:
+    """Raise CheckpointError for a method that has no code for a CPU; as `require_packages`."""
+    raise CheckpointError(
+        f"{place}: {what} quantized by {method}, which runs on an accelerator only, and device is "
+        "cpu. Gate it where there is one, or gate the weights before they were quantized"
+    )

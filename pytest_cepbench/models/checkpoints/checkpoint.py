@@ -1,44 +1,39 @@
-"""Checkpoints: what a folder holds, which of its files are read, and its fingerprint.
+"""Checkpoints: what belongs to one, which of its files are read, and its fingerprint.
 
-Reads JSON and file headers only; no model library is imported.
+Processor and tokenizer files may lie in the run's root, in the base model's folder, or beside an
+adapter. Libraries read them from one folder; where they lie in several, one of links is made for
+the time of loading. Reads JSON and file headers only; no model library is imported.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    MODULES_FILE,
-    PREPARATIONS,
     WEIGHT_FILES,
-    CheckpointPart,
-    brings_tokenizer,
     component_names,
     is_weights,
     linked_folder,
     list_files,
-    preparation_files,
-    read_json,
-    read_modules,
     readable_files,
+    unwrapped_folder,
 )
-from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, detect_roles
+from pytest_cepbench.models.checkpoints.format_detection import (
+    CheckpointKind,
+    identify,
+    read_json,
+)
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
-from pytest_cepbench.models.checkpoints.saved_states import holds_whole_model, unwrapped_folder
 from pytest_cepbench.models.protocols import RoleName
-
-_CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
-"""The files that say what a checkpoint is, in order of precedence."""
-
-INDEXES = (*_CONFIGURATIONS, MODULES_FILE)
-"""The files by which a folder is known as a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -184,53 +179,6 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return {}
 
 
-def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
-    """The kind of the checkpoint that a folder is, and its configuration.
-
-    Raises CheckpointError where it is none.
-    """
-    index = next((name for name in _CONFIGURATIONS if (folder / name).is_file()), None)
-    listed = (folder / MODULES_FILE).is_file()
-    if index is None and not listed:
-        names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-        others = [name for name in INDEXES if name != "config.json"]
-        inner = [
-            name
-            for name in names
-            if holds_whole_model(folder / name)
-            or any((folder / name / other).is_file() for other in others)
-        ]
-        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-        hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
-        raise CheckpointError(
-            f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
-            f"{shown or 'nothing'}.{hint}"
-        )
-    if index is not None:
-        config = read_json(folder / index)
-        kind = _kind(folder, index, config)
-        # Dual encoders that also carry modules.json read images only the other way.
-        if not listed or detect_roles(kind, config)[1]:
-            return kind, config
-    return "sentence_transformers", {"modules": read_modules(folder / MODULES_FILE)}
-
-
-def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind:
-    if index == "model_index.json":
-        return "diffusers"
-    if index == "open_clip_config.json":
-        return "open_clip"
-    if "architecture" in config and "pretrained_cfg" in config and "model_type" not in config:
-        return "timm"
-    if "model_type" not in config and "architectures" not in config:
-        entries = ", ".join(sorted(config)[:8]) or "nothing"
-        raise CheckpointError(
-            f"{folder / index}: neither model_type nor architecture is given (found {entries}). If "
-            "this is one component of a pipeline, give the pipeline's folder"
-        )
-    return "transformers"
-
-
 _VERSION = 1
 
 
@@ -286,3 +234,126 @@ def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str
             for part in added
         ]
     return digest_json(content)
+
+
+@dataclass(frozen=True)
+class CheckpointPart:
+    """Files beside a checkpoint's folder that loading it reads.
+
+    name: the parameter of the spec that it fills: "adapter", "processor", "unet". Several parts of
+        one name are in the order in which they are applied.
+    path: its folder, or a file by itself.
+    files: of the path: names of the files that loading reads, as posix paths relative to it,
+        sorted; [""] for a file by itself. Called again whenever the files are looked at.
+    component: of a pipeline, whose folder it replaces; empty for what is added.
+    supplies: of what is added: the components of a pipeline whose weights it brings, so that those
+        in their folders are not read.
+    revision: the commit on the hub; None for a folder.
+    settings: what else than its files decides what it does, as built-in types: part of the
+        fingerprint.
+    """
+
+    name: str
+    path: Path
+    files: Callable[[Path], Sequence[str]]
+    component: str = ""
+    supplies: tuple[str, ...] = ()
+    revision: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def paths(self) -> list[tuple[str, Path]]:
+        """Each file's name and where it lies."""
+        return [(name, self.path / name if name else self.path) for name in self.files(self.path)]
+
+
+PREPARATIONS = ("processor", "tokenizer")
+"""Names of the parts that hold a processor or a tokenizer."""
+
+
+_TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
+
+
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm", "*.tiktoken", "*.vocab", "*.bpe",
+    *_TEMPLATES,
+)  # fmt: skip
+"""Patterns of the names of files that a tokenizer is read from."""
+
+
+_VOCABULARIES = tuple(
+    name
+    for name in TOKENIZER_FILES
+    if name not in (*_TEMPLATES, "special_tokens_map.json", "added_tokens.json", "merges.txt")
+)
+
+
+PROCESSOR_FILES = (
+    "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
+    "chat_template.json", *_TEMPLATES,
+)  # fmt: skip
+"""Patterns of the names of files that a processor of images and texts is read from, beside those of
+its tokenizer."""
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds a tokenizer, in any of the forms that libraries read."""
+    return any(any(folder.glob(pattern)) for pattern in _VOCABULARIES)
+
+
+def has_processor(folder: Path) -> bool:
+    """Whether a folder holds an image processor, or a processor of images and texts."""
+    names = ("processor_config.json", "preprocessor_config.json")
+    return any((folder / name).is_file() for name in names)
+
+
+def brings_tokenizer(part: CheckpointPart) -> bool:
+    """Whether a part holds the tokenizer."""
+    return any(_fits(name, _VOCABULARIES) for name, _ in part.paths())
+
+
+def preparation_part(
+    folder: Path, *, images: bool, texts: bool, revision: str | None = None
+) -> CheckpointPart:
+    """The files of a folder's processor (images) and tokenizer (texts) as a part of either name."""
+    name = "processor" if images else "tokenizer"
+    patterns = (*(PROCESSOR_FILES if images else ()), *(TOKENIZER_FILES if texts else ()))
+    return CheckpointPart(name, folder, partial(_matching, patterns), revision=revision)
+
+
+def _matching(patterns: Sequence[str], folder: Path) -> Sequence[str]:
+    paths = {path for pattern in patterns for path in folder.glob(pattern)}
+    return sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    # fnmatch's * goes across folders, other than that of glob.
+    return any(
+        fnmatch.fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
+        for pattern in patterns
+    )
+
+
+def preparation_files(folder: Path, parts: Sequence[CheckpointPart]) -> Mapping[str, Path]:
+    """Name and place of each file of the processor and the tokenizer, and of what says their class.
+
+    folder: of the checkpoint. A part that brings a tokenizer takes the place of all of the files of
+    the one before it, and so does an image processor; a chat template only takes that of another.
+    """
+    own = (*PROCESSOR_FILES, *TOKENIZER_FILES, "config.json", "*.py")
+    files = {name: folder / name for name in _matching(own, folder)}
+    for part in parts:
+        if part.name not in PREPARATIONS:
+            continue
+        brought = dict(part.paths())
+        for has, patterns in (
+            (any(_fits(name, PROCESSOR_FILES[:2]) for name in brought), PROCESSOR_FILES),
+            (any(_fits(name, _VOCABULARIES) for name in brought), TOKENIZER_FILES),
+        ):
+            replaced = patterns[: -len(_TEMPLATES)] if has else ()
+            files = {n: path for n, path in files.items() if not _fits(n, replaced)}
+        templates = (*_TEMPLATES, "chat_template.json")
+        if any(_fits(name, templates) for name in brought):
+            files = {n: path for n, path in files.items() if not _fits(n, templates)}
+        files |= brought
+    return files

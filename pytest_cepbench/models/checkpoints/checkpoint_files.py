@@ -3,65 +3,31 @@
 One rule decides what is fetched from a hub, what is checked and what is hashed: a file that could
 change a model's answers without changing its fingerprint would let stored answers outlive it.
 
-Processor and tokenizer files may lie in the run's root, in the base model's folder, or beside an
-adapter. Libraries read them from one folder; where they lie in several, one of links is made for
-the time of loading.
+Weights that were saved through a wrapper (torch.compile, DDP, FSDP, Lightning, PEFT) have its name
+in that of every tensor. No library finds them so, and it is given copies of the files in which they
+have the model's own.
 """
 
 from __future__ import annotations
 
-import fnmatch
+import json
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
 from pytest_cepbench.errors import CheckpointError, few_of
-from pytest_cepbench.files import open_regular, parse_json, read_text
-from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind
+from pytest_cepbench.files import open_regular, parse_json
+from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, read_json
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
-
-
-@dataclass(frozen=True)
-class CheckpointPart:
-    """Files beside a checkpoint's folder that loading it reads.
-
-    name: the parameter of the spec that it fills: "adapter", "processor", "unet". Several parts of
-        one name are in the order in which they are applied.
-    path: its folder, or a file by itself.
-    files: of the path: names of the files that loading reads, as posix paths relative to it,
-        sorted; [""] for a file by itself. Called again whenever the files are looked at.
-    component: of a pipeline, whose folder it replaces; empty for what is added.
-    supplies: of what is added: the components of a pipeline whose weights it brings, so that those
-        in their folders are not read.
-    revision: the commit on the hub; None for a folder.
-    settings: what else than its files decides what it does, as built-in types: part of the
-        fingerprint.
-    """
-
-    name: str
-    path: Path
-    files: Callable[[Path], Sequence[str]]
-    component: str = ""
-    supplies: tuple[str, ...] = ()
-    revision: str | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def paths(self) -> list[tuple[str, Path]]:
-        """Each file's name and where it lies."""
-        return [(name, self.path / name if name else self.path) for name in self.files(self.path)]
-
 
 ADAPTER_CONFIG = "adapter_config.json"
 """The file by which a folder is that of a PEFT adapter."""
-
-MODULES_FILE = "modules.json"
-"""The file of a sentence-transformers model that lists its modules, each with type and folder."""
 
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".pth")
 """How names of files of weights end."""
@@ -71,8 +37,6 @@ SHARD_SUFFIX = ".distcp"
 
 WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
 """How names of files of weights end that any loader reads."""
-
-_MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
 
 _MOST_HEADER = 100_000_000
 
@@ -330,141 +294,6 @@ def parse_header(stream: BinaryIO, length: int) -> Any:
     return parse_json(stream.read(length).decode())
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises CheckpointError naming the file when it holds none."""
-    value = _parse(path)
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path}: expected a JSON object, found {type(value).__name__}")
-    return value
-
-
-def read_modules(path: Path) -> list[dict[str, str]]:
-    """The modules in a sentence-transformers modules.json, in order: the path and type of each.
-
-    A path is relative to the file's folder, "" for that folder itself. Raises CheckpointError for a
-    file that lists none, and for a path that leads out of the folder.
-    """
-    listed = _parse(path)
-    if (
-        not isinstance(listed, list)
-        or not listed
-        or not all(
-            isinstance(module, dict)
-            and isinstance(module.get("path"), str)
-            and isinstance(module.get("type"), str)
-            for module in listed
-        )
-    ):
-        raise CheckpointError(
-            f"{path}: expected a JSON list of modules, each with a path and a type"
-        )
-    for module in listed:
-        inner = PurePosixPath(module["path"])
-        if inner.is_absolute() or ".." in inner.parts or "\\" in module["path"]:
-            raise CheckpointError(
-                f"{path}: the module path {module['path']!r} leads out of the checkpoint"
-            )
-    return [{"path": module["path"], "type": module["type"]} for module in listed]
-
-
-def _parse(path: Path) -> Any:
-    try:
-        return parse_json(read_text(path, _MOST_CONFIG))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: not readable as JSON ({error}). Was it written completely?"
-        ) from error
-
-
-PREPARATIONS = ("processor", "tokenizer")
-"""Names of the parts that hold a processor or a tokenizer."""
-
-_TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
-
-TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm", "*.tiktoken", "*.vocab", "*.bpe",
-    *_TEMPLATES,
-)  # fmt: skip
-"""Patterns of the names of files that a tokenizer is read from."""
-
-_VOCABULARIES = tuple(
-    name
-    for name in TOKENIZER_FILES
-    if name not in (*_TEMPLATES, "special_tokens_map.json", "added_tokens.json", "merges.txt")
-)
-
-PROCESSOR_FILES = (
-    "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
-    "chat_template.json", *_TEMPLATES,
-)  # fmt: skip
-"""Patterns of the names of files that a processor of images and texts is read from, beside those of
-its tokenizer."""
-
-
-def has_tokenizer(folder: Path) -> bool:
-    """Whether a folder holds a tokenizer, in any of the forms that libraries read."""
-    return any(any(folder.glob(pattern)) for pattern in _VOCABULARIES)
-
-
-def has_processor(folder: Path) -> bool:
-    """Whether a folder holds an image processor, or a processor of images and texts."""
-    names = ("processor_config.json", "preprocessor_config.json")
-    return any((folder / name).is_file() for name in names)
-
-
-def brings_tokenizer(part: CheckpointPart) -> bool:
-    """Whether a part holds the tokenizer."""
-    return any(_fits(name, _VOCABULARIES) for name, _ in part.paths())
-
-
-def preparation_part(
-    folder: Path, *, images: bool, texts: bool, revision: str | None = None
-) -> CheckpointPart:
-    """The files of a folder's processor (images) and tokenizer (texts) as a part of either name."""
-    name = "processor" if images else "tokenizer"
-    patterns = (*(PROCESSOR_FILES if images else ()), *(TOKENIZER_FILES if texts else ()))
-    return CheckpointPart(name, folder, partial(_matching, patterns), revision=revision)
-
-
-def _matching(patterns: Sequence[str], folder: Path) -> Sequence[str]:
-    paths = {path for pattern in patterns for path in folder.glob(pattern)}
-    return sorted(path.relative_to(folder).as_posix() for path in paths if path.is_file())
-
-
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    # fnmatch's * goes across folders, other than that of glob.
-    return any(
-        fnmatch.fnmatchcase(name, pattern) and name.count("/") == pattern.count("/")
-        for pattern in patterns
-    )
-
-
-def preparation_files(folder: Path, parts: Sequence[CheckpointPart]) -> Mapping[str, Path]:
-    """Name and place of each file of the processor and the tokenizer, and of what says their class.
-
-    folder: of the checkpoint. A part that brings a tokenizer takes the place of all of the files of
-    the one before it, and so does an image processor; a chat template only takes that of another.
-    """
-    own = (*PROCESSOR_FILES, *TOKENIZER_FILES, "config.json", "*.py")
-    files = {name: folder / name for name in _matching(own, folder)}
-    for part in parts:
-        if part.name not in PREPARATIONS:
-            continue
-        brought = dict(part.paths())
-        for has, patterns in (
-            (any(_fits(name, PROCESSOR_FILES[:2]) for name in brought), PROCESSOR_FILES),
-            (any(_fits(name, _VOCABULARIES) for name in brought), TOKENIZER_FILES),
-        ):
-            replaced = patterns[: -len(_TEMPLATES)] if has else ()
-            files = {n: path for n, path in files.items() if not _fits(n, replaced)}
-        templates = (*_TEMPLATES, "chat_template.json")
-        if any(_fits(name, templates) for name in brought):
-            files = {n: path for n, path in files.items() if not _fits(n, templates)}
-        files |= brought
-    return files
-
-
 @contextmanager
 def linked_folder(files: Mapping[str, Path]) -> Iterator[Path]:
     """A folder that holds links to files under their names, removed afterwards."""
@@ -475,3 +304,100 @@ def linked_folder(files: Mapping[str, Path]) -> Iterator[Path]:
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path.absolute())
         yield folder
+
+
+_BETWEEN = re.compile(
+    r"(?<![^.])(_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module|_forward_module)\."
+)
+"""What wrappers put before a model and between its modules; no module has such a name."""
+
+
+_BEFORE = ("module.", "base_model.model.")
+"""What DDP and PEFT put before a model, the outer first; a module inside may have such a name."""
+
+
+def without_wrappers(name: str) -> str:
+    """The name of a tensor without those of wrappers that stand between modules."""
+    return _BETWEEN.sub("", name)
+
+
+def own_names(names: Collection[str], place: Path) -> dict[str, str]:
+    """The names that a model itself gives its tensors, by those that they were saved under.
+
+    place: where they lie, for people. Raises CheckpointError where some of them begin with a
+    wrapper's name and others do not, and where two would be one.
+    """
+    own = {name: without_wrappers(name) for name in names}
+    for before in _BEFORE:
+        bare = [name for name, short in own.items() if not short.startswith(before)]
+        if 0 < len(bare) < len(own):
+            raise CheckpointError(
+                f"{place}: {len(own) - len(bare)} tensors begin with the name of a wrapper, "
+                f"{before}, and {few_of(bare)} not: save the model inside of the wrapper, whole"
+            )
+        if not bare:
+            own = {name: short.removeprefix(before) for name, short in own.items()}
+    twice = [short for short, count in Counter(own[name] for name in names).items() if count > 1]
+    if twice:
+        raise CheckpointError(f"{place}: two tensors would be {few_of(twice)}")
+    return own
+
+
+@contextmanager
+def unwrapped_folder(
+    folder: Path, names: Collection[str], readable: Collection[str]
+) -> Iterator[Path]:
+    """A folder in which tensors have the model's own names.
+
+    That is the folder itself unless they have the names of wrappers in theirs; otherwise one of
+    links and renamed copies, until the end of the block.
+
+    names: of all its files. readable: of those that are read. Raises CheckpointError as
+    `own_names`.
+    """
+    weights = [Path(name) for name in readable if ".safetensors" in name]
+    renamed: dict[Path, dict[str, str]] = {}
+    for part in {path.parent for path in weights}:
+        files = [path for path in weights if path.parent == part]
+        shards = [folder / path for path in files if path.suffix == ".safetensors"]
+        # Older files that nothing reads any more have tensors of the same names.
+        own = own_names({name for shard in shards for name in tensor_shapes(shard)}, folder / part)
+        if any(name != short for name, short in own.items()):
+            renamed |= dict.fromkeys(files, own)
+    if not renamed:
+        yield folder
+        return
+    with linked_folder({name: folder / name for name in names}) as whole:
+        for path, own in renamed.items():
+            (whole / path).unlink()
+            _copy(folder / path, whole / path, own)
+        yield whole
+
+
+@contextmanager
+def unwrapped_file(path: Path) -> Iterator[Path]:
+    """The same for a file of safetensors by itself."""
+    own = own_names(tensor_shapes(path), path) if path.suffix == ".safetensors" else {}
+    if all(name == short for name, short in own.items()):
+        yield path
+        return
+    with linked_folder({}) as folder:
+        _copy(path, folder / path.name, own)
+        yield folder / path.name
+
+
+def _copy(source: Path, target: Path, own: dict[str, str]) -> None:
+    """Copy safetensors, or an index of them, with the model's own names in the place of others."""
+    if source.suffix == ".json":
+        index = read_json(source)
+        places = index["weight_map"]
+        index["weight_map"] = {own.get(name, name): place for name, place in places.items()}
+        target.write_text(json.dumps(index), encoding="utf-8")
+        return
+    with open_regular(source) as stream, target.open("xb") as copy:
+        header = parse_header(stream, int.from_bytes(stream.read(8), "little"))
+        named = {own.get(name, name): tensor for name, tensor in header.items()}
+        text = json.dumps(named, separators=(",", ":")).encode()
+        text += b" " * (-len(text) % 8)  # libraries map the values, which have to be aligned
+        copy.write(len(text).to_bytes(8, "little") + text)
+        shutil.copyfileobj(stream, copy, 1 << 24)

@@ -1,4 +1,4 @@
-"""Which roles a checkpoint can play, by rule, from the JSON file that describes it.
+"""What a folder is, and which roles it can play, by rule, from the JSON files that describe it.
 
 Rules rather than a list of architectures: new ones appear weekly, and they keep to the same few
 shapes. Where no rule fits, no role is claimed, and the user can say which one to try.
@@ -6,9 +6,13 @@ shapes. Where no rule fits, no role is claimed, and the user can say which one t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.files import parse_json, read_text
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
 
 CheckpointKind = Literal[
@@ -221,3 +225,132 @@ def modules_fault(config: Mapping[str, Any]) -> str | None:
     if not any(name.endswith(".Pooling") for name in types):
         return "has no module Pooling, so its vectors are those of tokens and not of texts"
     return None
+
+
+MODULES_FILE = "modules.json"
+"""The file of a sentence-transformers model that lists its modules, each with type and folder."""
+
+
+_MOST_CONFIG = 256 * 2**20  # bytes of a configuration or an index; the largest are of some MB
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises CheckpointError naming the file when it holds none."""
+    value = _parse(path)
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value
+
+
+def read_modules(path: Path) -> list[dict[str, str]]:
+    """The modules in a sentence-transformers modules.json, in order: the path and type of each.
+
+    A path is relative to the file's folder, "" for that folder itself. Raises CheckpointError for a
+    file that lists none, and for a path that leads out of the folder.
+    """
+    listed = _parse(path)
+    if (
+        not isinstance(listed, list)
+        or not listed
+        or not all(
+            isinstance(module, dict)
+            and isinstance(module.get("path"), str)
+            and isinstance(module.get("type"), str)
+            for module in listed
+        )
+    ):
+        raise CheckpointError(
+            f"{path}: expected a JSON list of modules, each with a path and a type"
+        )
+    for module in listed:
+        inner = PurePosixPath(module["path"])
+        if inner.is_absolute() or ".." in inner.parts or "\\" in module["path"]:
+            raise CheckpointError(
+                f"{path}: the module path {module['path']!r} leads out of the checkpoint"
+            )
+    return [{"path": module["path"], "type": module["type"]} for module in listed]
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return parse_json(read_text(path, _MOST_CONFIG))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(
+            f"{path}: not readable as JSON ({error}). Was it written completely?"
+        ) from error
+
+
+_CONFIGURATIONS = ("model_index.json", "open_clip_config.json", "config.json")
+"""The files that say what a checkpoint is, in order of precedence."""
+
+
+INDEXES = (*_CONFIGURATIONS, MODULES_FILE)
+"""The files by which a folder is known as a checkpoint."""
+
+
+def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
+    """The kind of the checkpoint that a folder is, and its configuration.
+
+    Raises CheckpointError where it is none.
+    """
+    index = next((name for name in _CONFIGURATIONS if (folder / name).is_file()), None)
+    listed = (folder / MODULES_FILE).is_file()
+    if index is None and not listed:
+        names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
+        others = [name for name in INDEXES if name != "config.json"]
+        inner = [
+            name
+            for name in names
+            if holds_whole_model(folder / name)
+            or any((folder / name / other).is_file() for other in others)
+        ]
+        shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
+        raise CheckpointError(
+            f"{folder}: no checkpoint. Expected one of {', '.join(INDEXES)}; the folder holds "
+            f"{shown or 'nothing'}.{hint}"
+        )
+    if index is not None:
+        config = read_json(folder / index)
+        kind = _kind(folder, index, config)
+        # Dual encoders that also carry modules.json read images only the other way.
+        if not listed or detect_roles(kind, config)[1]:
+            return kind, config
+    return "sentence_transformers", {"modules": read_modules(folder / MODULES_FILE)}
+
+
+def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind:
+    if index == "model_index.json":
+        return "diffusers"
+    if index == "open_clip_config.json":
+        return "open_clip"
+    if "architecture" in config and "pretrained_cfg" in config and "model_type" not in config:
+        return "timm"
+    if "model_type" not in config and "architectures" not in config:
+        entries = ", ".join(sorted(config)[:8]) or "nothing"
+        raise CheckpointError(
+            f"{folder / index}: neither model_type nor architecture is given (found {entries}). If "
+            "this is one component of a pipeline, give the pipeline's folder"
+        )
+    return "transformers"
+
+
+_PICKLED = re.compile(r"(pytorch_|open_clip_)?model.*\.(bin|pt|pth)")
+
+
+OF_RANK = re.compile(r"pytorch_model_fsdp(_\d+)?_rank\d+\.bin")
+
+
+OF_VERL = re.compile(r"(model|optim)_world_size_\d+_rank_\d+\.pt")
+
+
+WHOLE_STATE = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
+
+
+def holds_whole_model(folder: Path) -> bool:
+    """Whether a folder holds a model of transformers, configuration and weights."""
+    return (folder / "config.json").is_file() and any(
+        path.suffix == ".safetensors" or _PICKLED.fullmatch(path.name)
+        for path in folder.iterdir()
+        if not any(kind.fullmatch(path.name) for kind in (OF_RANK, OF_VERL, WHOLE_STATE))
+    )

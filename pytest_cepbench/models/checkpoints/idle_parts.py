@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, error_line
 from pytest_cepbench.models.binding import IdleParts
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    CheckpointPart,
     list_files,
     readable_files,
     tensor_shapes,

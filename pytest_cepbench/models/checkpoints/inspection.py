@@ -17,22 +17,29 @@ from pathlib import Path
 from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import names_beside, read_text
-from pytest_cepbench.models.checkpoints.checkpoint import INDEXES, Checkpoint, identify
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    ADAPTER_CONFIG,
+from pytest_cepbench.models.checkpoints.checkpoint import (
     PROCESSOR_FILES,
     TOKENIZER_FILES,
+    Checkpoint,
     CheckpointPart,
-    check_weights,
     has_processor,
     has_tokenizer,
+    preparation_part,
+)
+from pytest_cepbench.models.checkpoints.checkpoint_files import (
+    ADAPTER_CONFIG,
+    check_weights,
     holds_adapter,
     is_weights,
     list_files,
-    preparation_part,
+)
+from pytest_cepbench.models.checkpoints.format_detection import (
+    INDEXES,
+    detect_roles,
+    holds_whole_model,
+    identify,
     read_json,
 )
-from pytest_cepbench.models.checkpoints.format_detection import detect_roles
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions, source_options
 from pytest_cepbench.models.checkpoints.peft_adapters import (
     ADAPTER_FILES,
@@ -45,11 +52,7 @@ from pytest_cepbench.models.checkpoints.pipeline_parts import (
     pipeline_parts,
     pipeline_source,
 )
-from pytest_cepbench.models.checkpoints.saved_states import (
-    check_loose_weights,
-    find_loose_weights,
-    holds_whole_model,
-)
+from pytest_cepbench.models.checkpoints.saved_states import check_loose_weights, find_loose_weights
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import require
 

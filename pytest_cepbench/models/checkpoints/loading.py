@@ -1,21 +1,15 @@
-"""Loading a checkpoint through a library: errors in words, gaps and broken weights detected.
+"""Loading a checkpoint through a library, on one device or divided among several, errors in words.
 
-Libraries fill a tensor that a checkpoint lacks with random numbers, leave out one that they do not
-know, and log a line about it. A number measured with such weights looks like any other, so here
-both are errors.
+Models of transformers are spread over devices, host memory and disk by accelerate, whose hooks
+bring weights from where they lie to where they work, layer by layer.
 """
 
 from __future__ import annotations
 
-import logging
-import re
-import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from pytest_cepbench.errors import (
     CepError,
@@ -25,23 +19,15 @@ from pytest_cepbench.errors import (
     error_line,
     few_of,
 )
-from pytest_cepbench.models.checkpoints.binding import LoadPlan
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, quantization_method
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
 from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
-from pytest_cepbench.models.checkpoints.placement import (
-    divided,
-    offloaded_weight,
-    own_offloaded_weights,
-    quantization_method,
-)
 from pytest_cepbench.models.checkpoints.saved_states import read_state
 from pytest_cepbench.models.torch_runtime import (
     check_device,
     dtype_option,
     is_out_of_memory,
-    own_memory,
-    plain_tensors,
     quiet,
     set_threads,
     to_torch_dtype,
@@ -49,20 +35,24 @@ from pytest_cepbench.models.torch_runtime import (
 
 if TYPE_CHECKING:
     import torch
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from pytest_cepbench.errors import (
+    ModelError,
+)
+from pytest_cepbench.models.checkpoints.parameters import (
+    OFFLOADS,
+    TransformersParams,
+    parse_max_memory,
+)
+from pytest_cepbench.models.devices import free_memory
 
-# Where transformers and diffusers log that tensors were missing or left over, and their words for
-# it.
-_DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_model")
-_REPORTING_LOGGERS = ("transformers.modeling_utils", *_DIFFUSERS)
 _OWN_SHARDS = "shard-*-model-*.safetensors"
 """The files that transformers' save_pretrained writes where several processes save a model."""
-
-_MISSING_WORDS = "newly initialized"
-_UNUSED_WORDS = "were not used when initializing"
-
-# Constants that older versions of the libraries saved beside the weights.
-_CONSTANT = re.compile(r"(^|[._])(masked_bias|position_ids|inv_freq|num_batches_tracked)$")
 
 
 @contextmanager
@@ -209,167 +199,74 @@ def _read_model(
     return model, info
 
 
+_HOST_SHARE = 0.9  # of free host memory: loading takes some beside the weights
+
+
 @contextmanager
-def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> Iterator[None]:
-    """Raise CheckpointError when a library logs that it made up tensors that the files lack.
+def divided(
+    params: TransformersParams, device: str, checkpoint: Checkpoint
+) -> Iterator[tuple[dict[str, Any], Callable[[Any], None]]]:
+    """The options of from_pretrained with which transformers divides a model, none without a map,
+    and what checks the loaded one.
 
-    For loaders that return no such list themselves (pipelines); enter it inside `quiet`, which
-    would otherwise keep the log line back.
+    That raises DeviceMemoryError where parts lie in host memory or on disk that may not lie there:
+    such a model works, many times slower than anyone expects who did not ask for it.
 
-    allow_unused: false raises it also for tensors that a part made by diffusers does not know. What
-    transformers leaves over says nothing: text encoders are often cut out of larger models.
+    device: where it works. The folder for the parts on disk is made here, removed if what the block
+    does raises, and left to a model that was checked. Raises ModelError for limits of devices that
+    are not there.
     """
-    watch = _Watch()
-    loggers = [logging.getLogger(name) for name in _REPORTING_LOGGERS]
-    before = [(logger.level, logger.propagate) for logger in loggers]
-    for logger in loggers:
-        logger.addHandler(watch)
-        logger.setLevel(logging.WARNING)
-        logger.propagate = False
+    if params.device_map is None:
+        yield {}, lambda _: None
+        return
+    limits: dict[int | str, int] | None = None  # None leaves it to transformers: what is free
+    if params.max_memory is not None:
+        limits = parse_max_memory(params.max_memory)
+        if device == "cpu" and limits.keys() - {"cpu"}:
+            raise ModelError(
+                f"max_memory {params.max_memory!r} names a device, and the model runs on the cpu"
+            )
+    elif device == "cpu" and (memory := free_memory()) is not None:
+        limits = {"cpu": int(_HOST_SHARE * memory)}  # accelerators there may be are not asked for
+    folder = tempfile.mkdtemp(prefix="cepbench-offload-", dir=params.offload_folder)
+
+    def check_division(model: Any) -> None:
+        allowed = set() if params.offload is None else {"cpu", params.offload}
+        if device == "cpu" or "cpu" in (limits or {}):
+            allowed.add("cpu")
+        outside = ({str(place) for place in places(model)} & set(OFFLOADS)) - allowed
+        if not outside:
+            weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
+            return
+        place = "disk" if "disk" in outside else "cpu"
+        where = {"cpu": "in host memory", "disk": "on disk"}[place]
+        raise DeviceMemoryError(
+            f"{checkpoint.path}: {checkpoint.what} has no room on the devices that this process "
+            f"sees: parts of it would lie {where}. Give it more devices (--cep-devices-per-worker) "
+            f"or a smaller dtype, or allow it with offload={place}, which is many times slower"
+        )
+
     try:
-        yield
-    finally:
-        for logger, (level, propagate) in zip(loggers, before, strict=True):
-            logger.removeHandler(watch)
-            logger.setLevel(level)
-            logger.propagate = propagate
-    if watch.missing:
-        raise CheckpointError(_random(checkpoint, " ".join(watch.missing)[:600]))
-    if watch.unused and not allow_unused:
-        raise CheckpointError(_unused(checkpoint, " ".join(watch.unused)[:600]))
+        yield (
+            {"device_map": params.device_map, "max_memory": limits, "offload_folder": folder},
+            check_division,
+        )
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
-def refuse_missing(checkpoint: Checkpoint, missing: Collection[str]) -> None:
-    """Raise CheckpointError when tensors are missing that would be used."""
-    if missing:
-        raise CheckpointError(_random(checkpoint, few_of(missing)))
-
-
-def refuse_unused(checkpoint: Checkpoint, unused: Collection[str]) -> None:
-    """Raise CheckpointError when the files hold tensors that the architecture does not know."""
-    names = [name for name in unused if not _CONSTANT.search(name)]
-    if names:
-        raise CheckpointError(_unused(checkpoint, few_of(names)))
-
-
-class _Watch(logging.Handler):
-    """Keeps the log lines that speak of tensors made up or left over."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.missing: list[str] = []
-        self.unused: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())
-        if _MISSING_WORDS in text:
-            self.missing.append(text)
-        elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
-            self.unused.append(text)
-
-
-def _random(checkpoint: Checkpoint, what: str) -> str:
-    return (
-        f"{checkpoint.path}: tensors of {checkpoint.what} are missing from the weights and would "
-        f"be random numbers: {what}. Save the whole model again"
-    )
-
-
-def _unused(checkpoint: Checkpoint, what: str) -> str:
-    return (
-        f"{checkpoint.path}: {checkpoint.what} does not know tensors that lie in the weights and "
-        f"would leave them out: {what}. An adapter that was not merged looks like this. Save the "
-        "whole model again, or add allow_unused=true to its spec where they are not needed"
-    )
-
-
-def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
-    """Make the weights of a loaded model independent of its files, and look them over.
-
-    On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that
-    writes into the file changes the model that was loaded from it, between one answer and the next.
-
-    parts: its modules by name, "" for a model that is one module; a part without weights is passed
-    over. Raises and warns as `check_values`.
+def places(model: Any) -> list[Any]:
+    """Where the parts of a transformers model lie: devices as torch names or numbers them, "cpu"
+    and "disk".
     """
-    for module in parts.values():
-        if not hasattr(module, "named_parameters"):
-            continue
-        for parameter in module.parameters():
-            parameter.data = own_memory(parameter.data)
-        for part in module.modules():
-            for name, buffer in list(part.named_buffers(recurse=False)):
-                own = own_memory(buffer)
-                if (
-                    own is not buffer
-                ):  # put in its place: it may be a view, and keep the file mapped
-                    setattr(part, name, own)
-        own_offloaded_weights(module)
-    check_values(checkpoint, parts)
+    divided = getattr(model, "hf_device_map", None)
+    return list(divided.values()) if divided else [model.device]
 
 
-def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
-    """Look over the weights of a loaded model, one reduction per tensor, on the device they are on.
-
-    A model with NaN among its weights writes empty texts and draws nothing, which would be counted
-    as so many failures of its own. It is neither better nor worse than its baseline: it is broken.
-
-    parts: its modules by name, "" for a model that is one module; a part without weights is passed
-    over. Raises CheckpointError for a parameter that holds NaN or infinity, and for a buffer that
-    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
-    a layer may start like that, and a damaged checkpoint may look like that.
-    """
+def input_device(model: Any) -> torch.device:
+    """Where the inputs of a transformers model go: of a divided one, the first of its devices."""
     import torch
 
-    names: list[tuple[str, str, bool, bool]] = []  # name, precision, must be finite, is a matrix
-    pairs: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
-    for number, (name, tensor, finite) in enumerate(_tensors(parts)):
-        matrix = name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1
-        names.append((name, str(tensor.dtype).removeprefix("torch."), finite, matrix))
-        extremes = torch.stack(torch.aminmax(tensor.detach())).float()
-        pairs.setdefault(tensor.device, []).append((number, extremes))
-    # Fetched together: one by one, each would wait for its device.
-    fetched: dict[int, list[float]] = {}
-    for numbered in pairs.values():
-        numbers, tensors = zip(*numbered, strict=True)
-        fetched |= zip(numbers, torch.stack(tensors).tolist(), strict=True)
-    broken, empty = [], []
-    for number, (name, precision, finite, matrix) in enumerate(names):
-        low, high = fetched[number]
-        if np.isnan(low) or (finite and not np.isfinite([low, high]).all()):
-            broken.append(f"{name} ({precision})")
-        elif low == high == 0 and matrix:
-            empty.append(name)
-    if broken:
-        raise CheckpointError(
-            f"{checkpoint.path}: {checkpoint.what} holds NaN or infinite values in "
-            f"{few_of(broken)}. Take a step from before the training diverged; where the file's "
-            "own values are finite, give a dtype that holds them"
-        )
-    if empty:
-        msg = (
-            f"{checkpoint.path}: zero throughout: {few_of(empty)}. A layer may start so, and a "
-            "damaged checkpoint may look so"
-        )
-        warnings.warn(msg, stacklevel=2)
-
-
-def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more.
-
-    Those that were offloaded are brought in one after the other.
-    """
-    for part, module in parts.items():
-        if not hasattr(module, "named_parameters"):
-            continue
-        prefix = f"{part}." if part else ""
-        for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
-            here = (
-                (name, offloaded_weight(module, name) if tensor.is_meta else tensor)
-                for name, tensor in listed
-            )
-            for name, tensor in plain_tensors(pair for pair in here if pair[1] is not None):
-                # Lower precisions have no such reduction, and most of them no NaN.
-                wide = tensor.is_floating_point() and tensor.element_size() > 1
-                if wide and tensor.numel() and not tensor.is_meta:
-                    yield prefix + name, tensor, finite
+    devices = [torch.device(place) for place in places(model) if str(place) not in OFFLOADS]
+    return min(devices, key=lambda device: device.index or 0, default=torch.device("cpu"))

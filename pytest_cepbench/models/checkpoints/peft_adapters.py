@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.errors import CheckpointError, error_line, few_of
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     ADAPTER_CONFIG,
-    CheckpointPart,
     check_safetensors,
     holds_adapter,
-    read_json,
     refuse_ungathered,
+    without_wrappers,
 )
-from pytest_cepbench.models.checkpoints.saved_states import without_wrappers
-from pytest_cepbench.models.checkpoints.tokenizer_checks import embedded_tokens
+from pytest_cepbench.models.checkpoints.format_detection import read_json
+from pytest_cepbench.models.checkpoints.loaded_checks import embedded_tokens
 from pytest_cepbench.models.torch_runtime import adapter_names
 
 if TYPE_CHECKING:

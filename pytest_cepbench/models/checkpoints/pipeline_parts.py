@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, SpecError, unknown_name
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    CheckpointPart,
     check_safetensors,
     check_weights,
     component_names,
     list_files,
-    read_json,
     readable_files,
     tensor_shapes,
 )
+from pytest_cepbench.models.checkpoints.format_detection import read_json
 from pytest_cepbench.models.checkpoints.parameters import COMPONENTS, SourceOptions
 from pytest_cepbench.models.spec import ModelSpec
 

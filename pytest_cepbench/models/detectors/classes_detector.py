@@ -27,7 +27,7 @@ from pytest_cepbench.artifacts import Detections, Failure, Mask
 from pytest_cepbench.errors import RoleError, unknown_name
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.placement import input_device
+from pytest_cepbench.models.checkpoints.loading import input_device
 from pytest_cepbench.models.detectors.transformers_detector import (
     CandidateBoxes,
     ClassesParams,

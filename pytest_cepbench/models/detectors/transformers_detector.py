@@ -25,16 +25,19 @@ from PIL import Image
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.loading import (
-    explained,
-    from_pretrained,
-    loading,
+from pytest_cepbench.models.checkpoints.loaded_checks import (
+    TruncationNotice,
+    check_vocabulary,
     refuse_missing,
     take_weights,
 )
+from pytest_cepbench.models.checkpoints.loading import (
+    explained,
+    from_pretrained,
+    input_device,
+    loading,
+)
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
-from pytest_cepbench.models.checkpoints.placement import input_device
-from pytest_cepbench.models.checkpoints.tokenizer_checks import TruncationNotice, check_vocabulary
 from pytest_cepbench.models.protocols import FloatArray
 from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.torch_runtime import backend_option, quiet

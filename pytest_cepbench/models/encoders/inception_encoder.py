@@ -26,7 +26,8 @@ from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.loading import loading, take_weights
+from pytest_cepbench.models.checkpoints.loaded_checks import take_weights
+from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder, bind_file
 from pytest_cepbench.models.protocols import RoleName

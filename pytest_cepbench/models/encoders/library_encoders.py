@@ -28,8 +28,12 @@ from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.checkpoints import read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.format_detection import modules_fault
-from pytest_cepbench.models.checkpoints.loading import loading, no_random_weights, take_weights
-from pytest_cepbench.models.checkpoints.tokenizer_checks import check_vocabulary
+from pytest_cepbench.models.checkpoints.loaded_checks import (
+    check_vocabulary,
+    no_random_weights,
+    take_weights,
+)
+from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.encoders.vectors import EncoderParams, LoadedEncoder, to_pixels
 from pytest_cepbench.models.torch_runtime import dtype_option, sentence_lengths, to_torch_dtype
 

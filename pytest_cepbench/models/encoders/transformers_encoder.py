@@ -17,16 +17,19 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.loading import (
-    explained,
-    from_pretrained,
-    loading,
+from pytest_cepbench.models.checkpoints.loaded_checks import (
+    check_tokens,
+    check_vocabulary,
     refuse_missing,
     take_weights,
 )
+from pytest_cepbench.models.checkpoints.loading import (
+    explained,
+    from_pretrained,
+    input_device,
+    loading,
+)
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
-from pytest_cepbench.models.checkpoints.placement import input_device
-from pytest_cepbench.models.checkpoints.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder
 from pytest_cepbench.models.torch_runtime import backend_option, quiet
 

@@ -14,8 +14,8 @@ from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan
+from pytest_cepbench.models.checkpoints.loaded_checks import TruncationNotice
 from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placement
-from pytest_cepbench.models.checkpoints.tokenizer_checks import TruncationNotice
 from pytest_cepbench.models.protocols import FloatArray, RoleName
 from pytest_cepbench.models.spec import ModelSpec
 from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype

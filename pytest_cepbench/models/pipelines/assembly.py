@@ -20,10 +20,10 @@ from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     linked_folder,
     tensor_shapes,
+    unwrapped_file,
 )
-from pytest_cepbench.models.checkpoints.loading import refuse_missing
+from pytest_cepbench.models.checkpoints.loaded_checks import refuse_missing
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
-from pytest_cepbench.models.checkpoints.saved_states import unwrapped_file
 from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
 
 

@@ -31,24 +31,20 @@ from pytest_cepbench.errors import (
     unknown_name,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names, read_json
-from pytest_cepbench.models.checkpoints.binding import LoadPlan
-from pytest_cepbench.models.checkpoints.loading import (
-    answer_by_names,
-    loading,
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, refuse_cpu, require_packages
+from pytest_cepbench.models.checkpoints.loaded_checks import (
+    check_tokens,
+    check_vocabulary,
     no_random_weights,
     take_weights,
 )
+from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
 from pytest_cepbench.models.checkpoints.parameters import (
     OF_PIPELINES,
     Placement,
     parse_max_memory,
 )
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
-from pytest_cepbench.models.checkpoints.placement import (
-    refuse_cpu,
-    require_packages,
-)
-from pytest_cepbench.models.checkpoints.tokenizer_checks import check_tokens, check_vocabulary
 from pytest_cepbench.models.pipelines.assembly import (
     apply_loras,
     assembled,

@@ -14,22 +14,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
-from pytest_cepbench.models.checkpoints.loading import (
-    from_pretrained,
-    loading,
-    refuse_missing,
-    refuse_unused,
-    take_weights,
-)
-from pytest_cepbench.models.checkpoints.placement import input_device
-from pytest_cepbench.models.checkpoints.tokenizer_checks import (
+from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_image_token,
     check_tokens,
     check_vocabulary,
     embedded_tokens,
     image_token,
     media_tokens,
+    refuse_missing,
+    refuse_unused,
+    take_weights,
 )
+from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
 from pytest_cepbench.models.text_model.parameters import TextModelParams
 from pytest_cepbench.models.torch_runtime import backend_option
 

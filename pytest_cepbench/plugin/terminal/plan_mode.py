@@ -14,7 +14,7 @@ from pytest_cepbench.gate.compare import policy_beside
 from pytest_cepbench.gate.sensitivity import Power, design_of, labels_needed, power_of
 from pytest_cepbench.gate.statistics.constants import LEAST_LABELLED
 from pytest_cepbench.models.binding import BoundRole, weights_bytes
-from pytest_cepbench.models.devices import device_name
+from pytest_cepbench.models.torch_runtime import device_name
 from pytest_cepbench.plugin.terminal.header import series_line
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted, duration, number, printable

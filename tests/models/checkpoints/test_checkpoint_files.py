@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    check_safetensors,
-    read_json,
-    readable_files,
-)
+from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors, readable_files
+from pytest_cepbench.models.checkpoints.format_detection import read_json
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from tests.models.binding import bind_text
 from tests.models.files import (

@@ -185,8 +185,11 @@ def test_weights_in_host_memory_are_taken_from_the_hooks(llava: Path) -> None:
     from transformers import AutoModelForImageTextToText
 
     from pytest_cepbench.models.checkpoints import inspect_checkpoint
-    from pytest_cepbench.models.checkpoints.loading import check_values
-    from pytest_cepbench.models.checkpoints.placement import offloaded_weight, own_offloaded_weights
+    from pytest_cepbench.models.checkpoints.loaded_checks import (
+        check_values,
+        offloaded_weight,
+        own_offloaded_weights,
+    )
     from pytest_cepbench.models.spec import parse_spec
 
     model = AutoModelForImageTextToText.from_pretrained(llava).eval()

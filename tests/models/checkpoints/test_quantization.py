@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.checkpoints.placement import quantization_method, require_quantization
+from pytest_cepbench.models.checkpoints.binding import quantization_method, require_quantization
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, inspect, write_checkpoint
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import stored_precision
-from pytest_cepbench.models.checkpoints.checkpoint_files import read_modules, readable_files
+from pytest_cepbench.models.checkpoints.checkpoint_files import readable_files
+from pytest_cepbench.models.checkpoints.format_detection import read_modules
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from tests.models.files import LLAVA, inspect, write_checkpoint
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.errors import CheckpointError
-from pytest_cepbench.models.checkpoints.tokenizer_checks import (
+from pytest_cepbench.models.checkpoints.loaded_checks import (
     TruncationNotice,
     check_image_token,
     check_tokens,

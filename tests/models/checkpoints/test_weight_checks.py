@@ -12,7 +12,7 @@ import pytest
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint
-from pytest_cepbench.models.checkpoints.loading import check_values
+from pytest_cepbench.models.checkpoints.loaded_checks import check_values
 from pytest_cepbench.models.protocols import RoleName
 from tests.models.binding import bind_text
 from tests.tiny import describers, detectors, encoders, generators, text_encoders

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="models need the [models] extra")
 pytest.importorskip("diffusers", reason="models need the [models] extra")
 
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
-from pytest_cepbench.models.checkpoints.saved_states import own_names  # noqa: E402
+from pytest_cepbench.models.checkpoints.checkpoint_files import own_names  # noqa: E402
 from tests.models.binding import bind_text, plain  # noqa: E402
 from tests.tiny import encoders, generators, text_encoders  # noqa: E402
 from tests.tiny.adapters import build_lora, edit_tensors  # noqa: E402

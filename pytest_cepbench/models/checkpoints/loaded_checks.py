@@ -1,0 +1,405 @@
+"""Checks of what was loaded: every tensor has a value and a place, and the tokens are the model's.
+
+Libraries fill a tensor that a checkpoint lacks with random numbers, leave out one that they do not
+know, and log a line about it. A number measured with such weights looks like any other, so here
+both are errors. So are tokens that the weights do not know.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pytest_cepbench.errors import (
+    CheckpointError,
+    few_of,
+)
+from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
+from pytest_cepbench.models.torch_runtime import (
+    own_memory,
+    plain_tensors,
+)
+
+if TYPE_CHECKING:
+    import torch
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+# Where transformers and diffusers log that tensors were missing or left over, and their words for
+# it.
+_DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_model")
+
+
+_REPORTING_LOGGERS = ("transformers.modeling_utils", *_DIFFUSERS)
+
+
+_MISSING_WORDS = "newly initialized"
+
+
+_UNUSED_WORDS = "were not used when initializing"
+
+
+# Constants that older versions of the libraries saved beside the weights.
+_CONSTANT = re.compile(r"(^|[._])(masked_bias|position_ids|inv_freq|num_batches_tracked)$")
+
+
+@contextmanager
+def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> Iterator[None]:
+    """Raise CheckpointError when a library logs that it made up tensors that the files lack.
+
+    For loaders that return no such list themselves (pipelines); enter it inside `quiet`, which
+    would otherwise keep the log line back.
+
+    allow_unused: false raises it also for tensors that a part made by diffusers does not know. What
+    transformers leaves over says nothing: text encoders are often cut out of larger models.
+    """
+    watch = _Watch()
+    loggers = [logging.getLogger(name) for name in _REPORTING_LOGGERS]
+    before = [(logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(watch)
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+    try:
+        yield
+    finally:
+        for logger, (level, propagate) in zip(loggers, before, strict=True):
+            logger.removeHandler(watch)
+            logger.setLevel(level)
+            logger.propagate = propagate
+    if watch.missing:
+        raise CheckpointError(_random(checkpoint, " ".join(watch.missing)[:600]))
+    if watch.unused and not allow_unused:
+        raise CheckpointError(_unused(checkpoint, " ".join(watch.unused)[:600]))
+
+
+def refuse_missing(checkpoint: Checkpoint, missing: Collection[str]) -> None:
+    """Raise CheckpointError when tensors are missing that would be used."""
+    if missing:
+        raise CheckpointError(_random(checkpoint, few_of(missing)))
+
+
+def refuse_unused(checkpoint: Checkpoint, unused: Collection[str]) -> None:
+    """Raise CheckpointError when the files hold tensors that the architecture does not know."""
+    names = [name for name in unused if not _CONSTANT.search(name)]
+    if names:
+        raise CheckpointError(_unused(checkpoint, few_of(names)))
+
+
+class _Watch(logging.Handler):
+    """Keeps the log lines that speak of tensors made up or left over."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.missing: list[str] = []
+        self.unused: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = " ".join(record.getMessage().split())
+        if _MISSING_WORDS in text:
+            self.missing.append(text)
+        elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
+            self.unused.append(text)
+
+
+def _random(checkpoint: Checkpoint, what: str) -> str:
+    return (
+        f"{checkpoint.path}: tensors of {checkpoint.what} are missing from the weights and would "
+        f"be random numbers: {what}. Save the whole model again"
+    )
+
+
+def _unused(checkpoint: Checkpoint, what: str) -> str:
+    return (
+        f"{checkpoint.path}: {checkpoint.what} does not know tensors that lie in the weights and "
+        f"would leave them out: {what}. An adapter that was not merged looks like this. Save the "
+        "whole model again, or add allow_unused=true to its spec where they are not needed"
+    )
+
+
+def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
+    """Make the weights of a loaded model independent of its files, and look them over.
+
+    On a CPU, safetensors leaves weights in the file and maps that into memory: a trainer that
+    writes into the file changes the model that was loaded from it, between one answer and the next.
+
+    parts: its modules by name, "" for a model that is one module; a part without weights is passed
+    over. Raises and warns as `check_values`.
+    """
+    for module in parts.values():
+        if not hasattr(module, "named_parameters"):
+            continue
+        for parameter in module.parameters():
+            parameter.data = own_memory(parameter.data)
+        for part in module.modules():
+            for name, buffer in list(part.named_buffers(recurse=False)):
+                own = own_memory(buffer)
+                if (
+                    own is not buffer
+                ):  # put in its place: it may be a view, and keep the file mapped
+                    setattr(part, name, own)
+        own_offloaded_weights(module)
+    check_values(checkpoint, parts)
+
+
+def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
+    """Look over the weights of a loaded model, one reduction per tensor, on the device they are on.
+
+    A model with NaN among its weights writes empty texts and draws nothing, which would be counted
+    as so many failures of its own. It is neither better nor worse than its baseline: it is broken.
+
+    parts: its modules by name, "" for a model that is one module; a part without weights is passed
+    over. Raises CheckpointError for a parameter that holds NaN or infinity, and for a buffer that
+    holds NaN (infinity has its place in masks). Warns of weight matrices that are zero throughout:
+    a layer may start like that, and a damaged checkpoint may look like that.
+    """
+    import torch
+
+    names: list[tuple[str, str, bool, bool]] = []  # name, precision, must be finite, is a matrix
+    pairs: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+    for number, (name, tensor, finite) in enumerate(_tensors(parts)):
+        matrix = name.endswith("weight") and sum(side > 1 for side in tensor.shape) > 1
+        names.append((name, str(tensor.dtype).removeprefix("torch."), finite, matrix))
+        extremes = torch.stack(torch.aminmax(tensor.detach())).float()
+        pairs.setdefault(tensor.device, []).append((number, extremes))
+    # Fetched together: one by one, each would wait for its device.
+    fetched: dict[int, list[float]] = {}
+    for numbered in pairs.values():
+        numbers, tensors = zip(*numbered, strict=True)
+        fetched |= zip(numbers, torch.stack(tensors).tolist(), strict=True)
+    broken, empty = [], []
+    for number, (name, precision, finite, matrix) in enumerate(names):
+        low, high = fetched[number]
+        if np.isnan(low) or (finite and not np.isfinite([low, high]).all()):
+            broken.append(f"{name} ({precision})")
+        elif low == high == 0 and matrix:
+            empty.append(name)
+    if broken:
+        raise CheckpointError(
+            f"{checkpoint.path}: {checkpoint.what} holds NaN or infinite values in "
+            f"{few_of(broken)}. Take a step from before the training diverged; where the file's "
+            "own values are finite, give a dtype that holds them"
+        )
+    if empty:
+        msg = (
+            f"{checkpoint.path}: zero throughout: {few_of(empty)}. A layer may start so, and a "
+            "damaged checkpoint may look so"
+        )
+        warnings.warn(msg, stacklevel=2)
+
+
+def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more.
+
+    Those that were offloaded are brought in one after the other.
+    """
+    for part, module in parts.items():
+        if not hasattr(module, "named_parameters"):
+            continue
+        prefix = f"{part}." if part else ""
+        for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
+            here = (
+                (name, offloaded_weight(module, name) if tensor.is_meta else tensor)
+                for name, tensor in listed
+            )
+            for name, tensor in plain_tensors(pair for pair in here if pair[1] is not None):
+                # Lower precisions have no such reduction, and most of them no NaN.
+                wide = tensor.is_floating_point() and tensor.element_size() > 1
+                if wide and tensor.numel() and not tensor.is_meta:
+                    yield prefix + name, tensor, finite
+
+
+_VOCABULARIES = (
+    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab",
+    "*.tiktoken",
+)  # fmt: skip
+
+
+_MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
+
+
+_WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
+
+
+def check_vocabulary(folder: Path, tokenizer: str) -> None:
+    """Raise CheckpointError when a folder holds no vocabulary for a tokenizer of this class.
+
+    transformers 5 makes do with an empty one and maps every text to unknown tokens.
+    """
+    if tokenizer.startswith(_WITHOUT_VOCABULARY):
+        return
+    if not any(any(folder.glob(pattern)) for pattern in _VOCABULARIES):
+        raise CheckpointError(
+            f"{folder}: no vocabulary for {tokenizer} (expected one of "
+            f"{', '.join(_VOCABULARIES)}). Save the tokenizer again beside the model"
+        )
+
+
+def check_tokens(folder: Path, tokenizer: Any, model: Any, apart: Collection[int] = ()) -> None:
+    """Raise CheckpointError when a tokenizer has no tokens beside those that were added to it, or
+    tokens that the model's weights do not know.
+
+    Without its files, several tokenizers make nothing of any text. Looked up, a token that is not
+    known is an IndexError on a CPU, and on an accelerator the end of the process's CUDA context.
+    The other way round nothing is wrong: tables of embeddings are often padded.
+
+    apart: ids of tokens that are never looked up, as several models keep their image token. A model
+    that does not say how many tokens it knows is not judged.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if vocabulary and tokenizer.added_tokens_decoder.keys() >= set(vocabulary.values()):
+        raise CheckpointError(
+            f"{folder}: {type(tokenizer).__name__} knows {few_of(sorted(vocabulary))} and no other "
+            "tokens: the files of its vocabulary are missing, or those of another tokenizer. Save "
+            "it again beside the model"
+        )
+    rows = embedded_tokens(model)
+    if rows is None:
+        return
+    beyond = {i: token for token, i in vocabulary.items() if i >= rows and i not in apart}
+    if beyond:
+        first = min(beyond)
+        more = f" and {len(beyond) - 1} more" if len(beyond) > 1 else ""
+        raise CheckpointError(
+            f"{folder}: the tokenizer has the token {beyond[first]!r} at {first}{more}, and the "
+            f"weights know {rows} tokens, from 0: the tokenizer is not the one of these weights. "
+            "Save the one that the model was trained with, or give new tokens a row "
+            "(resize_token_embeddings)"
+        )
+
+
+def check_image_token(folder: Path, processor: Any, config: Any) -> None:
+    """Raise CheckpointError when the processor marks an image's place with another token than the
+    model.
+
+    Such a model finds no place to put the image, or puts it in the place of a word.
+    """
+    written = getattr(processor, "image_token_id", None)
+    read = image_token(config)
+    if written is not None and read is not None and written != read:
+        raise CheckpointError(
+            f"{folder}: the tokenizer marks an image's place with token {written}, and the model's "
+            f"config.json says {read}: the tokenizer is not the one of these weights. Save the one "
+            "that the model was trained with"
+        )
+
+
+def embedded_tokens(model: Any) -> int | None:
+    """How many tokens the weights know, None where the model does not say."""
+    try:
+        table = model.get_input_embeddings()
+    # transformers raises NotImplementedError for models without a table, such as vision backbones;
+    # networks of other libraries have no such method.
+    except (NotImplementedError, AttributeError):
+        return None
+    rows = getattr(table, "num_embeddings", None)
+    # Idefics keeps the tokens that were added to its language model in a table of their own.
+    return None if rows is None else rows + getattr(table, "num_additional_embeddings", 0)
+
+
+def image_token(config: Any) -> int | None:
+    """The id that stands for the image, None where there is none."""
+    for name in ("image_token_id", "image_token_index"):
+        value = getattr(config, name, None)
+        if value is not None:
+            return int(value)
+    return None
+
+
+def media_tokens(config: Any) -> set[int]:
+    """The ids that a model's configuration gives to what is no word: images, videos, sounds."""
+    return {
+        value
+        for name, value in config.to_dict().items()
+        if _MEDIA_TOKEN.fullmatch(name) and isinstance(value, int)
+    }
+
+
+class TruncationNotice:
+    """Warns once per loaded model that texts were cut: captions that grow longer show here."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._given = False
+
+    def check(self, lengths: Sequence[int], longest: int) -> None:
+        """Warn where a text has more tokens than are read; lengths, longest: of `text_lengths`."""
+        count = sum(length > longest for length in lengths)
+        if count and not self._given:
+            self._given = True
+            msg = (
+                f"{self._what} reads {longest} tokens: {count} longer text(s) of this batch were "
+                "cut for it (said once)"
+            )
+            warnings.warn(msg, stacklevel=3)
+
+
+# -- offloaded weights -----------------------------------------------------------------------------
+
+
+def offloaded_weight(model: Any, name: str) -> torch.Tensor | None:
+    """The value of a parameter or buffer that was offloaded; None for one that was not.
+
+    name: as `named_parameters` and `named_buffers` give it.
+    """
+    steps = name.split(".")
+    for depth in reversed(range(len(steps))):
+        owner, rest = ".".join(steps[:depth]), ".".join(steps[depth:])
+        for weights in _weights_of(model.get_submodule(owner)):
+            try:
+                tensor: torch.Tensor = weights[rest]
+            except KeyError:
+                continue
+            return tensor
+    return None
+
+
+def own_offloaded_weights(model: Any) -> None:
+    """Make the offloaded weights of a model independent of the checkpoint's files.
+
+    Those in host memory may be a mapped file, and those on disk are read from the checkpoint itself
+    at every call: a trainer that writes there would change the model between two answers. Those on
+    disk are copied to the model's own folder.
+    """
+    sources: dict[int, Any] = {}
+    for module in model.modules():
+        for weights in _weights_of(module):
+            source = getattr(weights, "dataset", weights)
+            sources[id(source)] = source
+    for source in sources.values():
+        held = getattr(source, "state_dict", source)  # of a loader of both, or by itself
+        for name, tensor in held.items():
+            held[name] = own_memory(tensor)
+        if index := getattr(source, "index", None):
+            _copy_to_folder(index, Path(source.save_folder))
+
+
+def _weights_of(module: Any) -> Iterator[Mapping[str, torch.Tensor]]:
+    """The weights that accelerate's hooks of a module bring to its device, by their names in it."""
+    hook = getattr(module, "_hf_hook", None)
+    for part in getattr(hook, "hooks", (hook,)):  # several in a row are one
+        weights = getattr(part, "weights_map", None)
+        if weights is not None and getattr(part, "offload", False):
+            yield weights
+
+
+def _copy_to_folder(index: Mapping[str, dict[str, str]], folder: Path) -> None:
+    """Have an index of offloaded tensors name copies in a folder. Tied tensors share an entry."""
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    entries = {id(entry): entry for entry in index.values() if "safetensors_file" in entry}
+    for number, entry in enumerate(entries.values()):
+        name = entry["weight_name"]
+        with safe_open(entry["safetensors_file"], framework="pt", device="cpu") as file:
+            tensor = file.get_tensor(name)
+        copy = folder / f"{number}.safetensors"
+        save_file({name: tensor.contiguous()}, copy)
+        entry["safetensors_file"] = str(copy)
