@@ -149,7 +149,7 @@ class Servers(Protocol):
     """The servers of a run, as binding needs them; `models/serving/run_servers.py` has them."""
 
     def join(self, plan: Any) -> Any:
-        """Note that a server will be needed. plan: a `ServerPlan`. Returns its `ServerFolder`."""
+        """Note that a server will be needed. plan: a `ServerPlan`."""
         ...
 
     def running(self, plan: Any) -> Any:

@@ -4,19 +4,48 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from importlib import util
 from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
+from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
 from pytest_cepbench.models.binding import CoveredFiles
+from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
-from pytest_cepbench.models.serving.supervisor import HOST
+
+HOST = "127.0.0.1"
+
+_NOT_INSTALLED = 3
+
+_PRINT_VERSION = f"""
+import sys
+from importlib import metadata, util
+try:
+    print(metadata.version(sys.argv[1]))
+except metadata.PackageNotFoundError:
+    sys.exit(0 if util.find_spec(sys.argv[1]) else {_NOT_INSTALLED})
+"""
+
+_PASSED_ON = re.compile(
+    r"(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|TEMP|TMP|LANG|VIRTUAL_ENV|MAX_JOBS|CC|CXX"
+    r"|CUDAHOSTCXX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD"
+    r"|(?:LC|XDG|CONDA|PYTHON|MALLOC"
+    r"|CUDA|NVIDIA|NV|ROCR|ROCM|HIP|HSA|AMD|GPU|MIOPEN|ZE|SYCL|XPU|ONEAPI|ONEDNN|DNNL|CCL|ASCEND"
+    r"|HABANA|PT_HPU|TPU|PJRT|XLA|NEURON"
+    r"|HF|TRANSFORMERS|TOKENIZERS|SAFETENSORS|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|FLASHINFER"
+    r"|VLLM|SGLANG|SGL|RAY|NCCL|RCCL|GLOO|UCX|OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR)_?[A-Z0-9_]*)"
+)
+"""Variables of the environment that a server gets: the system's, those of devices, libraries and
+engines. Tokens are not among them: it serves a folder, and asks no hub."""
 
 _PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
 
@@ -50,37 +79,36 @@ class Engine:
     name: as `engine=` has it, which is its Python package too.
     title: for people.
     module: run with `python -m`.
+    install: command that installs it.
     subcommand: that follows the module and the console script.
     model_flag: before the folder of the checkpoint; empty where it stands alone.
-    flags: parameter -> flag; the parameters that it knows.
     lists_model: whether its list of models has what it serves.
     key_variable: environment variable of its key; empty for --api-key, None where it has none.
-    install: command that installs it.
     maps_files: whether a loaded model may go on reading its files.
     """
 
     name: str
     title: str
     module: str
-    subcommand: tuple[str, ...]
-    model_flag: str
-    flags: Mapping[str, str]
-    lists_model: bool
-    key_variable: str | None
     install: str
+    subcommand: tuple[str, ...] = ()
+    model_flag: tuple[str, ...] = ()
+    lists_model: bool = True
+    key_variable: str | None = None
     maps_files: bool = False
 
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that it knows."""
-        loras = ("lora",) if "lora_modules" in self.flags else ()
-        return (*self.flags, *loras)
+    @cached_property
+    def flags(self) -> Mapping[str, str]:
+        """Parameter -> flag, of the parameters that it knows."""
+        known = ((each.name, each.metadata.get(self.name)) for each in fields(EngineParams))
+        return {name: flag for name, flag in known if flag}
 
     def check(self, params: EngineParams) -> None:
         """Raise ValueError where a parameter is given that this engine does not know."""
+        known = [*self.flags, *(["lora"] if "lora_modules" in self.flags else [])]
         for name in params.given:
-            if name not in self.parameters:
-                raise ValueError(unknown_name(f"parameter for {self.title}", name, self.parameters))
+            if name not in known:
+                raise ValueError(unknown_name(f"parameter for {self.title}", name, known))
 
     def decisive(self, params: EngineParams) -> dict[str, object]:
         """The parameters that can change an answer and are in no file."""
@@ -154,80 +182,31 @@ class Engine:
                     )
 
 
-_SHARED = {
-    "quantization": "--quantization",
-    "kv_cache_dtype": "--kv-cache-dtype",
-    "attention_backend": "--attention-backend",
-    "chat_template": "--chat-template",
-    "max_lora_rank": "--max-lora-rank",
-}
-
 ENGINES: Mapping[str, Engine] = {
     engine.name: engine
     for engine in (
         Engine(
-            "vllm",
-            "vLLM",
-            "vllm.entrypoints.cli.main",
-            ("serve",),
-            "",
-            {
-                "max_model_len": "--max-model-len",
-                "limit_mm_per_prompt": "--limit-mm-per-prompt",
-                "mm_processor_kwargs": "--mm-processor-kwargs",
-                **_SHARED,
-                "lora_modules": "--lora-modules",
-                "enforce_eager": "--enforce-eager",
-                "seed": "--seed",
-                "tensor_parallel_size": "--tensor-parallel-size",
-                "pipeline_parallel_size": "--pipeline-parallel-size",
-                "data_parallel_size": "--data-parallel-size",
-                "gpu_memory_utilization": "--gpu-memory-utilization",
-                "max_num_seqs": "--max-num-seqs",
-            },
-            lists_model=True,
+            name="vllm",
+            title="vLLM",
+            module="vllm.entrypoints.cli.main",
+            subcommand=("serve",),
             key_variable="VLLM_API_KEY",
             install="pip install vllm",
         ),
         Engine(
-            "sglang",
-            "SGLang",
-            "sglang.launch_server",
-            (),
-            "--model-path",
-            {
-                "max_model_len": "--context-length",
-                "limit_mm_per_prompt": "--limit-mm-data-per-request",
-                **_SHARED,
-                "lora_modules": "--lora-paths",
-                "enforce_eager": "--disable-cuda-graph",
-                "seed": "--random-seed",
-                "tensor_parallel_size": "--tp-size",
-                "pipeline_parallel_size": "--pp-size",
-                "data_parallel_size": "--dp-size",
-                "gpu_memory_utilization": "--mem-fraction-static",
-                "max_num_seqs": "--max-running-requests",
-            },
-            lists_model=True,
+            name="sglang",
+            title="SGLang",
+            module="sglang.launch_server",
+            model_flag=("--model-path",),
             key_variable="",
             install='pip install "sglang[all]"',
         ),
         Engine(
-            "transformers",
-            "transformers serve",
-            "transformers.cli.transformers",
-            ("serve",),
-            "",
-            {
-                "quantization": "--quantization",
-                "attn_implementation": "--attn-implementation",
-                "continuous_batching": "--continuous-batching",
-                "compile": "--compile",
-                "seed": "--default-seed",
-                "device": "--device",
-            },
+            name="transformers",
+            title="transformers serve",
+            module="transformers.cli.transformers",
+            subcommand=("serve",),
             lists_model=False,  # it lists what the hub's cache has
-            key_variable=None,
             install='pip install "transformers[serving]"',
             maps_files=True,
         ),
@@ -318,10 +297,85 @@ class ServerPlan:
 
     def argv(self, port: int, key: str | None) -> list[str]:
         """The command that starts the server."""
-        model = [self.engine.model_flag] if self.engine.model_flag else []
-        argv = [*self.program.argv, *model, str(self.folder), "--host", HOST, "--port", str(port)]
+        model = [*self.engine.model_flag, str(self.folder)]
+        argv = [*self.program.argv, *model, "--host", HOST, "--port", str(port)]
         if self.engine.lists_model:
             argv += ["--served-model-name", self.served_name]
         if key is not None and not self.engine.key_variable:
             argv += ["--api-key", key]
         return [*argv, *self.arguments]
+
+    def environment(self, unleased: Mapping[str, str] | None) -> dict[str, str]:
+        """The environment of the server: what it needs of that of this process, and no key.
+
+        unleased: variables as they are without the lease of this process; None where it has none.
+        Raises SpecError for a variable that the spec names and that is not set, and for too few
+        devices.
+        """
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if _PASSED_ON.fullmatch(name)
+            and not is_secret_name(name)
+            and name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
+        }
+        for name in self.serve.variables:
+            if name not in os.environ:
+                raise SpecError(
+                    f"{self.label}: env= names {name}, which is not set in the environment"
+                )
+            environment[name] = os.environ[name]
+        # All that it reads is fingerprinted, so that it needs nothing from a network.
+        environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
+        unleased = dict(environment) if unleased is None else unleased
+        named = [name for name in DEVICE_VARIABLES if name in environment or name in unleased]
+        variable = named[0] if named else DEVICE_VARIABLES[0]
+
+        def lacks_devices() -> bool:
+            visible = environment.get(variable)
+            names = [] if visible is None else [name for name in visible.split(",") if name]
+            return visible is not None and len(names) < self.device_count
+
+        restored = [THREADS]  # one server works for all
+        if self.serve.devices is not None:
+            environment[variable] = self.serve.devices
+        elif lacks_devices():
+            restored.append(variable)
+        for name in restored:
+            environment.pop(name, None)
+            environment |= {name: unleased[name]} if name in unleased else {}
+        if self.device_count > 1 and lacks_devices():
+            raise SpecError(
+                f"{self.label} needs {self.device_count} devices, and {variable} is "
+                f"{environment[variable]}: name more with devices=, or lower "
+                "tensor_parallel_size, pipeline_parallel_size or data_parallel_size"
+            )
+        return environment
+
+    def engine_version(self, environment: Mapping[str, str], place: Path) -> str:
+        """The version of the engine, of its own environment; empty where that is unknown.
+
+        place: a folder without any module.
+        Raises MissingDependencyError where the engine is not there.
+        """
+        interpreter = self.program.interpreter
+        if interpreter is None:
+            return ""
+        try:
+            done = subprocess.run(  # noqa: S603 - the interpreter that the user named
+                [interpreter, "-c", _PRINT_VERSION, self.engine.name],
+                cwd=place,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):  # what starts the server says why
+            return ""
+        if done.returncode == _NOT_INSTALLED:
+            raise MissingDependencyError(
+                f"{self.label}: {interpreter} has no {self.engine.title}: {interpreter} -m "
+                f"{self.engine.install}"
+            )
+        return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""

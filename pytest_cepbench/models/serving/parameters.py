@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -90,11 +90,17 @@ class ServeParams(RequestLimits):
         return shlex.split(self.engine_args)
 
 
+def _flag(vllm: str = "", sglang: str = "", transformers: str = "", default: Any = None) -> Any:
+    """A parameter, and the flag of each engine that knows it."""
+    return field(
+        default=default,
+        metadata={"vllm": vllm, "sglang": sglang, "transformers": transformers},
+    )
+
+
 @dataclass(frozen=True)
 class EngineParams:
     """Flags of engines under one name for all; None leaves a flag to the engine.
-
-    Each engine knows some of them (`engines.ENGINES`).
 
     max_model_len: most tokens of a question and its answer.
     limit_mm_per_prompt: most inputs of a kind in a question: image=10, or JSON.
@@ -118,27 +124,29 @@ class EngineParams:
     Raises ValueError for a value outside its range.
     """
 
-    max_model_len: int | None = None
-    limit_mm_per_prompt: str | None = None
-    mm_processor_kwargs: str | None = None
-    quantization: str | None = None
-    kv_cache_dtype: str | None = None
-    attention_backend: str | None = None
-    attn_implementation: str | None = None
-    chat_template: str | None = None
-    lora_modules: str | None = None
+    max_model_len: int | None = _flag("--max-model-len", "--context-length")
+    limit_mm_per_prompt: str | None = _flag("--limit-mm-per-prompt", "--limit-mm-data-per-request")
+    mm_processor_kwargs: str | None = _flag("--mm-processor-kwargs")
+    quantization: str | None = _flag("--quantization", "--quantization", "--quantization")
+    kv_cache_dtype: str | None = _flag("--kv-cache-dtype", "--kv-cache-dtype")
+    attention_backend: str | None = _flag("--attention-backend", "--attention-backend")
+    attn_implementation: str | None = _flag(transformers="--attn-implementation")
+    chat_template: str | None = _flag("--chat-template", "--chat-template")
+    lora_modules: str | None = _flag("--lora-modules", "--lora-paths")
     lora: str | None = None
-    max_lora_rank: int | None = None
-    enforce_eager: bool = False
-    continuous_batching: bool = False
-    compile: bool = False
-    seed: int | None = None
-    tensor_parallel_size: int | None = None
-    pipeline_parallel_size: int | None = None
-    data_parallel_size: int | None = None
-    gpu_memory_utilization: float | None = None
-    max_num_seqs: int | None = None
-    device: str | None = None
+    max_lora_rank: int | None = _flag("--max-lora-rank", "--max-lora-rank")
+    enforce_eager: bool = _flag("--enforce-eager", "--disable-cuda-graph", default=False)
+    continuous_batching: bool = _flag(transformers="--continuous-batching", default=False)
+    compile: bool = _flag(transformers="--compile", default=False)
+    seed: int | None = _flag("--seed", "--random-seed", "--default-seed")
+    tensor_parallel_size: int | None = _flag("--tensor-parallel-size", "--tp-size")
+    pipeline_parallel_size: int | None = _flag("--pipeline-parallel-size", "--pp-size")
+    data_parallel_size: int | None = _flag("--data-parallel-size", "--dp-size")
+    gpu_memory_utilization: float | None = _flag(
+        "--gpu-memory-utilization", "--mem-fraction-static"
+    )
+    max_num_seqs: int | None = _flag("--max-num-seqs", "--max-running-requests")
+    device: str | None = _flag(transformers="--device")
 
     def __post_init__(self) -> None:
         check_at_least(

@@ -1,53 +1,48 @@
-"""The servers of a run: each is started once, by the first process that needs an answer of it."""
+"""The servers of a run: each is started once, by the first process that needs an answer of it.
+
+The processes of a run share a server by a folder, which holds its state, its locks and, by name,
+its log; `supervisor` ends it when none of them is left.
+"""
 
 from __future__ import annotations
 
 import atexit
+import fcntl
+import http.client
+import json
 import os
 import re
 import secrets
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import (
-    CepError,
-    MissingDependencyError,
-    ModelError,
-    SpecError,
-    WriteError,
-)
-from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
+from pytest_cepbench.errors import CepError, ModelError, SpecError, WriteError
+from pytest_cepbench.escapes import HIDDEN, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.models.api.client import OwnServer
 from pytest_cepbench.models.api.responses import read_json, read_models
-from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
 from pytest_cepbench.models.serving import supervisor
-from pytest_cepbench.models.serving.engines import ServerPlan
-from pytest_cepbench.models.serving.server_folder import (
-    FAILED,
-    ServerFolder,
-    lock_shared,
-    wait_for_end,
-)
+from pytest_cepbench.models.serving.engines import HOST, ServerPlan
 from pytest_cepbench.models.serving.supervisor import (
+    ALIVE,
     COMMAND,
     ENDED,
-    HOST,
     READY,
     RUN,
-    RUNNING,
-    free_port,
-    get,
-    is_free,
-    listens,
+    TERMINATION,
+    USERS,
+    descendants,
+    write_state,
 )
 
 _LOGS = 10  # that are kept
@@ -56,31 +51,15 @@ _PORTS = 3  # tried, where another program takes a free one first
 
 _POLL = 0.1  # seconds
 
+_LONGEST_END = 3 * TERMINATION
+
+_TAIL_BYTES, _TAIL_LINES, _TAIL_LETTERS = 16_384, 6, 900
+
+_SECONDS, _MOST_BYTES = 5.0, 1 << 20  # of one answer
+
+_LISTENING = "0A"  # <include/net/tcp_states.h>
+
 _TAKEN = re.compile(r"address already in use|errno 98\b|port \d+ is already in use", re.IGNORECASE)
-
-_NOT_INSTALLED = 3
-
-_PRINT_VERSION = f"""
-import sys
-from importlib import metadata, util
-try:
-    print(metadata.version(sys.argv[1]))
-except metadata.PackageNotFoundError:
-    sys.exit(0 if util.find_spec(sys.argv[1]) else {_NOT_INSTALLED})
-"""
-
-
-_PASSED_ON = re.compile(
-    r"(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|TEMP|TMP|LANG|VIRTUAL_ENV|MAX_JOBS|CC|CXX"
-    r"|CUDAHOSTCXX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD"
-    r"|(?:LC|XDG|CONDA|PYTHON|MALLOC"
-    r"|CUDA|NVIDIA|NV|ROCR|ROCM|HIP|HSA|AMD|GPU|MIOPEN|ZE|SYCL|XPU|ONEAPI|ONEDNN|DNNL|CCL|ASCEND"
-    r"|HABANA|PT_HPU|TPU|PJRT|XLA|NEURON"
-    r"|HF|TRANSFORMERS|TOKENIZERS|SAFETENSORS|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|FLASHINFER"
-    r"|VLLM|SGLANG|SGL|RAY|NCCL|RCCL|GLOO|UCX|OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR)_?[A-Z0-9_]*)"
-)
-"""Variables of the environment that a server gets: the system's, those of devices, libraries and
-engines. Tokens are not among them: it serves a folder, and asks no hub."""
 
 _SUPERVISORS: list[subprocess.Popen[bytes]] = []
 """Kept, since Python complains of processes that are forgotten while they run."""
@@ -110,19 +89,19 @@ class RunServers:
         self._unleased = unleased
         self._show = show
         self._is_controller = is_controller
-        self._folders: dict[str, ServerFolder] = {}
+        self._servers: dict[str, _Server] = {}
         self._run: int | None = None  # the file whose lock says that the controller lives
 
-    def join(self, plan: ServerPlan) -> ServerFolder:
+    def join(self, plan: ServerPlan) -> _Server:
         """Count as a user of a server, which is not started by this: it then lives until `close`.
 
         Raises WriteError.
         """
         if self._is_controller and self._run is None:
-            self._run = lock_shared(self._folder / RUN, plan.label)
-        if plan.digest not in self._folders:
-            self._folders[plan.digest] = ServerFolder(self._folder / plan.digest, plan.label)
-        return self._folders[plan.digest]
+            self._run = _lock_shared(self._folder / RUN, plan.label)
+        if plan.digest not in self._servers:
+            self._servers[plan.digest] = _Server(plan, self._folder / plan.digest)
+        return self._servers[plan.digest]
 
     def running(self, plan: ServerPlan) -> OwnServer:
         """The server, started where no process of the run has done so.
@@ -131,23 +110,23 @@ class RunServers:
         changed meanwhile; SpecError for a port or devices that it cannot have;
         MissingDependencyError where its interpreter has no such engine.
         """
-        folder, title = self.join(plan), plan.engine.title
+        server, title = self.join(plan), plan.engine.title
         try:
-            with folder.starting(lambda: self._show(f"waiting for {title}")):
-                failed = folder.read(FAILED)
-                if failed is not None:
-                    raise ModelError(failed["reason"])
-                if folder.read(READY) is None and folder.read(ENDED) is None:
+            with server.starting(lambda: self._show(f"waiting for {title}")):
+                ready = server.read(READY)
+                if ready is None and server.read(ENDED) is None:
                     try:
                         with plan.files.unchanged("the server was started"):
-                            self._start(plan, folder)
+                            ready = self._start(server)
                     except CepError as error:  # the other processes are told why
-                        folder.end()
+                        server.end()
                         with suppress(WriteError):
-                            folder.write(FAILED, {"reason": str(error)})
+                            server.write(READY, {"failed": str(error)})
                         raise
-                ready = folder.read(READY)
-                folder.check()
+                if ready is not None and "failed" in ready:
+                    raise ModelError(ready["failed"])
+                ready = server.read(READY)
+                server.check()
         finally:
             self._show("")
         if ready is None:
@@ -159,49 +138,54 @@ class RunServers:
             ready["key"],
             {"engine": f"{title} {ready['version']}".strip()},
             ready["log"],
-            folder.check,
+            server.check,
             plan.files if plan.engine.maps_files else None,
         )
 
     def close(self) -> None:
         """Use the servers no more; those that no other process uses end."""
-        folders, self._folders = self._folders, {}
-        for folder in folders.values():
-            folder.leave()
+        servers, self._servers = self._servers, {}
+        for server in servers.values():
+            server.leave()
         if self._run is not None:
             os.close(self._run)
             self._run = None
         if self._is_controller:
             # Also those that only other processes have used, which may have left just now.
             for path in self._folder.glob("*"):
-                wait_for_end(path)
-            for folder in folders.values():
-                folder.mask_log()
+                _wait_for_end(path)
+            for server in servers.values():
+                server.mask_log()
 
-    def _start(self, plan: ServerPlan, folder: ServerFolder) -> None:
+    def _start(self, server: _Server) -> dict[str, Any]:
         """Start the server and wait until it answers; take over from a process that was killed."""
+        plan = server.plan
         until = time.monotonic() + plan.serve.start_timeout
-        command = folder.read(COMMAND) if folder.is_supervised else None
+        command = server.read(COMMAND) if server.is_supervised else None
         for tries_left in reversed(range(_PORTS if plan.serve.port == "auto" else 1)):
             if command is None:
-                command = self._launch(plan, folder)
-            if self._answers(plan, folder, command, until):
-                folder.write(READY, command)
-                return
-            if not (tries_left and any(map(_TAKEN.search, folder.log_lines()))):
-                msg = f"{plan.label}: {plan.engine.title} did not start ({folder.end_reason}). "
-                raise ModelError(msg + folder.log_end())
+                command = self._launch(server)
+            if self._answers(server, command, until):
+                server.write(READY, command)
+                return command
+            if not (tries_left and any(map(_TAKEN.search, server.log_lines()))):
+                break
             command = None
+        raise ModelError(
+            f"{plan.label}: {plan.engine.title} did not start ({server.end_reason}). "
+            + server.log_end()
+        )
 
-    def _launch(self, plan: ServerPlan, folder: ServerFolder) -> dict[str, Any]:
+    def _launch(self, server: _Server) -> dict[str, Any]:
         """Start the supervisor; returns the command, as the folder has it."""
-        environment = self._environment(plan)
-        version = _engine_version(plan, environment, folder.path)
-        port = free_port() if plan.serve.port == "auto" else int(plan.serve.port)
-        if not is_free(port):
+        plan = server.plan
+        environment = plan.environment(self._unleased)
+        version = plan.engine_version(environment, server.path)
+        port = free_port(0 if plan.serve.port == "auto" else int(plan.serve.port))
+        if port is None:
             raise SpecError(
-                f"{plan.label}: port={port} is taken by another program. Leave port= out, and the "
-                "run takes a free one"
+                f"{plan.label}: port={plan.serve.port} is taken by another program. Leave port= "
+                "out, and the run takes a free one"
             )
         key = None if plan.engine.key_variable is None else secrets.token_hex(24)
         if key is not None and plan.engine.key_variable:
@@ -214,19 +198,27 @@ class RunServers:
             "key": key,
             "version": version,
         }
-        folder.forget()
-        folder.write(COMMAND, command)
+        for name in (READY, ENDED):  # of an earlier server
+            (server.path / name).unlink(missing_ok=True)
+        server.write(COMMAND, command)
         shown = plan.argv(port, None if key is None else "[key]")
         log.write_bytes(f"$ {shlex.join(shown)}\n".encode("utf-8", "surrogateescape"))
         try:
-            with log.open("ab") as stream:
+            with (server.path / ALIVE).open("wb") as alive, log.open("ab") as stream:
+                # Locked for the supervisor, which inherits the lock with the file: it counts as
+                # alive from its first moment.
+                fcntl.flock(alive, fcntl.LOCK_EX)
                 process = subprocess.Popen(  # noqa: S603 - a script of this package
                     # The standard library is all that it needs, whatever the environment holds.
-                    [sys.executable, "-I", "-S", supervisor.__file__, str(folder.path)],
+                    [
+                        *(sys.executable, "-I", "-S", supervisor.__file__),
+                        *(str(server.path), str(alive.fileno())),
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=stream,
-                    cwd=folder.path,  # `python -m` would find the modules of a project first
+                    pass_fds=[alive.fileno()],
+                    cwd=server.path,  # `python -m` would find the modules of a project first
                     env=environment,
                     start_new_session=True,  # Ctrl-C is for the run
                 )
@@ -235,77 +227,34 @@ class RunServers:
                 f"{plan.label}: the supervisor of its server could not be started: {error}"
             ) from error
         _SUPERVISORS.append(process)
-        while not (folder.read(RUNNING) or folder.read(ENDED)):
-            if process.poll() is not None and not folder.read(ENDED):
-                msg = f"{plan.label}: the supervisor of its server ended at once. "
-                raise ModelError(msg + folder.log_end())
-            time.sleep(_POLL / 10)
         return command
 
-    def _answers(
-        self, plan: ServerPlan, folder: ServerFolder, command: Mapping[str, Any], until: float
-    ) -> bool:
+    def _answers(self, server: _Server, command: Mapping[str, Any], until: float) -> bool:
         """Wait until the server answers; False where it ended before.
 
         It has to be healthy, the one that was started, and to list what was asked for.
         """
-        started, port = time.monotonic(), command["port"]
-        while folder.end_reason is None:
-            state = folder.read(RUNNING)
-            is_own = state is not None and listens(state["supervisor"], port)
-            if is_own and get(port, "/health") is not None:
+        plan, started, port = server.plan, time.monotonic(), command["port"]
+        while server.end_reason is None:
+            process = server.supervisor
+            is_own = process is not None and listens(process, port)
+            if is_own and _get(port, "/health") is not None:
                 if not plan.engine.lists_model:
                     return True
-                listed = get(port, "/v1/models", command["key"]) or b""
+                listed = _get(port, "/v1/models", command["key"]) or b""
                 if plan.served_name in read_models(read_json(listed)):
                     return True
             if time.monotonic() > until:
-                folder.end()
-                msg = (
+                server.end()
+                raise ModelError(
                     f"{plan.label}: {plan.engine.title} gave no answer within "
                     f"{plan.serve.start_timeout:g} s (start_timeout= in its spec). "
+                    + server.log_end()
                 )
-                raise ModelError(msg + folder.log_end())
             seconds = time.monotonic() - started
             self._show(f"starting {plan.engine.title}, {seconds:.0f} s")
             time.sleep(_POLL if seconds < 10 else 5 * _POLL)
         return False
-
-    def _environment(self, plan: ServerPlan) -> dict[str, str]:
-        """The environment of a server: what it needs of that of this process, and no key.
-
-        Raises SpecError for a variable that the spec names and that is not set.
-        """
-        environment = {
-            name: value
-            for name, value in os.environ.items()
-            if _PASSED_ON.fullmatch(name)
-            and not is_secret_name(name)
-            and name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
-        }
-        for name in plan.serve.variables:
-            if name not in os.environ:
-                raise SpecError(
-                    f"{plan.label}: env= names {name}, which is not set in the environment"
-                )
-            environment[name] = os.environ[name]
-        # All that it reads is fingerprinted, so that it needs nothing from a network.
-        environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
-        unleased = environment if self._unleased is None else self._unleased
-        _restore(environment, THREADS, unleased)  # one server works for all
-        named = [name for name in DEVICE_VARIABLES if name in environment or name in unleased]
-        variable = named[0] if named else DEVICE_VARIABLES[0]
-        if plan.serve.devices is not None:
-            environment[variable] = plan.serve.devices
-        elif _count(environment.get(variable)) < plan.device_count:
-            _restore(environment, variable, unleased)
-        if plan.device_count > 1 and _count(environment.get(variable)) < plan.device_count:
-            raise SpecError(
-                f"{plan.label} needs {plan.device_count} devices, and {variable} is "
-                f"{environment[variable]}: name more with devices=, or lower "
-                "tensor_parallel_size, pipeline_parallel_size or data_parallel_size"
-            )
-        return environment
 
     def _new_log(self, plan: ServerPlan) -> Path:
         """A new log, for its owner alone; the oldest ones make room. Raises WriteError."""
@@ -324,45 +273,217 @@ class RunServers:
         return path
 
 
-def _restore(environment: dict[str, str], name: str, unleased: Mapping[str, str]) -> None:
-    """Give a variable the value that it has without a lease."""
-    if name in unleased:
-        environment[name] = unleased[name]
-    else:
-        environment.pop(name, None)
+class _Server:
+    """A server of the run, as this process uses it.
 
-
-def _count(devices: str | None) -> float:
-    """How many devices a variable leaves to a process."""
-    return float("inf") if devices is None else len([name for name in devices.split(",") if name])
-
-
-def _engine_version(plan: ServerPlan, environment: Mapping[str, str], place: Path) -> str:
-    """The version of the engine, of its own environment; empty where that is unknown.
-
-    place: a folder without any module.
-    Raises MissingDependencyError where the engine is not there.
+    plan: how it is started.
+    path: of its folder, which is made where it is absent.
+    Raises WriteError where the folder cannot be written, or knows no locks.
     """
-    interpreter, engine = plan.program.interpreter, plan.engine
-    if interpreter is None:
-        return ""
+
+    def __init__(self, plan: ServerPlan, path: Path) -> None:
+        self.plan = plan
+        self.path = path
+        self._users = _lock_shared(path / USERS, plan.label)
+
+    def leave(self) -> None:
+        """Use the server no more; it ends when no process uses it."""
+        os.close(self._users)
+
+    @contextmanager
+    def starting(self, waiting: Callable[[], None]) -> Iterator[None]:
+        """Be the one process that starts the server. waiting: called where another one does."""
+        file = os.open(self.path / "start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+        finally:
+            # Closing is not enough where a process was forked meanwhile.
+            fcntl.flock(file, fcntl.LOCK_UN)
+            os.close(file)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A file of the folder; None where it is not there, or not whole."""
+        try:
+            state = json.loads((self.path / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return state if isinstance(state, dict) else None
+
+    def write(self, name: str, state: dict[str, Any]) -> None:
+        """Write a file of the folder at once. Raises WriteError."""
+        try:
+            write_state(self.path / name, state)
+        except OSError as error:
+            raise WriteError(
+                f"{self.plan.label}: {self.path / name} cannot be written: {error}"
+            ) from error
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether the supervisor lives, and with it the server, or its end."""
+        return _is_supervised(self.path)
+
+    @property
+    def supervisor(self) -> int | None:
+        """The process id of the supervisor; None before it has begun, and where none lives."""
+        try:
+            return int((self.path / ALIVE).read_text()) if self.is_supervised else None
+        except (OSError, ValueError):
+            return None
+
+    def end(self) -> None:
+        """End the server now, for all processes."""
+        process = self.supervisor
+        if process is not None:
+            with suppress(OSError):
+                os.kill(process, signal.SIGTERM)
+        _wait_for_end(self.path)
+
+    @property
+    def end_reason(self) -> str | None:
+        """How the server ended by itself; None while it lives."""
+        ended = self.read(ENDED)
+        if ended is None and self.is_supervised:
+            return None
+        # Written, perhaps, between the two looks.
+        ended = self.read(ENDED) if ended is None else ended
+        return "its supervisor was killed" if ended is None else str(ended["reason"])
+
+    def check(self) -> None:
+        """Raise ModelError where a server has ended that should be there."""
+        reason = self.end_reason
+        if reason is not None:
+            raise ModelError(
+                f"{self.plan.label}: its server ended while the run needed it ({reason}). "
+                + self.log_end()
+            )
+
+    def log_end(self) -> str:
+        """The last lines of the server's log and its path, in a sentence."""
+        path, lines = (self.read(COMMAND) or {}).get("log", ""), self.log_lines()[-_TAIL_LINES:]
+        if not lines:
+            return f"Its log is empty: {path}"
+        shown = " | ".join(one_line(line, _TAIL_LETTERS) for line in lines)
+        # The end says what went wrong.
+        shown = shown if len(shown) <= _TAIL_LETTERS else f"...{shown[3 - _TAIL_LETTERS :]}"
+        return f"The end of its log, {path}: {shown}"
+
+    def log_lines(self) -> list[str]:
+        """The lines at the end of the server's log, without keys; none where it has no log."""
+        command = self.read(COMMAND) or {}
+        try:
+            with Path(command["log"]).open("rb") as stream:
+                stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+                text = stream.read().decode("utf-8", "replace")
+        except (OSError, KeyError):
+            return []
+        text = mask_secrets(text)
+        if command["key"]:
+            text = text.replace(command["key"], HIDDEN)
+        return [line.strip() for line in text.splitlines() if line.strip()]
+
+    def mask_log(self) -> None:
+        """Take keys of the environment out of the log of a server that has ended."""
+        with suppress(OSError, KeyError):  # it has none, or not any more
+            path = Path((self.read(COMMAND) or {})["log"])
+            text = path.read_text("utf-8", "surrogateescape")
+            if (masked := mask_secrets(text)) != text:
+                path.write_text(masked, "utf-8", "surrogateescape")
+
+
+def _lock_shared(path: Path, name: str) -> int:
+    """A file that is locked as long as this process has it open; made where it is absent.
+
+    Opened once in a process: the kernel drops the lock when any handle of the file is closed. Waits
+    for the end of a server whose last user has just left.
+    name: of the server, for people.
+    Raises WriteError.
+    """
     try:
-        done = subprocess.run(  # noqa: S603 - the interpreter that the user named
-            [interpreter, "-c", _PRINT_VERSION, engine.name],
-            cwd=place,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):  # what starts the server says why
-        return ""
-    if done.returncode == _NOT_INSTALLED:
-        raise MissingDependencyError(
-            f"{plan.label}: {interpreter} has no {engine.title}: {interpreter} -m {engine.install}"
-        )
-    return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.lockf(file, fcntl.LOCK_SH)
+    except OSError as error:
+        raise WriteError(
+            f"{name}: the folder of its server, {path.parent}, cannot be used: {error}"
+        ) from error
+    return file
+
+
+def _wait_for_end(folder: Path) -> None:
+    """Wait until the server of a folder has ended, which nobody uses any more."""
+    until = time.monotonic() + _LONGEST_END
+    while _is_supervised(folder) and time.monotonic() < until:
+        time.sleep(_POLL / 4)
+
+
+def _is_supervised(folder: Path) -> bool:
+    try:
+        file = os.open(folder / ALIVE, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # none was started, or the run's folder is gone
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(file)
+
+
+# -- ports -----------------------------------------------------------------------------------------
+
+
+def free_port(port: int = 0) -> int | None:
+    """The port, if a server could listen on it now, else None. port: 0 for any."""
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return None
+        free: int = probe.getsockname()[1]
+        return free
+
+
+def listens(process: int, port: int) -> bool:
+    """Whether a process, or one that it started, is who listens on a port.
+
+    Another program may have taken the port just before the server did, and would answer for it.
+    """
+    listening = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError):  # no IPv6
+            for line in Path(table).read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                local, state, inode = fields[1], fields[3], fields[9]
+                if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
+                    listening.add(f"socket:[{inode}]")
+    for each in (process, *descendants(process)) if listening else ():
+        with suppress(OSError):  # it has ended
+            for entry in Path(f"/proc/{each}/fd").iterdir():
+                with suppress(OSError):
+                    if str(entry.readlink()) in listening:
+                        return True
+    return False
+
+
+def _get(port: int, path: str, key: str | None = None) -> bytes | None:
+    """The body of a page, asked without any proxy; None where there is no good answer yet."""
+    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+    connection = http.client.HTTPConnection(HOST, port, timeout=_SECONDS)
+    with closing(connection), suppress(OSError, http.client.HTTPException):
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        if response.status == 200:
+            return response.read(_MOST_BYTES)
+    return None
 
 
 @cache

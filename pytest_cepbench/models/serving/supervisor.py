@@ -1,8 +1,7 @@
-"""The process beside a server: starts it, and ends it when no process of the run uses it any more;
-and what shows that a server is ready.
+"""The process beside a server: starts it, and ends it when no process of the run uses it any more.
 
-Run as a script, `supervisor.py FOLDER`, with the standard library alone. Every process of the run
-that may use the server holds a lock on `users.lock`, its controller one on `run.lock` too, and
+Run as a script, `supervisor.py FOLDER LOCK`, with the standard library alone. Every process of the
+run that may use the server holds a lock on `users.lock`, its controller one on `run.lock` too, and
 loses it when it ends, also where it crashes, is killed or times out. When the supervisor gets one
 of these locks, it ends the server's process group and whatever else the server started. Should the
 supervisor itself be killed, the kernel kills the server.
@@ -15,53 +14,33 @@ import fcntl
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-HOST = "127.0.0.1"
-
 COMMAND = "command.json"
-"""What is to be started: argv, log."""
-
-RUNNING = "running.json"
-"""Process ids, from the start of the server to its end."""
+"""How the server is started (argv, log), and how it is asked (port, key, version)."""
 
 READY = "ready.json"
-"""Where the server answers; written by the process of the run that waited for it."""
+"""There once the server answers, or with the reason why it did not start (`failed`); written by the
+process of the run that waited for it."""
 
 ENDED = "ended.json"
 """How the server ended, where it did so by itself."""
 
 USERS, ALIVE, RUN = "users.lock", "alive.lock", "run.lock"
-"""Locked by every process that may use the server; by the supervisor as long as it lives; and, in
-the folder of all servers of the run, by the run's controller."""
+"""Locked by every process that may use the server; by the supervisor as long as it lives, with its
+process id in it; and, in the folder of all servers of the run, by the run's controller."""
 
 TERMINATION = 5.0
 """Seconds that a server has to end by itself."""
 
 _INTERVAL = 0.1
 
-_LOOK = 2.0  # seconds, far more than a look at a lock takes
-
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36  # prctl, <linux/prctl.h>
-
-_SECONDS, _MOST_BYTES = 5.0, 1 << 20  # of one answer
-
-_LISTENING = "0A"  # <include/net/tcp_states.h>
-
-
-def read_state(path: Path) -> dict[str, Any] | None:
-    """A file of the folder; None where it is not there, or not whole."""
-    try:
-        state = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return state if isinstance(state, dict) else None
 
 
 def write_state(path: Path, state: dict[str, Any]) -> None:
@@ -89,76 +68,14 @@ def descendants(process: int) -> list[int]:
     return below
 
 
-def free_port() -> int:
-    """A port that no process listens on now."""
-    with closing(socket.socket()) as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def is_free(port: int) -> bool:
-    """Whether a server could listen on a port."""
-    with closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True
-
-
-def get(port: int, path: str, key: str | None = None) -> bytes | None:
-    """The body of a page, asked without any proxy; None where there is no good answer yet."""
-    import http.client  # here, since the script does without it
-
-    headers = {} if key is None else {"Authorization": f"Bearer {key}"}
-    connection = http.client.HTTPConnection(HOST, port, timeout=_SECONDS)
-    with closing(connection), suppress(OSError, http.client.HTTPException):
-        connection.request("GET", path, headers=headers)
-        response = connection.getresponse()
-        if response.status == 200:
-            return response.read(_MOST_BYTES)
-    return None
-
-
-def listens(process: int, port: int) -> bool:
-    """Whether a process, or one that it started, is who listens on a port.
-
-    Another program may have taken the port just before the server did, and would answer for it.
-    """
-    listening = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        with suppress(OSError):  # no IPv6
-            for line in Path(table).read_text("ascii").splitlines()[1:]:
-                fields = line.split()
-                local, state, inode = fields[1], fields[3], fields[9]
-                if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
-                    listening.add(f"socket:[{inode}]")
-    for each in (process, *descendants(process)) if listening else ():
-        with suppress(OSError):  # it has ended
-            for entry in Path(f"/proc/{each}/fd").iterdir():
-                with suppress(OSError):
-                    if str(entry.readlink()) in listening:
-                        return True
-    return False
-
-
-def supervise(folder: Path) -> None:
+def supervise(folder: Path, alive: int) -> None:
     """Start one server, stay until it or its last user has ended, and end all that it started.
 
     folder: with the command and the locks.
+    alive: the open file whose lock says that this process lives.
     """
-    alive = os.open(folder / ALIVE, os.O_RDWR | os.O_CREAT, 0o600)
-    until = time.monotonic() + _LOOK
-    while True:
-        try:
-            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:  # another supervisor, or a process of the run has just looked
-            if time.monotonic() > until:
-                return
-            time.sleep(_INTERVAL / 10)
+    own = os.getpid()
+    os.write(alive, str(own).encode())
     libc = ctypes.CDLL(None)
     libc.prctl(_SET_SUBREAPER, 1, 0, 0, 0)  # daemons of the server become children of this
     asked_to_end: list[int] = []
@@ -169,7 +86,6 @@ def supervise(folder: Path) -> None:
     with suppress(FileNotFoundError):  # the controller does not know of this server
         locks.append(os.open(folder.parent / RUN, os.O_RDWR))
     command = json.loads((folder / COMMAND).read_text(encoding="utf-8"))
-    own = os.getpid()
 
     def die_with_supervisor() -> None:
         libc.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
@@ -190,22 +106,17 @@ def supervise(folder: Path) -> None:
         write_state(folder / ENDED, {"reason": str(error)})
         return
     try:
-        with suppress(OSError):  # the folder was removed: the run is over
-            write_state(folder / RUNNING, {"supervisor": own, "server": server.pid})
-        while not asked_to_end:
+        while not asked_to_end and not any(map(_lock, locks)):
             code = server.poll()
             if code is not None:
                 how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-                with suppress(OSError):
+                with suppress(OSError):  # the folder was removed: the run is over
                     write_state(folder / ENDED, {"reason": how})
-                break
-            if any(map(_lock, locks)):
                 break
             time.sleep(_INTERVAL)
     finally:
         _end(server)
-        for name in (READY, RUNNING):
-            (folder / name).unlink(missing_ok=True)
+        (folder / READY).unlink(missing_ok=True)
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:
@@ -238,4 +149,4 @@ def _lock(file: int) -> bool:
 
 
 if __name__ == "__main__":
-    supervise(Path(sys.argv[1]))
+    supervise(Path(sys.argv[1]), int(sys.argv[2]))

@@ -28,8 +28,7 @@ from pytest_cepbench.models.api.roles import ApiDescriber, ApiJudge
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.protocols import AnsweredQuestion
 from pytest_cepbench.models.serving import run_servers
-from pytest_cepbench.models.serving.run_servers import RunServers
-from pytest_cepbench.models.serving.supervisor import free_port, is_free, listens
+from pytest_cepbench.models.serving.run_servers import RunServers, free_port, listens
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.api.fake_server import serving
 from tests.models.binding import context_with
@@ -258,8 +257,8 @@ def test_a_server_whose_supervisor_was_killed_dies_with_it(
 ) -> None:
     """Nothing is left that nobody would end."""
     model = bind_served(stand_in.spec()).load()
-    (state,) = (tmp_path / "run").glob("*/running.json")
-    kill(json.loads(state.read_text())["supervisor"])
+    (lock,) = (tmp_path / "run").glob("*/alive.lock")
+    kill(int(lock.read_text()))
     stand_in.wait_for_end()
 
     assert isinstance(model, ApiDescriber)
@@ -317,8 +316,9 @@ def test_a_port_that_is_taken_meanwhile_is_left_to_its_owner(
     """A free port is no reservation, and a healthy server there is not the one that was started."""
     with serving() as stranger:
         ports = iter([int(stranger.url.rpartition(":")[2].partition("/")[0])])
-        monkeypatch.setattr(run_servers, "free_port", lambda: next(ports, None) or free_port())
-        monkeypatch.setattr(run_servers, "is_free", lambda _: True)
+        monkeypatch.setattr(
+            run_servers, "free_port", lambda port: next(ports, None) or free_port(port)
+        )
         assert describe(bind_served(stand_in.spec())).value == "200 10 10"
         assert stranger.seen == []
     assert len(stand_in.starts) == 2
@@ -333,11 +333,11 @@ def test_a_port_belongs_to_the_process_that_listens_and_to_those_above() -> None
         port = int(child.stdout.readline())
         assert listens(child.pid, port)
         assert listens(os.getpid(), port)
-        assert not is_free(port)
+        assert free_port(port) is None
         with closing(socket.create_server(("127.0.0.1", 0))) as other:
             assert not listens(child.pid, other.getsockname()[1])
         child.kill()
-    assert is_free(port)
+    assert free_port(port) == port
 
 
 def test_an_interpreter_without_the_engine_is_one_line(
@@ -364,7 +364,7 @@ import sys, time
 from pathlib import Path
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.binding import bind
-from pytest_cepbench.models.serving.run_servers import RunServers
+from pytest_cepbench.models.serving.run_servers import RunServers, free_port, listens
 from tests.models.binding import context_with
 
 run, logs, spec, controls = sys.argv[1:]
@@ -485,8 +485,8 @@ def test_a_group_is_ended_by_a_signal_to_the_supervisor(
 ) -> None:
     """As a system that shuts down sends it."""
     bind_served(stand_in.spec()).load()
-    (state,) = (tmp_path / "run").glob("*/running.json")
-    os.kill(json.loads(state.read_text())["supervisor"], signal.SIGTERM)
+    (lock,) = (tmp_path / "run").glob("*/alive.lock")
+    os.kill(int(lock.read_text()), signal.SIGTERM)
     stand_in.wait_for_end()
 
 
