@@ -335,7 +335,7 @@ def _beside(boards: Sequence[Leaderboard]) -> tuple[Markup, list[tuple[str, str,
             shown = f"{100 * rate:.1f} %"
             plot = interval_plot(rate, (low, high), scale, f"{model} by {name}: {shown}")
             rows.append((model, name, plot, shown))
-    return axis_plot(scale), rows
+    return axis_plot(scale, signed=False), rows
 
 
 def _pair_map(names: Sequence[str], rates: Sequence[Sequence[float | None]], words: str) -> HeatMap:

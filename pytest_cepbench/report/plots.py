@@ -225,11 +225,16 @@ def interval_plot(
     return _row_plot("rank", title, _interval(value, bounds, scale.place, scale.ticks))
 
 
-def axis_plot(scale: Scale) -> Markup:
+def axis_plot(scale: Scale, *, signed: bool = True) -> Markup:
     """The numbers of the axis of rows of `interval_plot`."""
     texts = [
         shape(
-            "text", "", scale.show(tick), x=_percent(scale.place(tick)), y=14, text_anchor="middle"
+            "text",
+            "",
+            scale.show(tick, signed=signed),
+            x=_percent(scale.place(tick)),
+            y=14,
+            text_anchor="middle",
         )
         for tick in scale.ticks
     ]
