@@ -249,3 +249,39 @@ def build_open_clip(folder: Path) -> Path:
     weights = {name: value.contiguous() for name, value in model.state_dict().items()}
     save_file(weights, folder / "open_clip_model.safetensors")
     return folder
+
+
+def build_open_clip_with_transformers(folder: Path, tower: Path) -> Path:
+    """An open_clip folder whose text tower is a RoBERTa, configured in another folder."""
+    import open_clip
+    import torch
+    from safetensors.torch import save_file
+    from transformers import RobertaConfig
+
+    torch.manual_seed(17)
+    tokenizer = clip_tokenizer()
+    RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=TEXT_LENGTH + 2,
+        pad_token_id=tokenizer.pad_token_id,
+    ).save_pretrained(tower)
+    build_open_clip(folder)
+    file = folder / "open_clip_config.json"
+    config = json.loads(file.read_text(encoding="utf-8"))
+    config["model_cfg"]["text_cfg"] = {
+        "hf_model_name": str(tower),
+        "hf_tokenizer_name": str(tower),
+        "hf_proj_type": "linear",
+        "context_length": TEXT_LENGTH,
+    }
+    file.write_text(json.dumps(config), encoding="utf-8")
+    tokenizer.save_pretrained(folder)
+    text = config["model_cfg"]["text_cfg"] | {"hf_model_pretrained": False}
+    model = open_clip.CustomTextCLIP(**(config["model_cfg"] | {"text_cfg": text}))
+    weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+    save_file(weights, folder / "open_clip_model.safetensors")
+    return folder

@@ -238,7 +238,28 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
         raise SpecError(
             f"model spec {spec.text!r}: merge is for adapters, and {checkpoint.path} has none"
         )
+    if checkpoint.kind == "open_clip":
+        return _with_text_tower(spec, checkpoint)
     return _with_preparation(spec, checkpoint, options)
+
+
+def _with_text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> Checkpoint:
+    """With the configuration by which open_clip builds a text tower of transformers.
+
+    The weights are the checkpoint's, but activations and epsilons are said elsewhere: in a folder,
+    or on the hub. No fingerprint would cover a change there.
+    """
+    text = (checkpoint.config.get("model_cfg") or {}).get("text_cfg") or {}
+    if not (name := text.get("hf_model_name")):
+        return checkpoint
+    folder, commit = locate(str(name), None, ("config.json",), spec.text)
+    if not (folder / "config.json").is_file():
+        raise CheckpointError(
+            f"{checkpoint.path}: open_clip builds its text tower by {name!r} (hf_model_name in "
+            f"open_clip_config.json), and there is no {folder / 'config.json'}"
+        )
+    part = CheckpointPart("hf_model_name", folder, lambda _: ["config.json"], revision=commit)
+    return replace(checkpoint, parts=(*checkpoint.parts, part))
 
 
 def _is_readable(folder: Path) -> bool:

@@ -174,6 +174,25 @@ def test_a_pickle_beside_the_safetensors_is_not_what_is_loaded(
         assert np.array_equal(vectors, load(str(folders[name])).encode_images(images))
 
 
+def test_the_configuration_of_a_text_tower_from_elsewhere_is_part_of_the_model(
+    tmp_path: Path,
+) -> None:
+    """open_clip builds a tower of transformers by a configuration that is not in the folder: the
+    same weights embed texts otherwise under another activation.
+    """
+    folder = tiny.build_open_clip_with_transformers(tmp_path / "clip", tmp_path / "tower")
+    first = bind_encoder(str(folder))
+    before = load(str(folder)).encode_texts(["red"])
+    config = tmp_path / "tower" / "config.json"
+    config.write_text(config.read_text().replace('"gelu"', '"relu"'))
+    second = bind_encoder(str(folder))
+    assert not np.array_equal(load(str(folder)).encode_texts(["red"]), before)
+    assert first.fingerprint != second.fingerprint
+    config.unlink()
+    with pytest.raises(CheckpointError, match="builds its text tower by"):
+        bind_encoder(str(folder))
+
+
 def test_a_pipeline_is_refused(tmp_path: Path) -> None:
     """Forced into the role, a pipeline says what it is and what an encoder would be."""
     folder = build_stable_diffusion(tmp_path / "stable-diffusion")
