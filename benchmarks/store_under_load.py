@@ -150,7 +150,7 @@ def write_for_ever(folder: Path, life: int, out: Connection) -> None:
             store.put([StoredResult(key_of(name), result_of(name), _PROVENANCE) for name in names])
             os.write(out.fileno(), "".join(f"result {name}\n" for name in names).encode())
             if number % 8 == 0:
-                digest = store.put_image(picture(life, number))
+                digest = store.put_artifact(picture(life, number))
                 os.write(out.fileno(), f"image {digest}\n".encode())
 
 
@@ -184,7 +184,7 @@ def killed(folder: Path, times: int, seed: int = 0) -> Deaths:
         stored = store.get(key_of(name) for name in results)
         lost = [name for name in results if not same(stored.get(key_of(name), ""), result_of(name))]
         assert not lost, f"{len(lost)} confirmed results are lost, such as {lost[0]!r}"
-        gone = [digest for digest in images if store.get_image(digest) is None]
+        gone = [digest for digest in images if store.get_artifact(digest) is None]
         assert not gone, f"{len(gone)} confirmed images are lost"
         assert store.damage == []
     return Deaths(times, len(results), len(images))

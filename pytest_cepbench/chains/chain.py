@@ -149,24 +149,24 @@ class Chain:
 def load_link(chain: Chain, index: int, store: Store) -> Any:
     """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged.
 
-    Raises ImageError as `load_image`.
+    Raises ImageError as `load_artifact`.
     """
     link = chain.links[index]
     if link.text is not None:
         return link.text
-    return load_image(link.digest, link.source, f"{chain.sample.id}, generation {index}", store)
+    return load_artifact(link.digest, link.source, f"{chain.sample.id}, generation {index}", store)
 
 
-def load_image(digest: str, source: SeedImage | None, name: str, store: Store) -> Any:
+def load_artifact(digest: str, source: SeedImage | None, name: str, store: Store) -> Any:
     """An image as a role takes it, a Pillow image; None when it is damaged.
 
     source: where it lies outside the store; None where it is in the store.
     name: of what it is, for errors.
     Raises ImageError for an image outside the store that is gone or changed since it was read.
     """
-    image = store.image_cache.get(digest)
+    image = store.artifact_cache.get(digest)
     if image is None and source is None:
-        image = store.get_image(digest)
+        image = store.get_artifact(digest)
     elif image is None and source is not None:
         try:
             image = source.load()
@@ -179,7 +179,7 @@ def load_image(digest: str, source: SeedImage | None, name: str, store: Store) -
             )
     if image is None:
         return None
-    store.image_cache.add(image)
+    store.artifact_cache.add(image)
     return image.to_pil()
 
 

@@ -39,7 +39,7 @@ from pytest_cepbench.datasets.sources.table import CellImage
 from pytest_cepbench.errors import DamagedChainsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.roles import ROLES, check_image, check_text
-from pytest_cepbench.store import ImageRef, Result, Store
+from pytest_cepbench.store import ArtifactRef, Result, Store
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.replay import Replay
@@ -139,7 +139,7 @@ def digest_of_image(image: SeedImage, store: Store) -> str:
 def _pixel_digest(image: SeedImage | None, load: Callable[[], ImageArtifact], store: Store) -> str:
     def pixels() -> str:
         loaded = load()
-        store.image_cache.add(loaded)
+        store.artifact_cache.add(loaded)
         return loaded.digest
 
     return pixels() if image is None else _cached_look(image, "pixels", pixels, store)
@@ -212,7 +212,7 @@ def input_digest(plan: ChainPlan, link: Link) -> str:
 def _append(chain: Chain, generation: int, key: str, result: Result) -> None:
     if isinstance(result, Failure):
         chain.failure, chain.failed_at = result, generation
-    elif isinstance(result, ImageRef):
+    elif isinstance(result, ArtifactRef):
         chain.links.append(Link("image", result.digest, key=key))
     else:
         assert isinstance(result, str)
@@ -369,7 +369,7 @@ class ChainGroup:
                 self._abandon()
                 raise
             finally:
-                store.image_cache.clear()
+                store.artifact_cache.clear()
         raise StoreError(
             f"images in the store {store.root} keep getting lost: is the disk failing?"
         )

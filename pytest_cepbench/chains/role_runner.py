@@ -42,7 +42,7 @@ from pytest_cepbench.models.roles import (
     check_drawn,
 )
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
-from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
 from pytest_cepbench.store.answers import answer_results
 
 _MOST_PROVENANCES = 1000
@@ -305,7 +305,7 @@ class RoleRunner:
                 self.tally.passing += 1
                 continue
             if isinstance(value, ImageArtifact):
-                value = ImageRef(self.store.put_image(value))
+                value = ArtifactRef(self.store.put_artifact(value))
             elif isinstance(value, CheckedAnswer):
                 answer = value.store(self.store)
                 entries += answer_results(answer, provenance)

@@ -214,7 +214,7 @@ def _html(
     results = {name: report.cases for name, report in reports.items()}
     with read_only_store(options.stores) as store:
         chains = [chains_of(comparison, results, options, store) for comparison in comparisons]
-        return comparison_page(comparisons, boards, folder, chains, store.get_image)
+        return comparison_page(comparisons, boards, folder, chains, store.get_artifact)
 
 
 def _section(comparison: Comparison) -> Section:

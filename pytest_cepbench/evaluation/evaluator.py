@@ -415,17 +415,17 @@ class Evaluator:
         self.store.flush(seconds, waiting)
         return list(dict.fromkeys(self.store.remarks))
 
-    def stored_image(self, digest: str) -> ImageArtifact | None:
+    def stored_artifact(self, digest: str) -> ImageArtifact | None:
         """An image for a report, by its digest; None where it is gone."""
         try:
-            return self.store.get_image(digest)
+            return self.store.get_artifact(digest)
         except (StoreError, UnreadError):  # removed, or its disk is full: the page does without
             return None
 
     def stored_file(self, digest: str) -> Path | None:
         """The file of an image for a report, by its digest; None where there is none."""
         try:
-            path = self.store.image_path(digest)
+            path = self.store.artifact_path(digest)
         except (StoreError, UnreadError):
             return None
         return path if path.is_file() else None

@@ -152,7 +152,7 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
     )
     documents = {
         ".json": json_document(facts, results),
-        ".html": html_page(facts, results, evaluator.stored_image),
+        ".html": html_page(facts, results, evaluator.stored_artifact),
         ".md": markdown_summary(facts, results),
     }
     # A report of an earlier run would be taken for the report of this one.
@@ -160,7 +160,7 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
     if settings.report_dir is not None:
-        image, file = evaluator.stored_image, evaluator.stored_file
+        image, file = evaluator.stored_artifact, evaluator.stored_file
         try:
             page = write_page_folder(settings.report_dir, facts, results, image, file)
         except WriteError as error:

@@ -62,9 +62,9 @@ def _score(scores: Scores, sample: str) -> float | None:
 
 def keep_image(source: SeedImage, digest: str, store: Store) -> None:
     """Put an image of the data set into the store, where reports find it."""
-    if not store.image_path(digest).exists():
+    if not store.artifact_path(digest).exists():
         with suppress(ImageError):  # changed since it was measured: the report goes without it
-            store.put_image(source.load())
+            store.put_artifact(source.load())
 
 
 def shown_facts(summary: FactSummary) -> FactsShown:

@@ -109,7 +109,7 @@ class AnswerData(SampleData):
         for shard in self.shards(list(every.values())).values():
             for own in make_answers(self.plan, shard, self.models):
                 self._answers[own.sample.id] = own
-            self.store.image_cache.clear()
+            self.store.artifact_cache.clear()
         return {sample.id: self._answers[sample.id] for sample in samples}
 
     def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
@@ -197,7 +197,7 @@ class AnswerData(SampleData):
 
     def _load(self, answer: Answer) -> list[LoadedStep]:
         """Texts and images of an answer. Raises DamagedInputsError."""
-        images = {digest: self.store.get_image(digest) for digest in answer.images}
+        images = {digest: self.store.get_artifact(digest) for digest in answer.images}
         if None in images.values():
             raise DamagedInputsError([0])
         return [(s.text, None if s.image is None else images[s.image]) for s in answer.steps]
@@ -228,7 +228,7 @@ class AnswerData(SampleData):
                 [self._pair(s, answers[s.id].answer, opponents[s.id]) for s in fought]
             )
             self._outcomes.update(zip((keys[s.id] for s in fought), judged, strict=True))
-            self.store.image_cache.clear()
+            self.store.artifact_cache.clear()
             known = {s.id: self._outcomes.get(keys[s.id]) for s in shard}
             outcomes |= {name: outcome for name, outcome in known.items() if outcome is not None}
         return outcomes
@@ -290,7 +290,7 @@ class AnswerData(SampleData):
         for pair in zip(own.images, other.images, strict=True):
             if pair[0] == pair[1]:
                 continue
-            drawn = [self.store.get_image(digest) for digest in pair]
+            drawn = [self.store.get_artifact(digest) for digest in pair]
             pixels = [image.pixels.astype(np.int16) for image in drawn if image is not None]
             if len(pixels) < 2:
                 return None
@@ -324,7 +324,7 @@ class AnswerData(SampleData):
                     )
                 made = score_answers(stored, self.rules.seed, self.runner("judge"))
                 self._scores.update(zip((keys[s.id] for s in missing), made, strict=True))
-            self.store.image_cache.clear()
+            self.store.artifact_cache.clear()
             scores |= {name: self._scores[key] for name, key in keys.items()}
         return scores
 

@@ -110,7 +110,7 @@ class ChainData(SampleData):
         for low in range(0, len(missing), _LOOK):
             pending = self.look_ahead(start, missing[low : low + _LOOK])
             known.update((own.chain.sample.id, own) for own in pending)
-            self.store.image_cache.clear()
+            self.store.artifact_cache.clear()
 
     def whole_chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain] | None:
         """The chains of the samples to their ends, by id, as they were grown or stores have them.
@@ -196,7 +196,7 @@ class ChainData(SampleData):
         """
         for low in range(0, len(samples), SHARD):
             yield start_chains(self.plans[start], samples[low : low + SHARD], self.store)
-            self.store.image_cache.clear()
+            self.store.artifact_cache.clear()
 
     def traces(
         self, start: Modality, role: str, generations: Sequence[int], samples: Sequence[Sample]

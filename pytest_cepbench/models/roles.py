@@ -195,7 +195,7 @@ class CheckedAnswer:
         """Store its images; returns the answer. Raises StoreFullError without space."""
         return Answer(
             tuple(
-                StoredStep(text, None if image is None else store.put_image(image))
+                StoredStep(text, None if image is None else store.put_artifact(image))
                 for text, image in self.steps
             )
         )

@@ -25,8 +25,8 @@ from pytest_cepbench.artifacts import digest_json, encode_image
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.errors import StoreError, UnreadError
 from pytest_cepbench.files import open_regular, tells_of_file
-from pytest_cepbench.store.images import MOST_BYTES, is_there, verify_image
-from pytest_cepbench.store.rows import ImageRef, Read, StoredResult, batches, results_under
+from pytest_cepbench.store.artifact_files import MOST_BYTES, is_there, verify_artifact
+from pytest_cepbench.store.rows import ArtifactRef, Read, StoredResult, batches, results_under
 from pytest_cepbench.store.store import Store
 
 _PART = 500  # texts in memory
@@ -38,7 +38,7 @@ def answer_results(answer: Answer, provenance: Mapping[str, str]) -> list[Stored
     return [
         StoredResult(key, answer.to_json(), provenance),
         *(
-            StoredResult(_image_key(digest), ImageRef(digest), provenance)
+            StoredResult(_image_key(digest), ArtifactRef(digest), provenance)
             for digest in sorted(set(answer.images))
         ),
     ]
@@ -78,7 +78,7 @@ def get_answers(store: Store, digests: Iterable[str]) -> dict[str, Answer]:
     lost = {
         image
         for image, key in keys.items()
-        if key not in present or not is_there(store.image_path(image))
+        if key not in present or not is_there(store.artifact_path(image))
     }
     return {d: answer for d, answer in answers.items() if not lost.intersection(answer.images)}
 
@@ -155,7 +155,7 @@ def bundle_bytes(answers: Iterable[Answer], store: Store) -> bytes:
         text = "".join(f"{line}\n" for line in lines)
         _add(bundle, _ANSWERS, text.encode("utf-8", "surrogatepass"), zipfile.ZIP_DEFLATED)
         for digest in sorted({d for answer in by_digest.values() for d in answer.images}):
-            image = store.get_image(digest)
+            image = store.get_artifact(digest)
             if image is None:
                 raise StoreError(
                     f"image {digest[:12]} of an answer is damaged or gone: nothing was written"
@@ -185,9 +185,9 @@ def import_bundle(path: Path, store: Store, wanted: Collection[str] | None = Non
             if wanted is not None:
                 answers = [answer for answer in answers if answer.digest in wanted]
             for digest in sorted({d for answer in answers for d in answer.images}):
-                if store.get_image(digest) is None:
+                if store.get_artifact(digest) is None:
                     data = _read(bundle, _image_name(digest), MOST_BYTES)
-                    store.put_image(verify_image(data, digest))
+                    store.put_artifact(verify_artifact(data, digest))
     except (StoreError, UnreadError):
         raise
     except OSError as error:

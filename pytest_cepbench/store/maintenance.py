@@ -14,16 +14,22 @@ from pathlib import Path
 from sys import intern
 
 from pytest_cepbench.errors import DamagedIndexError, ImageError
+from pytest_cepbench.store.artifact_files import (
+    artifact_path,
+    digest_of,
+    has_artifact,
+    list_files,
+    load_artifact,
+)
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.images import digest_of, has_image, image_path, list_files, load_image
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import (
     DAY_SECONDS,
-    ImageRef,
+    ArtifactRef,
     Read,
     batches,
     pages,
-    remote_images,
+    remote_artifacts,
     seal_stamp,
     today,
     unseal,
@@ -290,7 +296,7 @@ def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
             path.unlink(missing_ok=True)
             freed += size
             images.remove(digest)
-    waiting = sum(image_path(store.root, digest).exists() for digest in images)
+    waiting = sum(artifact_path(store.root, digest).exists() for digest in images)
     return freed, waiting, store.index.compact()
 
 
@@ -367,7 +373,7 @@ def inspect(root: Path, read: Read) -> VerifyReport:
     wanted: set[str] = set()
     remote: set[str] = set()
     try:
-        remote = remote_images(read) - present
+        remote = remote_artifacts(read) - present
         reachable = present | remote
         for row in _rows(read):
             results += 1
@@ -382,7 +388,7 @@ def inspect(root: Path, read: Read) -> VerifyReport:
 
     def check(digest: str) -> None:
         try:
-            load_image(root, digest)
+            load_artifact(root, digest)
         except ImageError as error:
             damaged_images.append((digest, str(error)))
 
@@ -409,14 +415,14 @@ def repair(store: Store, report: VerifyReport) -> None:
         store.index.rebuild()
     damaged = {digest for digest, _ in report.damaged_images}
     for digest in damaged:
-        image_path(store.root, digest).unlink(missing_ok=True)
+        artifact_path(store.root, digest).unlink(missing_ok=True)
     read = store.index.read
-    remote = remote_images(read) - damaged
+    remote = remote_artifacts(read) - damaged
     dropped = [
         (row.rowid,)
         for row in _rows(read)
         if row.damaged
-        or not (row.image is None or has_image(store.root, row.image) or row.image in remote)
+        or not (row.image is None or has_artifact(store.root, row.image) or row.image in remote)
     ]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
     outdated = [(rowid,) for rowid, _ in _damaged_files(read)]
@@ -435,7 +441,7 @@ def _rows(read: Read) -> Iterator[_Row]:
     for page in pages(read, "results.rowid, key, kind, payload, seal"):
         for rowid, key, kind, payload, sealed in page:
             result = unseal(key, kind, payload, sealed)
-            image = result.digest if isinstance(result, ImageRef) else None
+            image = result.digest if isinstance(result, ArtifactRef) else None
             yield _Row(rowid, str(key), result is None, image)
 
 

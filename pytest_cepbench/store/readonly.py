@@ -15,6 +15,7 @@ from typing import Any, Self
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import DamagedIndexError, ImageError, StoreError, StoreVersionError
 from pytest_cepbench.files import open_regular, tells_of_file
+from pytest_cepbench.store.artifact_files import artifact_path, has_artifact, load_artifact
 from pytest_cepbench.store.database import (
     BUSY_SECONDS,
     FORMAT,
@@ -23,7 +24,6 @@ from pytest_cepbench.store.database import (
     decode_text,
     is_damage,
 )
-from pytest_cepbench.store.images import has_image, image_path, load_image
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Result, Row, column, results_under
 
 _MAGIC = b"SQLite format 3\0"
@@ -166,13 +166,13 @@ class Overlay:
         """Return nothing under these keys any more: their results turned out to be unusable."""
         self._refused.update(keys)
 
-    def get_image(self, digest: str) -> ImageArtifact | None:
+    def get_artifact(self, digest: str) -> ImageArtifact | None:
         """The image, from the first store that has it undamaged. Raises UnreadError."""
         for folder in self._folders:
             if (folder, digest) in self._bad:
                 continue
             try:
-                image = load_image(folder, digest)
+                image = load_artifact(folder, digest)
             except ImageError as error:
                 self._note_once(folder, digest, f"image {digest[:12]} in {folder}: {error}")
                 continue
@@ -180,10 +180,10 @@ class Overlay:
                 return image
         return None
 
-    def image_path(self, digest: str) -> Path | None:
+    def artifact_path(self, digest: str) -> Path | None:
         """Path of the image in the first store that has it."""
-        folders = (folder for folder in self._folders if has_image(folder, digest))
-        return next((image_path(folder, digest) for folder in folders), None)
+        folders = (folder for folder in self._folders if has_artifact(folder, digest))
+        return next((artifact_path(folder, digest) for folder in folders), None)
 
     def _note_once(self, folder: Path, name: str, line: str) -> None:
         if (folder, name) not in self._bad:

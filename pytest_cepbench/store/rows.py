@@ -38,7 +38,7 @@ _DIGITS = 64
 
 
 @dataclass(frozen=True)
-class ImageRef:
+class ArtifactRef:
     """An image in the store, by its digest."""
 
     digest: str
@@ -52,7 +52,7 @@ class Scores(str):
 
 Vector = npt.NDArray[np.float32]
 
-Result = str | ImageRef | Vector | Detections | Failure
+Result = str | ArtifactRef | Vector | Detections | Failure
 """A text, `Scores`, an image, a vector (dimension,) float32, the detections in an image, or a
 failure.
 """
@@ -92,7 +92,7 @@ def pack(result: Result) -> tuple[str, bytes]:
     if isinstance(result, str):
         kind = "scores" if isinstance(result, Scores) else "text"
         return kind, result.encode("utf-8", "surrogatepass")
-    if isinstance(result, ImageRef):
+    if isinstance(result, ArtifactRef):
         return "image", result.digest.encode()
     if isinstance(result, Failure):
         return "failure", f"{result.kind}\0{result.detail}".encode("utf-8", "replace")
@@ -122,7 +122,7 @@ def unpack(kind: str, payload: bytes) -> Result:
         digest = payload.decode()
         if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file
             raise ValueError(f"no digest of an image: {digest[:80]!r}")
-        return ImageRef(digest)
+        return ArtifactRef(digest)
     if kind == "vector":
         return np.frombuffer(payload, _FLOATS).astype(np.float32)
     if kind == "boxes":
@@ -196,7 +196,7 @@ def check_row(row: Row) -> tuple[str | None, str | None]:
         result = unpack(kind, payload)
     except ValueError:
         return "of a kind that this version does not know", None
-    return None, result.digest if isinstance(result, ImageRef) else None
+    return None, result.digest if isinstance(result, ArtifactRef) else None
 
 
 def dated(row: Row) -> Row:
@@ -284,12 +284,12 @@ def pages(read: Read, columns: str, source: str = "results") -> Iterator[list[Ro
         yield [row[1:] for row in rows]
 
 
-def remote_image_note(digest: str) -> str:
+def remote_artifact_note(digest: str) -> str:
     """Name of the note that says in which shared store an image lies."""
     return f"{_REMOTE}{digest}"
 
 
-def remote_images(read: Read) -> set[str]:
+def remote_artifacts(read: Read) -> set[str]:
     """Digests of images of results that lie in a shared store; some may be here as well."""
     rows = read("SELECT name FROM notes WHERE name GLOB ?", (f"{_REMOTE}*",))
     return {str(name).removeprefix(_REMOTE) for (name,) in rows}

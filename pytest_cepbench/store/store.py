@@ -12,15 +12,15 @@ from typing import Any, Self
 from pytest_cepbench.artifacts import ImageArtifact, encode_image
 from pytest_cepbench.errors import ImageError, StoreError
 from pytest_cepbench.files import FileStamp, write_small
-from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_errors
-from pytest_cepbench.store.images import (
+from pytest_cepbench.store.artifact_files import (
     FOLDER,
-    ImageCache,
-    has_image,
-    image_path,
-    load_image,
-    write_image,
+    ArtifactCache,
+    artifact_path,
+    has_artifact,
+    load_artifact,
+    write_artifact,
 )
+from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_errors
 from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
@@ -30,7 +30,7 @@ from pytest_cepbench.store.rows import (
     StoredResult,
     column,
     dated,
-    remote_image_note,
+    remote_artifact_note,
     results_under,
     rows_of,
     rows_with,
@@ -68,7 +68,7 @@ class Store:
     damage: a line for each damaged item that was found.
     remarks: a line for each problem with a shared store; a run goes on without that store.
     locks: the work locks of the processes that use the folder.
-    image_cache: images in memory.
+    artifact_cache: images in memory.
     Raises StoreError and its kinds, SpecError and MissingDependencyError when one cannot be used.
     """
 
@@ -83,7 +83,7 @@ class Store:
         self.root = root
         self.damage: list[str] = []
         self.remarks: list[str] = []
-        self.image_cache = ImageCache()
+        self.artifact_cache = ArtifactCache()
         self._path = root / INDEX
         with store_errors(self._path):
             (root / FOLDER).mkdir(parents=True, exist_ok=True)
@@ -168,7 +168,7 @@ class Store:
         if not shared:
             return {}
         # Notes first: a row whose image is not here and has no note would count as damaged.
-        self.note_all({remote_image_note(row.image): row.source for row in shared if row.image})
+        self.note_all({remote_artifact_note(row.image): row.source for row in shared if row.image})
         self.index.write(INSERT_RESULT, [dated(row.row) for row in shared])
         results = self._own(row.row[0] for row in shared)
         self._add_uses(results)
@@ -254,54 +254,54 @@ class Store:
 
     # -- images ----------------------------------------------------------------------------------
 
-    def put_image(self, image: ImageArtifact) -> str:
+    def put_artifact(self, image: ImageArtifact) -> str:
         """Store an image; returns its digest. Raises StoreFullError without space."""
-        target = image_path(self.root, image.digest)
+        target = artifact_path(self.root, image.digest)
         with store_errors(self._path):
             try:
                 # Made young again, so that gc spares it until its result is stored.
                 os.utime(target)
             except FileNotFoundError:
-                write_image(self.root, image.digest, encode_image(image))
-        self.image_cache.add(image)
+                write_artifact(self.root, image.digest, encode_image(image))
+        self.artifact_cache.add(image)
         return image.digest
 
-    def get_image(self, digest: str) -> ImageArtifact | None:
+    def get_artifact(self, digest: str) -> ImageArtifact | None:
         """The image, or None when it is absent or its pixels do not match the digest.
 
         Raises UnreadError, and deletes nothing, where it could not be read.
         """
         try:
-            image = load_image(self.root, digest)
+            image = load_artifact(self.root, digest)
         except ImageError as error:
             image = None
             with store_errors(self._path):
-                image_path(self.root, digest).unlink(missing_ok=True)
+                artifact_path(self.root, digest).unlink(missing_ok=True)
             self.damage.append(f"image {digest[:12]}: {error}")
         if image is None:
-            image = self._overlay.get_image(digest)
-        return self._fetch_image(digest) if image is None else image
+            image = self._overlay.get_artifact(digest)
+        return self._fetch_artifact(digest) if image is None else image
 
-    def _fetch_image(self, digest: str) -> ImageArtifact | None:
+    def _fetch_artifact(self, digest: str) -> ImageArtifact | None:
         """Copy an image from a remote store into the folder; returns it."""
         shared = self._remotes.image(digest)
         if shared is None:
             return None
         with store_errors(self._path):
-            write_image(self.root, digest, shared[1])
+            write_artifact(self.root, digest, shared[1])
         return shared[0]
 
-    def image_path(self, digest: str) -> Path:
+    def artifact_path(self, digest: str) -> Path:
         """Path of the image; in the folder itself where it is absent.
 
         An image of a remote store, known from its result, is fetched first.
         """
-        own = image_path(self.root, digest)
-        if has_image(self.root, digest):
+        own = artifact_path(self.root, digest)
+        if has_artifact(self.root, digest):
             return own
-        shared = self._overlay.image_path(digest)
-        if shared is None and self.notes([remote_image_note(digest)]):
-            self._fetch_image(digest)
+        shared = self._overlay.artifact_path(digest)
+        if shared is None and self.notes([remote_artifact_note(digest)]):
+            self._fetch_artifact(digest)
         return shared or own
 
     # -- what is remembered beside them ----------------------------------------------------------

@@ -88,7 +88,7 @@ def collect_verdicts(
                     details.setdefault(winner.kind, winner.detail)
                 else:
                     given[k].append(JudgedBattle(question, *models, winner))
-        judge.store.image_cache.clear()
+        judge.store.artifact_cache.clear()
         done, now = start + len(chunk), time.monotonic()
         if now - told >= _EVERY and done < len(battles):
             told = now

@@ -253,7 +253,7 @@ def shapes_panel(pool: ModelPool, limit: int | None = None, seed: int = 0) -> Ba
             for own in make_answers(AnswerPlan(), questions[start : start + SHARD], models):
                 if own.answer is not None:
                     answers[own.sample.id, model] = own.answer
-            pool.store.image_cache.clear()
+            pool.store.artifact_cache.clear()
 
     def pair(battle: JudgedBattle | Pairing) -> AnswerPair:
         question, first, second = battle.question, battle.first, battle.second

@@ -19,7 +19,7 @@ from pytest_cepbench.gate import Measurement
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Source, Task, option_digest
-from pytest_cepbench.store import ImageRef, Store
+from pytest_cepbench.store import ArtifactRef, Store
 from pytest_cepbench.store.answers import get_answers
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.stored_chains import stored_chains
@@ -147,7 +147,7 @@ class RatedItems:
         return tuple(
             Part(text=piece)
             if isinstance(piece, str)
-            else self.take_image(digest, None if isinstance(piece, ImageRef) else piece, store)
+            else self.take_image(digest, None if isinstance(piece, ArtifactRef) else piece, store)
             for piece, (_, digest) in pieces
         )
 
@@ -157,7 +157,7 @@ class RatedItems:
         Raises StoreError where the store has lost it.
         """
         if digest not in self.images:
-            image = store.get_image(digest) if source is None else source.load()
+            image = store.get_artifact(digest) if source is None else source.load()
             if image is None or image.digest != digest:
                 raise StoreError(
                     f"the image {digest[:16]} is not in the store {store.root} any more: measure "

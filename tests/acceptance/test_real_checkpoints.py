@@ -104,7 +104,7 @@ def test_whole_chains_over_photographs(
         kinds = [link.kind for link in trace.chain.links]
         assert kinds == ["image", "text"] * 3 + ["image"]
         assert all(-1.0 <= value <= 1.0 for value in trace.similarities)
-        assert store.get_image(trace.chain.links[6].digest) is not None
+        assert store.get_artifact(trace.chain.links[6].digest) is not None
 
 
 def test_second_run_asks_no_model(photos: Path, store: Store, checkpoint: Checkpoint) -> None:

@@ -157,7 +157,7 @@ def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:
     detector = RoleRunner(bound("detector", SmallDetector()), store)
     chains = group.chains
     lost = chains[1].links[1]
-    store.image_path(lost.digest).unlink()
+    store.artifact_path(lost.digest).unlink()
     for ask in (
         lambda: boxes(chains, 1, queries, detector, store),
         lambda: vectors(chains, 1, _encoder(store), store),

@@ -251,13 +251,13 @@ def test_damage_that_a_reader_meets_is_mended(store: Store) -> None:
     group = _group(store, SmallDescriber(), generator)
     before = [link for chain in group.chains for link in chain.links]
     lost = group.chains[2].links[4]
-    store.image_path(lost.digest).unlink()
+    store.artifact_path(lost.digest).unlink()
     seen = 0
 
     def use(chains: object) -> int:
         nonlocal seen
         seen += 1
-        if store.get_image(lost.digest) is None:
+        if store.get_artifact(lost.digest) is None:
             assert lost.key is not None
             raise DamagedChainsError([lost.key])
         return seen
@@ -405,7 +405,7 @@ def test_a_lost_image_of_a_remembered_model_is_missed(store: Store) -> None:
     new = make_runners(store, _describer_named("new"), fresh, every={"fingerprint": "new"})
     described = {1: old.describer}
     lost = _grow(old, {})[0].links[2]
-    store.image_path(lost.digest).unlink()
+    store.artifact_path(lost.digest).unlink()
     (absent,) = recall(remember(old.generator.bound))
     with pytest.raises(NotInStoreError):
         _grow(new, described | {2: RoleRunner(absent, store)})
@@ -416,11 +416,11 @@ def test_a_lost_image_of_a_fixed_role_is_drawn_again(store: Store) -> None:
     """The generator is there, and draws from the remembered describer's text."""
     (old, _), (new, _) = _runners(store, "old"), _runners(store, "new")
     own = _grow(old, {})
-    store.image_path(own[0].links[2].digest).unlink()
+    store.artifact_path(own[0].links[2].digest).unlink()
     (absent,) = recall(remember(old.describer.bound))
     begun = _grow(new, {1: RoleRunner(absent, store)})
     assert _link_names(begun, 2) == _link_names(own, 2)
-    assert store.get_image(own[0].links[2].digest) is not None
+    assert store.get_artifact(own[0].links[2].digest) is not None
 
 
 def test_a_role_without_a_runner_is_noticed_at_its_hop(store: Store) -> None:

@@ -58,7 +58,7 @@ def test_a_lost_image_is_made_again(store: Store, generation: int, how: str) -> 
         expected = outcomes(
             grow_and_trace(PLAN, samples(3), make_runners(untouched, only=OTHER_ENCODER))
         )
-    spoil(store.image_path(traces[1].chain.links[generation].digest), how)
+    spoil(store.artifact_path(traces[1].chain.links[generation].digest), how)
     describer, generator = SmallDescriber(), SmallGenerator()
     actual = outcomes(
         grow_and_trace(

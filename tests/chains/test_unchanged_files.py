@@ -99,7 +99,7 @@ def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
     path.write_bytes(encoded(Image.fromarray(noise(seed=1)), "PNG"))
     runners = make_runners(store)
     chains = start_chains(PLAN, [Sample("a", ("c",), image=FileImage(path))], store)
-    store.image_cache.clear()
+    store.artifact_cache.clear()
     path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
     with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
         grow_generation(PLAN, 1, chains, ChainModels(runners.describer, runners.generator, store))()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.store.readonly import ReadonlyStore
 from tests.cli.conftest import Ended, Home
@@ -76,7 +76,7 @@ def test_verify(filled: Home) -> None:
     assert store(filled, "verify").code == 0
     with database(STORE) as connection:
         connection.execute("UPDATE results SET kind = 'x' WHERE key = ?", (key_of("text 0"),))
-    image_path(STORE, picture(1).digest).write_bytes(b"no image")
+    artifact_path(STORE, picture(1).digest).write_bytes(b"no image")
     ended = store(filled, "verify")
     assert ended.code == 1
     assert f"result that does not match its seal: {key_of('text 0')[:12]}\n" in ended.out

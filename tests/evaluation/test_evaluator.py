@@ -95,7 +95,7 @@ def test_a_store_that_cannot_be_opened_is_tried_once(tmp_path: Path) -> None:
 
     assert second.value is first.value
     assert not place.exists()
-    assert evaluator.stored_image("0" * 64) is None
+    assert evaluator.stored_artifact("0" * 64) is None
     assert (evaluator.damage, evaluator.publish(None, None)) == ([], [])
     evaluator.close()
 
@@ -104,7 +104,7 @@ def test_an_image_that_is_gone_is_none(tmp_path: Path) -> None:
     """The report's page does without it."""
     evaluator = _evaluator(tmp_path)
 
-    assert evaluator.stored_image("0" * 64) is None
+    assert evaluator.stored_artifact("0" * 64) is None
     evaluator.close()
 
 

@@ -99,7 +99,7 @@ def test_questions_are_shown_with_images_that_are_stored(
             ]
             assert [step.image or step.text for step in answer.question] == asked
             for step in (*answer.question, *answer.steps, *answer.opposing):
-                assert step.image is None or store.get_image(step.image) is not None
+                assert step.image is None or store.get_artifact(step.image) is not None
 
 
 def test_verdicts_of_both_orders_are_words(battles: CaseResult) -> None:

@@ -28,7 +28,7 @@ from pytest_cepbench.measures.fact_score import TEXT_CHECKERS
 from pytest_cepbench.measures.soft_tifa import QuestionSettings
 from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.images import image_path
+from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.suites import RoleChoices
 from pytest_cepbench.suites.suite_run import CaseMeasurement
 from tests.gate.build import replace
@@ -330,7 +330,7 @@ def test_a_damaged_picture_is_made_again(staged: Staged, tmp_path: Path, store: 
     before = staged.measure("overall-facts").scores
     chains = staged.run.chain_data.chains("image", staged.run.dataset.samples)
     for chain in list(chains.values())[:3]:
-        image_path(store.root, chain.links[2].digest).unlink()
+        artifact_path(store.root, chain.links[2].digest).unlink()
     again = stage(tmp_path / "again", SUITE + METRICS, store)
     assert again.measure("overall-facts").scores == before
 

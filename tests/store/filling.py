@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_text
-from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
+from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.rows import today
 from tests.artifacts.files import noise
 
@@ -34,7 +34,7 @@ def results_of(numbers: range) -> dict[str, Result]:
     for i in numbers:
         by_key[key_of(f"text {i}")] = f"a text about {i}"
         by_key[key_of(f"vector {i}")] = np.arange(4, dtype=np.float32) + i
-        by_key[key_of(f"image {i}")] = ImageRef(picture(i).digest)
+        by_key[key_of(f"image {i}")] = ArtifactRef(picture(i).digest)
     return by_key
 
 
@@ -44,7 +44,7 @@ def fill(folder: Path, numbers: range, model: str | None = None) -> dict[str, Re
     provenance = {} if model is None else {"model": model}
     with Store(folder) as store:
         for i in numbers:
-            store.put_image(picture(i))
+            store.put_artifact(picture(i))
         store.put([StoredResult(key, result, provenance) for key, result in results.items()])
     return results
 
@@ -78,6 +78,6 @@ def age_images(folder: Path) -> None:
 
 def spoil_image(folder: Path, seed: int) -> Path:
     """Write another image under the name of this one."""
-    path = image_path(folder, picture(seed).digest)
-    path.write_bytes(image_path(folder, picture(seed + 1).digest).read_bytes())
+    path = artifact_path(folder, picture(seed).digest)
+    path.write_bytes(artifact_path(folder, picture(seed + 1).digest).read_bytes())
     return path

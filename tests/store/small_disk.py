@@ -45,16 +45,16 @@ def fill(disk: Path) -> None:
                 key, text = f"key {number}", f"text {number} " * 500
                 store.put([StoredResult(key, text)])
                 confirmed[key] = text
-                images.append(store.put_image(ImageArtifact(noise(40, 40, seed=number))))
+                images.append(store.put_artifact(ImageArtifact(noise(40, 40, seed=number))))
 
         say("full:", refusal(until_full))
         large = ImageArtifact(noise(300, 300))
-        say("image:", refusal(lambda: store.put_image(large)))
-        say("half an image:", store.get_image(large.digest), store.damage)
+        say("image:", refusal(lambda: store.put_artifact(large)))
+        say("half an image:", store.get_artifact(large.digest), store.damage)
         say("big:", refusal(lambda: store.put([StoredResult("big", "x" * 1_000_000)])))
         say("all or none:", store.get(["big"]))
         say("confirmed:", store.get(confirmed) == confirmed, len(confirmed) > 10)
-        say("images:", all(store.get_image(digest) is not None for digest in images))
+        say("images:", all(store.get_artifact(digest) is not None for digest in images))
         with (disk / "rest").open("wb", buffering=0) as rest:
             try:
                 while rest.write(bytes(512)):

@@ -18,7 +18,7 @@ from pytest_cepbench.datasets.opening.answers import RecordedStep
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.images import digest_of, list_files
+from pytest_cepbench.store.artifact_files import digest_of, list_files
 from pytest_cepbench.store.maintenance import inspect
 
 
@@ -116,8 +116,8 @@ def main(folder: Path, lack: str) -> None:
     with Store(folder / "own") as own, Store(folder / "empty", [folder / "own"]) as over:
         recorded = RecordedStep("", FileImage(path))
         reads: dict[str, Callable[[], object]] = {
-            "own": lambda: own.get_image(digest),
-            "shared": lambda: over.get_image(digest),
+            "own": lambda: own.get_artifact(digest),
+            "shared": lambda: over.get_artifact(digest),
             "verify": lambda: inspect(own.root, own.index.read),
             "recorded": recorded.load_image,
         }

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS
-from pytest_cepbench.store import ImageRef, Result
+from pytest_cepbench.store import ArtifactRef, Result
 
 PATIENT = settings(suppress_health_check=[HealthCheck.too_slow])
 """For texts: in a fresh checkout the first one builds a table of Unicode, which takes seconds on a
@@ -49,7 +49,7 @@ DETECTIONS = st.lists(
 
 RESULTS: st.SearchStrategy[Result] = st.one_of(
     TEXTS,
-    KEYS.map(ImageRef),
+    KEYS.map(ArtifactRef),
     VECTORS,
     DETECTIONS,
     st.builds(Failure, st.sampled_from(sorted(FAILURE_KINDS)), st.text(max_size=30)),

@@ -30,7 +30,8 @@ def _answer(store: Store, *numbers: int | None) -> Answer:
     """An answer with an image for each number, and a step without one for None."""
     steps = [
         StoredStep(
-            f"step {n}", None if n is None else store.put_image(ImageArtifact(noise(6, 8, seed=n)))
+            f"step {n}",
+            None if n is None else store.put_artifact(ImageArtifact(noise(6, 8, seed=n))),
         )
         for n in numbers
     ]
@@ -53,7 +54,7 @@ def test_an_answer_without_one_of_its_images_is_not_there(tmp_path: Path) -> Non
     with Store(tmp_path) as store:
         lacking, whole = _answer(store, 1, 2), _answer(store, 1)
         put_answers(store, [lacking, whole])
-        store.image_path(lacking.images[1]).unlink()
+        store.artifact_path(lacking.images[1]).unlink()
         assert get_answers(store, [lacking.digest, whole.digest]) == {whole.digest: whole}
 
 
@@ -74,7 +75,7 @@ def test_answers_come_from_a_shared_store(tmp_path: Path) -> None:
         put_answers(theirs, [answer])
     with Store(tmp_path / "ours", shared=[tmp_path / "theirs"]) as ours:
         assert get_answers(ours, [answer.digest]) == {answer.digest: answer}
-        assert all(ours.get_image(digest) is not None for digest in answer.images)
+        assert all(ours.get_artifact(digest) is not None for digest in answer.images)
 
 
 STEPS = st.lists(
@@ -100,7 +101,7 @@ def test_the_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
         answers = [_answer(store, 1, 2), _answer(store, None)]
         data = bundle_bytes(answers, store)
         assert bundle_bytes([*reversed(answers), answers[0]], store) == data
-        store.image_path(answers[0].images[0]).unlink()
+        store.artifact_path(answers[0].images[0]).unlink()
         with pytest.raises(StoreError, match=r"^image \w{12} of an answer is damaged or gone: no"):
             bundle_bytes(answers, store)
     with zipfile.ZipFile(BytesIO(data)) as bundle:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import inode, rebuild
 from tests.artifacts.files import noise
 from tests.store.filling import fill
@@ -250,7 +250,7 @@ def test_a_damaged_image_is_detected(tmp_path: Path, spoil: str) -> None:
     """An image that is not the one of its name is dropped, noted, and can be stored again."""
     image, other = ImageArtifact(noise(seed=1)), ImageArtifact(noise(seed=2))
     with Store(tmp_path) as store:
-        path = store.image_path(store.put_image(image))
+        path = store.artifact_path(store.put_artifact(image))
         data = path.read_bytes()
         if spoil == "flip":
             flip(path, len(data) // 2)
@@ -260,14 +260,14 @@ def test_a_damaged_image_is_detected(tmp_path: Path, spoil: str) -> None:
                     "cut": data[: len(data) // 2],
                     "empty": b"",
                     "text": b"no image",
-                    "other": store.image_path(store.put_image(other)).read_bytes(),
+                    "other": store.artifact_path(store.put_artifact(other)).read_bytes(),
                 }[spoil]
             )
-        assert store.get_image(image.digest) is None
+        assert store.get_artifact(image.digest) is None
         (note,) = store.damage
         assert note.startswith(f"image {image.digest[:12]}: ")
-        store.put_image(image)
-        stored = store.get_image(image.digest)
+        store.put_artifact(image)
+        stored = store.get_artifact(image.digest)
         assert stored is not None
         assert stored.digest == image.digest
 
@@ -339,7 +339,7 @@ def test_without_memory_nothing_is_damaged(tmp_path: Path) -> None:
     """However much too little there is: libwebp reports a lack of memory as it reports damage."""
     large = ImageArtifact(noise(1000, 1000))
     with Store(tmp_path / "own") as store:
-        store.put([StoredResult(FIRST, ImageRef(store.put_image(large)))])
+        store.put([StoredResult(FIRST, ArtifactRef(store.put_artifact(large)))])
     no_memory = "UnreadError or read"
     assert starve(tmp_path, "memory") == [
         f"own: {no_memory}",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.maintenance import (
     Collection,
     GcCriteria,
@@ -100,7 +100,7 @@ def test_what_goes_is_gone_and_the_rest_is_whole(root: Path) -> None:
         kept = results_of(range(4, 7))
         assert store.get([*results_of(range(7)), key_of("large")]).keys() == kept.keys()
         for number in range(7):
-            image = store.get_image(picture(number).digest)
+            image = store.get_artifact(picture(number).digest)
             assert (image is not None) == (number > 3)
         assert store.damage == []
     assert (root / INDEX).stat().st_size < size - 250_000
@@ -111,15 +111,15 @@ def test_images_that_no_result_refers_to(root: Path) -> None:
     """Old ones go; a young one may be of a result that is about to be stored."""
     with Store(root) as store:
         for seed in (20, 21):
-            store.put_image(picture(seed))
+            store.put_artifact(picture(seed))
         age_images(root)
-        store.put_image(picture(21))  # wanted again: young
+        store.put_artifact(picture(21))  # wanted again: young
     going = plan(root, GcCriteria(unused_for=1000))
     assert going.unused == (picture(20).digest,)
     with Store(root) as store:
         collect(store, going)
-        assert store.get_image(picture(20).digest) is None
-        assert store.get_image(picture(21).digest) is not None
+        assert store.get_artifact(picture(20).digest) is None
+        assert store.get_artifact(picture(21).digest) is not None
 
 
 def test_an_image_that_is_still_referred_to_stays(root: Path) -> None:
@@ -130,7 +130,7 @@ def test_an_image_that_is_still_referred_to_stays(root: Path) -> None:
         store.put([StoredResult(key_of("late"), late)])
         collect(store, going)
         assert store.get([key_of("late"), key_of("image 0")]).keys() == {key_of("late")}
-        assert store.get_image(picture(0).digest) is not None
+        assert store.get_artifact(picture(0).digest) is not None
 
 
 def test_beside_others_the_index_keeps_its_size(root: Path) -> None:
@@ -147,7 +147,7 @@ def test_beside_others_the_index_keeps_its_size(root: Path) -> None:
         assert (root / INDEX).stat().st_size >= size
         again = StoredResult(key_of("text 0"), "computed again")
         assert other.put([again]) == {again.key: "computed again"}
-    assert not image_path(root, picture(0).digest).exists()
+    assert not artifact_path(root, picture(0).digest).exists()
 
 
 def test_the_models_of_a_store(tmp_path: Path) -> None:

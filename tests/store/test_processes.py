@@ -64,7 +64,7 @@ def check_confirmed(root: Path, lines: list[str]) -> int:
         assert stored == {key: text_of(key, int(key.split("-")[1])) for key in keys}
         for words in confirmed_lines:
             if words[0] == "image":
-                assert store.get_image(words[1]) is not None
+                assert store.get_artifact(words[1]) is not None
             if words[0] == "shared":
                 assert store.get([words[1]]) == {words[1]: words[2]}
         assert store.damage == []
@@ -182,7 +182,7 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
                 assert store.put([StoredResult(own, f"of {worker}")]) == {own: f"of {worker}"}
                 both = key_of(f"both {number}")
                 agreed.append(store.put([StoredResult(both, f"of {worker}")])[both])
-                assert store.get_image(store.put_image(picture(number))) is not None
+                assert store.get_artifact(store.put_artifact(picture(number))) is not None
                 store.note("last", f"{worker} {number}")
                 store.put([StoredResult(f"wrong {own}", "wrong")])
                 store.forget([f"wrong {own}"], why="wrong")

@@ -32,10 +32,10 @@ def test_what_the_own_store_lacks_is_read_from_the_shared_one(tmp_path: Path, sh
         assert stored.keys() == own.keys() | theirs.keys() == store.has([*own, *theirs, "absent"])
         assert all(same(stored[key], (own | theirs)[key]) for key in stored)
         for seed in range(6):
-            image = store.get_image(picture(seed).digest)
+            image = store.get_artifact(picture(seed).digest)
             assert image is not None
             assert image.digest == picture(seed).digest
-            assert store.image_path(image.digest).exists()
+            assert store.artifact_path(image.digest).exists()
         assert (len(store), store.damage) == (len(own), [])
         kept = store.put([StoredResult(TEXT, "mine"), StoredResult("new", "kept")])
         assert kept == {TEXT: "a text about 0", "new": "kept"}
@@ -109,13 +109,13 @@ def test_damage_is_noted_once_and_left_alone(tmp_path: Path, shared: Path) -> No
     with Store(tmp_path / "own", (shared,)) as store:
         for _ in range(2):
             assert store.get([TEXT]) == {}
-            assert store.get_image(picture(1).digest) is None
+            assert store.get_artifact(picture(1).digest) is None
         row, image = store.damage
         assert row == f"result {TEXT[:12]} in {shared}: damaged"
         assert image.startswith(f"image {picture(1).digest[:12]} in {shared}: its pixels")
         assert store.put([StoredResult(TEXT, "anew")]) == {TEXT: "anew"}
-        store.put_image(picture(1))
-        assert store.get_image(picture(1).digest) is not None
+        store.put_artifact(picture(1))
+        assert store.get_artifact(picture(1).digest) is not None
     after = contents(shared)
     assert {name: after[name] for name in before} == before
 

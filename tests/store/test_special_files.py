@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store import ImageRef, Store, StoredResult
+from pytest_cepbench.store import ArtifactRef, Store, StoredResult
+from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.remote.object_store import MARKER, image_name, result_name
 from pytest_cepbench.store.rows import MOST_PAYLOAD, seal
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
@@ -39,12 +39,12 @@ def test_an_image_of_the_own_store(tmp_path: Path, make: Make) -> None:
     """Is damaged: noted, removed, and made again."""
     fill(tmp_path, range(1))
     digest = picture(0).digest
-    instead(image_path(tmp_path, digest), make)
+    instead(artifact_path(tmp_path, digest), make)
     with Store(tmp_path) as store:
-        assert store.get_image(digest) is None
+        assert store.get_artifact(digest) is None
         assert len(store.damage) == 1
-        assert store.put_image(picture(0)) == digest
-        assert store.get_image(digest) is not None
+        assert store.put_artifact(picture(0)) == digest
+        assert store.get_artifact(digest) is not None
 
 
 @MAKERS
@@ -52,9 +52,9 @@ def test_an_image_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
     """Of another's store, which is only read."""
     fill(tmp_path / "shared", range(1))
     digest = picture(0).digest
-    instead(image_path(tmp_path / "shared", digest), make)
+    instead(artifact_path(tmp_path / "shared", digest), make)
     with Store(tmp_path / "own", (tmp_path / "shared",)) as store:
-        assert store.get_image(digest) is None
+        assert store.get_artifact(digest) is None
         assert len(store.damage) == 1
 
 
@@ -63,14 +63,14 @@ def test_objects_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
     """Results and images are noted as damaged; what lies beside them is found."""
     shared = tmp_path / "shared"
     with Store(tmp_path / "first", publish=shared) as store:
-        digest = store.put_image(picture(0))
+        digest = store.put_artifact(picture(0))
         store.put([StoredResult(key, value) for key, value in OBJECTS.items()])
-        store.put([StoredResult("c" * 64, ImageRef(digest))])
+        store.put([StoredResult("c" * 64, ArtifactRef(digest))])
     instead(shared / result_name("a" * 64), make)
     instead(shared / image_name(digest), make)
     with Store(tmp_path / "second", (shared,)) as store:
         assert store.get(OBJECTS) == {"b" * 64: "second"}
-        assert store.get_image(digest) is None
+        assert store.get_artifact(digest) is None
         assert len(store.damage) == 2
         assert store.remarks == []
 
@@ -119,7 +119,7 @@ def test_a_folder_that_vanishes_while_it_is_used(tmp_path: Path) -> None:
         store.put([StoredResult("a", "text")])
         root.rename(tmp_path / "elsewhere")
         for act in (
-            lambda: store.put_image(picture(0)),
+            lambda: store.put_artifact(picture(0)),
             lambda: store.locks.acquire("name", "run"),
         ):
             with pytest.raises(StoreError, match="cannot be used"):

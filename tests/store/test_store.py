@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import StoreError, StoreVersionError
-from pytest_cepbench.store import ImageRef, Result, Store, StoredResult
+from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
+from pytest_cepbench.store.artifact_files import ArtifactCache
 from pytest_cepbench.store.database import FORMAT
-from pytest_cepbench.store.images import ImageCache
 from tests.artifacts.files import noise
 from tests.store.strategies import KEYS, PATIENT, RESULTS, same
 
@@ -74,20 +74,20 @@ def test_what_is_forgotten_can_be_stored_anew(store: Store) -> None:
 def test_images_are_kept_by_their_content(store: Store) -> None:
     """The same image twice is one file; an image that was never stored is None and no damage."""
     image = ImageArtifact(noise())
-    digest = store.put_image(image)
-    assert digest == image.digest == store.put_image(ImageArtifact(noise()))
-    stored = store.get_image(digest)
+    digest = store.put_artifact(image)
+    assert digest == image.digest == store.put_artifact(ImageArtifact(noise()))
+    stored = store.get_artifact(digest)
     assert stored is not None
     np.testing.assert_array_equal(stored.pixels, image.pixels)
     assert len([path for path in (store.root / "images").rglob("*") if path.is_file()]) == 1
-    assert store.get_image("0" * 64) is None
+    assert store.get_artifact("0" * 64) is None
     assert store.damage == []
 
 
 def test_a_reference_to_an_image_is_not_a_text(store: Store) -> None:
     """Kinds are kept apart: a text that looks like a digest stays a text."""
-    store.put([StoredResult("image", ImageRef("ab" * 32)), StoredResult("text", "ab" * 32)])
-    assert store.get(["image", "text"]) == {"image": ImageRef("ab" * 32), "text": "ab" * 32}
+    store.put([StoredResult("image", ArtifactRef("ab" * 32)), StoredResult("text", "ab" * 32)])
+    assert store.get(["image", "text"]) == {"image": ArtifactRef("ab" * 32), "text": "ab" * 32}
 
 
 def test_the_folder_keeps_itself_out_of_version_control(store: Store) -> None:
@@ -224,7 +224,7 @@ def test_a_path_need_not_be_utf_8(store: Store, tmp_path: Path) -> None:
 def test_the_oldest_make_room() -> None:
     """No more bytes of pixels are held than allowed; an image over the limit is not held at all."""
     images = [ImageArtifact(noise(4, 5, seed=number)) for number in range(4)]
-    recent = ImageCache(most=2 * images[0].pixels.nbytes)
+    recent = ArtifactCache(most=2 * images[0].pixels.nbytes)
     for image in images[:3]:
         recent.add(image)
     assert [recent.get(image.digest) for image in images] == [None, *images[1:3], None]
@@ -239,11 +239,11 @@ def test_what_was_cleared_is_read_from_disk(tmp_path: Path) -> None:
     """So that the next who looks at a damaged file notices."""
     with Store(tmp_path) as store:
         image = ImageArtifact(noise(4, 5))
-        store.put_image(image)
-        assert store.image_cache.get(image.digest) is image
-        store.image_cache.clear()
-        assert store.image_cache.get(image.digest) is None
-        stored = store.get_image(image.digest)
+        store.put_artifact(image)
+        assert store.artifact_cache.get(image.digest) is image
+        store.artifact_cache.clear()
+        assert store.artifact_cache.get(image.digest) is None
+        stored = store.get_artifact(image.digest)
         assert stored is not None
         assert stored is not image
         assert stored.digest == image.digest

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.store import Store
+from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.images import image_path
 from pytest_cepbench.store.maintenance import VerifyReport, inspect, repair
 from pytest_cepbench.store.readonly import ReadonlyStore
 from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
@@ -61,7 +61,7 @@ def test_damage_of_every_kind(root: Path) -> None:
         connection.execute("UPDATE files SET digest = 'other'")
         connection.execute("DELETE FROM results WHERE key = ?", (key_of("image 3"),))
     spoil_image(root, 0)
-    image_path(root, picture(1).digest).unlink()
+    artifact_path(root, picture(1).digest).unlink()
     (root / "images" / "notes.txt").write_text("mine")
     report = look(root)
     assert not report.sound

@@ -30,7 +30,7 @@ def main(folder: Path, name: str, count: int) -> None:
             for key in kept:
                 say(f"own {key}")
             image = ImageArtifact(noise(seed=abs(hash((name, number))) % 2**32))
-            say(f"image {store.put_image(image)}")
+            say(f"image {store.put_artifact(image)}")
             shared = f"shared-{number}"
             counts = store.put([StoredResult(shared, f"of-{name}")])[shared]
             say(f"shared {shared} {counts}")

@@ -118,9 +118,9 @@ def test_an_accepted_answer_that_lost_an_image_cannot_be_battled(
     accepted = _accept(tmp_path, store)
     worse = prepare(tmp_path, store, model=WORSE)
     lost, _, digest = _battled_answer(accepted, worse)
-    path = store.image_path(digest)
+    path = store.artifact_path(digest)
     path.unlink() if harm == "deleted" else path.write_bytes(b"no image")
-    store.image_cache.clear()
+    store.artifact_cache.clear()
     for case_id in ("overall-win_rate", "overall-judge_failures"):
         judgement = worse.judge(case_id)
         assert judgement.verdict is Verdict.INCOMPARABLE
@@ -137,14 +137,14 @@ def test_a_candidates_lost_image_is_made_again(
     accepted = _accept(tmp_path, store)
     answered = prepare(tmp_path, store, model=WORSE)
     sample, digest, _ = _battled_answer(accepted, answered)
-    path = store.image_path(digest)
+    path = store.artifact_path(digest)
     path.unlink() if harm == "deleted" else path.write_bytes(b"no image")
-    store.image_cache.clear()
+    store.artifact_cache.clear()
     again = prepare(tmp_path, store, model=WORSE)
     scores = again.measure(case_id).scores
     assert again.inputs("interleaver") == 1
     assert again.answers()[sample] == answered.answers()[sample]
-    assert store.get_image(digest) is not None
+    assert store.get_artifact(digest) is not None
     with Store(tmp_path / "another", shared=[store.root]) as other:
         assert prepare(tmp_path, other, model=WORSE).measure(case_id).scores == scores
 
@@ -363,8 +363,8 @@ def test_answers_that_are_drawn_anew_by_another_processor_are_the_accepted_ones(
     assert blind is not said
     for name in suite.answers().values():
         for digest in get_answers(store, [name])[name].images:
-            store.image_path(digest).write_bytes(b"no image")
-    store.image_cache.clear()
+            store.artifact_path(digest).write_bytes(b"no image")
+    store.artifact_cache.clear()
     assert prepare(tmp_path, store, model=redrawn).judge() == judgement
 
 
@@ -378,8 +378,8 @@ def test_a_warm_measurement_loads_no_image(tmp_path: Path, store: Store) -> None
     measured = [first.measure("overall-win_rate"), first.measure("overall-truth")]
     answers = get_answers(store, first.answers().values()).values()
     for digest in {digest for answer in answers for digest in answer.images}:
-        store.image_path(digest).write_bytes(b"no image")
-    store.image_cache.clear()
+        store.artifact_path(digest).write_bytes(b"no image")
+    store.artifact_cache.clear()
     second = prepare(tmp_path, store, model=WORSE)
     assert [second.measure("overall-win_rate"), second.measure("overall-truth")] == measured
     assert not second.run.loaded

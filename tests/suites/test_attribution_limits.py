@@ -89,7 +89,7 @@ def test_an_image_that_the_store_lost(tmp_path: Path, store: Store) -> None:
         for model in (factory, f"{factory}?at=4")
     )
     chains = baseline.run.chain_data.chains("image", baseline.run.dataset.samples)
-    store.image_path(next(iter(chains.values())).links[4].digest).unlink()
+    store.artifact_path(next(iter(chains.values())).links[4].digest).unlink()
     step = remember(baseline.run.chain_data.runner("generator").bound)
     sentence = _silent(staged.run.attribute(staged.cases["overall-gc"], step, ()))
     assert "a step of the baseline's generator is not in the store" in sentence

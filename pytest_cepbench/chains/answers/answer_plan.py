@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.artifacts.answer import MOST_STEPS, STEP_END, Answer
-from pytest_cepbench.chains.chain import load_image
+from pytest_cepbench.chains.chain import load_artifact
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.models.protocols import Piece, StepLimit
-from pytest_cepbench.store import ImageRef, Store
+from pytest_cepbench.store import ArtifactRef, Store
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.opening.answers import RecordedAnswer
@@ -142,7 +142,7 @@ class PieceRefs:
     """
 
     name: str
-    pieces: tuple[str | SeedImage | ImageRef, ...]
+    pieces: tuple[str | SeedImage | ArtifactRef, ...]
     inputs: tuple[tuple[str, str], ...]
 
     @property
@@ -160,8 +160,8 @@ class PieceRefs:
             if isinstance(piece, str):
                 loaded.append(piece)
                 continue
-            source = None if isinstance(piece, ImageRef) else piece
-            image = load_image(digest, source, self.name, store)
+            source = None if isinstance(piece, ArtifactRef) else piece
+            image = load_artifact(digest, source, self.name, store)
             if image is None:
                 return None
             loaded.append(image)
@@ -183,10 +183,10 @@ def refer_to_gold(sample: Sample, store: Store) -> PieceRefs | None:
 
 def refer_to_answer(answer: Answer, sample_id: str) -> PieceRefs:
     """A stored answer."""
-    pieces: list[str | ImageRef] = []
+    pieces: list[str | ArtifactRef] = []
     for step in answer.steps:
         pieces += [step.text] if step.text else []
-        pieces += [ImageRef(step.image)] if step.image is not None else []
+        pieces += [ArtifactRef(step.image)] if step.image is not None else []
     inputs = tuple(
         ("text", digest_text(piece)) if isinstance(piece, str) else ("image", piece.digest)
         for piece in pieces

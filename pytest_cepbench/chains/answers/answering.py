@@ -35,7 +35,7 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import DamagedInputsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import StepLimit
-from pytest_cepbench.store import ImageRef, Store
+from pytest_cepbench.store import ArtifactRef, Store
 from pytest_cepbench.store.answers import get_answers, put_answers
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ def _read(own: SampleAnswer, recorded: RecordedAnswers, store: Store) -> None:
             own.lost_images.append(image)
             image = None
         if text.strip() or image is not None:
-            steps.append(StoredStep(text, None if image is None else store.put_image(image)))
+            steps.append(StoredStep(text, None if image is None else store.put_artifact(image)))
     if not steps:
         text = "\n".join(step.text for step in answer.steps).strip()
         empty = Failure("empty-text", "an answer without steps")
@@ -196,7 +196,7 @@ def _take(own: SampleAnswer, store: Store) -> None:
             image = None if step.image is None else step.image.load()
         except ImageError as error:
             raise DatasetError(f"{own.sample.id}, its answer: {error}") from error
-        steps.append(StoredStep(step.text, None if image is None else store.put_image(image)))
+        steps.append(StoredStep(step.text, None if image is None else store.put_artifact(image)))
     own.answer = Answer(tuple(steps))
 
 
@@ -242,9 +242,9 @@ class _Draft:
     own: SampleAnswer
     question: PieceRefs
     parts: list[tuple[str, bool]]
-    images: dict[int, ImageRef] = field(default_factory=dict)
+    images: dict[int, ArtifactRef] = field(default_factory=dict)
 
-    def before(self, number: int) -> ImageRef | int | None:
+    def before(self, number: int) -> ArtifactRef | int | None:
         """The image that a step changes: of the step before, or the question's first, by place."""
         earlier = [self.images[k] for k in range(number) if k in self.images]
         if earlier:
@@ -350,7 +350,7 @@ def _draw(plan: AnswerPlan, models: AnswerModels, places: Sequence[tuple[_Draft,
             if isinstance(result, Failure):
                 draft.own.lost_images.append(Failure(result.kind, f"{role}: {result.detail}"))
             else:
-                assert isinstance(result, ImageRef)
+                assert isinstance(result, ArtifactRef)
                 draft.images[number] = result
 
 
@@ -365,11 +365,11 @@ def _image_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner
     text = ["text", digest_text(prompt)]
     if before is None:
         return Step(key_of(runner.bound, "", seed, [text]), seed, lambda: prompt)
-    digest = before.digest if isinstance(before, ImageRef) else draft.question.inputs[before][1]
+    digest = before.digest if isinstance(before, ArtifactRef) else draft.question.inputs[before][1]
 
     def load() -> Any:
-        if isinstance(before, ImageRef):
-            image = store.get_image(before.digest)
+        if isinstance(before, ArtifactRef):
+            image = store.get_artifact(before.digest)
             return None if image is None else (image.to_pil(), prompt)
         pieces = draft.question.load(store)
         return None if pieces is None else (pieces[before], prompt)

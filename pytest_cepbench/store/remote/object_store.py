@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from pytest_cepbench.errors import RedirectError
-from pytest_cepbench.store.images import MOST_BYTES, image_path
+from pytest_cepbench.store.artifact_files import MOST_BYTES, artifact_path
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Row
 
 FORMAT = 1
@@ -158,7 +158,7 @@ def result_name(key: str) -> str:
 
 def image_name(digest: str) -> str:
     """Name of an image's object, the same as in a store's folder."""
-    return image_path(Path(), digest).as_posix()
+    return artifact_path(Path(), digest).as_posix()
 
 
 class _Sealed(msgspec.Struct, array_like=True, frozen=True):

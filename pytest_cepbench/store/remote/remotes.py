@@ -19,7 +19,7 @@ from threading import Condition, Thread
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.errors import CepError, ImageError
 from pytest_cepbench.files import read_regular, tells_of_file
-from pytest_cepbench.store.images import MOST_BYTES, image_path, verify_image
+from pytest_cepbench.store.artifact_files import MOST_BYTES, artifact_path, verify_artifact
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.object_store import (
     AT_ONCE,
@@ -41,7 +41,7 @@ Location = str | Path
 Log = Callable[[str], None]
 """Receives one line."""
 
-SharedImage = tuple[ImageArtifact, bytes]
+SharedArtifact = tuple[ImageArtifact, bytes]
 """A sound image from a remote store, and its file."""
 
 
@@ -96,14 +96,14 @@ class RemoteReader:
                 self._add_bad(name, f"result {key[:12]}", problem)
         return sound
 
-    def image(self, digest: str) -> SharedImage | None:
+    def image(self, digest: str) -> SharedArtifact | None:
         """The image; None when it is absent or damaged."""
         name = image_name(digest)
         data = self._read([name]).get(name)
         if data is None:
             return None
         try:
-            return verify_image(data, digest), data
+            return verify_artifact(data, digest), data
         except ImageError as error:
             self._add_bad(name, f"image {digest[:12]}", str(error))
             return None
@@ -194,7 +194,7 @@ class Remotes:
             wanted -= {row.row[0] for row in shared}
         return rows
 
-    def image(self, digest: str) -> SharedImage | None:
+    def image(self, digest: str) -> SharedArtifact | None:
         """The image, from the first store that has it undamaged."""
         images = (reader.image(digest) for reader in self._readers)
         return next((image for image in images if image is not None), None)
@@ -249,7 +249,7 @@ def upload(
         files: dict[str, bytes] = {}
         for digest in part:
             try:
-                files[image_name(digest)] = read_regular(image_path(root, digest), MOST_BYTES)
+                files[image_name(digest)] = read_regular(artifact_path(root, digest), MOST_BYTES)
             except OSError as error:
                 if tells_of_file(error):
                     lost[digest] = StoreFailure("absent", "the image is not in the local store")

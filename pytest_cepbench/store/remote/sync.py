@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from pytest_cepbench.errors import StoreError
+from pytest_cepbench.store.artifact_files import SUFFIX, has_artifact, write_artifact
 from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
-from pytest_cepbench.store.images import SUFFIX, has_image, write_image
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
 from pytest_cepbench.store.remote.remotes import RemoteReader
-from pytest_cepbench.store.rows import batches, dated, remote_images
+from pytest_cepbench.store.rows import batches, dated, remote_artifacts
 from pytest_cepbench.store.store import Store
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -48,12 +48,12 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
 
         def fetch(digest: str) -> bool:
             """Download an image; False where it is not available."""
-            if has_image(store.root, digest):
+            if has_artifact(store.root, digest):
                 return True
             shared = reader.image(digest)
             if shared is not None:
                 with store_errors(store.root / INDEX):
-                    write_image(store.root, digest, shared[1])
+                    write_artifact(store.root, digest, shared[1])
                 summary.images += 1
             return shared is not None
 
@@ -67,7 +67,7 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
             summary.present += len(known)
             summary.results += len(whole)
             summary.refused["its image is not there"] += len(shared) - len(whole)
-        list(threads.map(fetch, remote_images(store.index.read)))
+        list(threads.map(fetch, remote_artifacts(store.index.read)))
         summary.refused["damaged"] += len(damaged)
     summary.refused = +summary.refused
     return summary

@@ -19,7 +19,7 @@ from pytest_cepbench.chains import ChainPlan, Step, load_link
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.errors import ImageError
-from pytest_cepbench.store import ImageRef
+from pytest_cepbench.store import ArtifactRef
 from pytest_cepbench.studies.doctor.diagnosis import (
     TWICE,
     Cell,
@@ -375,7 +375,7 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
             suite.second("generator").ask("generate", steps),
             strict=True,
         )
-        if isinstance(first, ImageRef) and isinstance(second, ImageRef)
+        if isinstance(first, ArtifactRef) and isinstance(second, ArtifactRef)
     ]
     if not pairs:
         return "remark", "no text could be drawn twice", ""
@@ -387,7 +387,7 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
     if reader is None:
         return "remark", sentence, ""
     store, second_store = suite.model_pool.store, suite.second_store
-    images = [(store.get_image(a), second_store.get_image(b)) for a, b in differ]
+    images = [(store.get_artifact(a), second_store.get_artifact(b)) for a, b in differ]
     whole = [(a, b) for a, b in images if a is not None and b is not None]
     moved = distances(
         _vectors(suite, reader, [first for first, _ in whole], again=True),
@@ -426,7 +426,9 @@ def _between_seeds(
     rows: list[list[Vector]] = [[] for _ in texts.drawn]
     for seed in range(plan.seed, plan.seed + SEEDS):
         results = suite.runner("generator").ask("generate", texts.steps(suite, seed))
-        images = [store.get_image(r.digest) if isinstance(r, ImageRef) else None for r in results]
+        images = [
+            store.get_artifact(r.digest) if isinstance(r, ArtifactRef) else None for r in results
+        ]
         there = [(row, image) for row, image in zip(rows, images, strict=True) if image is not None]
         vectors = _vectors(suite, reader, [image for _, image in there])
         for (own, _), vector in zip(there, vectors, strict=True):

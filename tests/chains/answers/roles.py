@@ -177,7 +177,7 @@ def questions(count: int, *, gold: int = 0, image: bool = True) -> list[Sample]:
 
 def stored_answer(store: Store, *texts: str) -> PieceRefs:
     """An answer with a step for each text, and a picture that names it."""
-    steps = [StoredStep(t, store.put_image(ImageArtifact(picture(t)))) for t in texts]
+    steps = [StoredStep(t, store.put_artifact(ImageArtifact(picture(t)))) for t in texts]
     answer = Answer(tuple(steps))
     put_answers(store, [answer])
     return refer_to_answer(answer, "an answer")

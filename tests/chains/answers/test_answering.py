@@ -428,13 +428,13 @@ def test_deleted_images_are_made_again(store: Store, kind: str, place: int) -> N
     """The same answer, whole again, and the others are left as they are."""
     before = make_answers(FREE, questions(3), _models(store, kind))
     assert before[1].answer is not None
-    store.image_path(before[1].answer.images[place]).unlink()
-    store.image_cache.clear()
+    store.artifact_path(before[1].answer.images[place]).unlink()
+    store.artifact_cache.clear()
     after = make_answers(FREE, questions(3), _models(store, kind))
     assert _answers(after) == _answers(before)
     for own in after:
         assert own.answer is not None
-        assert all(store.get_image(digest) is not None for digest in own.answer.images)
+        assert all(store.get_artifact(digest) is not None for digest in own.answer.images)
 
 
 def test_a_damaged_image_under_an_edit_is_made_again(store: Store) -> None:
@@ -443,8 +443,8 @@ def test_a_damaged_image_under_an_edit_is_made_again(store: Store) -> None:
     parts = (SmallWriter(), SmallGenerator())
     (before,) = make_answers(FREE, [sample], pipeline(store, *parts, SmallEditor()))
     assert before.answer is not None
-    store.image_path(before.answer.images[0]).write_bytes(b"no image")
-    store.image_cache.clear()
+    store.artifact_path(before.answer.images[0]).write_bytes(b"no image")
+    store.artifact_cache.clear()
     models = AnswerModels(
         store,
         writer=runner(store, "writer", parts[0]),
@@ -453,6 +453,6 @@ def test_a_damaged_image_under_an_edit_is_made_again(store: Store) -> None:
     )
     (after,) = make_answers(FREE, [sample], models)
     assert after.answer == before.answer
-    assert store.get_image(before.answer.images[0]) is not None
+    assert store.get_artifact(before.answer.images[0]) is not None
     assert len(parts[0].asked) == 1
     assert parts[1].asked == [parts[1].asked[0]] * 2

@@ -345,8 +345,8 @@ def test_damaged_images_are_named_by_the_place_of_their_answer(store: Store) -> 
     """So that they are made again, like those of battles."""
     answers = [_answer(store, 0, "x"), _answer(store, 1, "y")]
     (digest,) = [digest for kind, digest in answers[1].answer.inputs if kind == "image"]
-    store.image_path(digest).write_bytes(b"no image")
-    store.image_cache.clear()
+    store.artifact_path(digest).write_bytes(b"no image")
+    store.artifact_cache.clear()
     with pytest.raises(DamagedInputsError) as caught:
         _score(store, answers, SmallScorer(by_length))
     assert caught.value.indices == (1,)

@@ -18,7 +18,7 @@ def compute(store: Store, numbers: range) -> dict[str, Result]:
     """Put results and images of these numbers, as a run does."""
     results = results_of(numbers)
     for i in numbers:
-        store.put_image(picture(i))
+        store.put_artifact(picture(i))
     store.put([StoredResult(key, result, PROVENANCE) for key, result in results.items()])
     return results
 
@@ -47,7 +47,7 @@ def check_pull(folder: Path, place: Location) -> None:
             assert not merged.refused
         stored = store.get(results)
         assert all(same(stored[key], results[key]) for key in results)
-        assert store.get_image(picture(3).digest) is not None
+        assert store.get_artifact(picture(3).digest) is not None
     seen = inspect_objects(objects)
     assert (seen.results, seen.images, seen.sound) == (12, 4, True)
     objects.close()

@@ -62,7 +62,7 @@ def test_runs_share_a_bucket(tmp_path: Path, owner: Server) -> None:
         stored = store.get([*results, "absent"])
         assert stored.keys() == results.keys()
         assert all(same(stored[key], results[key]) for key in stored)
-        image = store.get_image(picture(1).digest)
+        image = store.get_artifact(picture(1).digest)
         assert image is not None
         assert image.digest == picture(1).digest
         assert (store.remarks, store.damage) == ([], [])
@@ -84,7 +84,7 @@ def test_damage_in_a_bucket_is_written_over(tmp_path: Path, owner: Server) -> No
     assert (seen.results, seen.images, len(seen.damaged), seen.sound) == (3, 1, 2, False)
     with Store(tmp_path / "second", publish=url) as store:
         assert store.get(results).keys() == results.keys() - {text}
-        assert store.get_image(picture(0).digest) is None
+        assert store.get_artifact(picture(0).digest) is None
         store.forget([key_of("image 0")], why="its image is damaged")
         compute(store, range(1))
     assert inspect_objects(objects).sound

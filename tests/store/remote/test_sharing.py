@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from pytest_cepbench.store import ImageRef, Store, StoredResult
+from pytest_cepbench.store import ArtifactRef, Store, StoredResult
 from pytest_cepbench.store.maintenance import inspect
 from pytest_cepbench.store.remote import remotes
 from pytest_cepbench.store.remote.location import open_objects
@@ -50,14 +50,14 @@ def test_what_one_run_computes_another_finds(tmp_path: Path, place: Path | str) 
         assert stored.keys() == results.keys()
         assert all(same(stored[key], results[key]) for key in stored)
         assert not list((tmp_path / "second" / "images").rglob("*.webp"))
-        assert store.image_path(picture(0).digest).exists()
-        image = store.get_image(picture(1).digest)
+        assert store.artifact_path(picture(0).digest).exists()
+        image = store.get_artifact(picture(1).digest)
         assert image is not None
         assert image.digest == picture(1).digest
     with Store(tmp_path / "second") as alone:
         stored = alone.get(results)
         assert all(same(stored[key], results[key]) for key in results)
-        assert alone.get_image(picture(1).digest) is not None
+        assert alone.get_artifact(picture(1).digest) is not None
         (provenance,) = set(alone.index.read("SELECT provenance FROM results"))
         assert provenance == ('{"device": "cpu", "model": "aaaaaaaaaaaaaaaa"}',)
         seen = inspect(alone.root, alone.index.read)
@@ -144,7 +144,7 @@ def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
     with Store(tmp_path / "second", publish=place) as store:
         for _ in range(2):
             assert store.get(results).keys() == results.keys() - {TEXT}
-            assert store.get_image(picture(0).digest) is None
+            assert store.get_artifact(picture(0).digest) is None
         first, second = store.damage
         assert first == (
             f"result {TEXT[:12]} in --cep-publish {str(place)!r}: its row does not match its seal"
@@ -155,7 +155,7 @@ def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
         compute(store, range(1))
     with Store(tmp_path / "third", (place,)) as store:
         assert store.get(results).keys() == results.keys()
-        assert store.get_image(picture(0).digest) is not None
+        assert store.get_artifact(picture(0).digest) is not None
         assert store.damage == []
 
 
@@ -231,7 +231,7 @@ def test_images_are_there_before_results_that_name_them(
     """A readable result has its image; a result whose image is not uploaded is not either."""
     with Store(tmp_path / "first", publish="slow://lib") as store:
         compute(store, range(2))
-        store.put([StoredResult("9" * 64, ImageRef("f" * 64))])
+        store.put([StoredResult("9" * 64, ArtifactRef("f" * 64))])
     order = [path.removeprefix("lib/") for path in slow.written]
     for i in range(2):
         image = order.index(image_name(picture(i).digest))
@@ -243,7 +243,7 @@ def test_images_are_there_before_results_that_name_them(
 def test_nothing_else_leaves(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
     """Images without a result, such as those of data sets shown in reports, and notes stay here."""
     with Store(tmp_path / "first", publish="slow://lib") as store:
-        store.put_image(picture(5))
+        store.put_artifact(picture(5))
         store.note("batch", "32")
         store.file_digest(Path(__file__), "bytes", lambda _: "0" * 64)
         store.put([StoredResult(TEXT, "a text", PROVENANCE)])
@@ -263,7 +263,7 @@ def test_a_place_that_stops_answering_is_left(
         for name in ("one", "two"):
             asked = len(slow.asked)
             assert store.get([key_of(name), TEXT]) == {TEXT: "before"}
-            assert store.get_image(picture(7).digest) is None
+            assert store.get_artifact(picture(7).digest) is None
             store.put([StoredResult(key_of(name), name)])
             store.flush()
         assert len(slow.asked) == asked

@@ -30,7 +30,7 @@ threads read ahead anyway."""
 _NAME = re.compile(rf"([0-9a-f]{{64}}){re.escape(SUFFIX)}")
 
 
-def image_path(root: Path, digest: str) -> Path:
+def artifact_path(root: Path, digest: str) -> Path:
     """Path that the image of this digest has in a store, whether or not it exists."""
     return root / FOLDER / digest[:2] / f"{digest}{SUFFIX}"
 
@@ -59,9 +59,9 @@ def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
                     yield path, path.lstat()
 
 
-def has_image(root: Path, digest: str) -> bool:
+def has_artifact(root: Path, digest: str) -> bool:
     """Whether the file of the image is there; see `is_there`."""
-    return is_there(image_path(root, digest))
+    return is_there(artifact_path(root, digest))
 
 
 def is_there(path: Path) -> bool:
@@ -79,20 +79,20 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def load_image(root: Path, digest: str) -> ImageArtifact | None:
+def load_artifact(root: Path, digest: str) -> ImageArtifact | None:
     """The image, or None when it is absent.
 
     Raises ImageError when its pixels do not match, UnreadError when it could not be read.
     """
-    path = image_path(root, digest)
+    path = artifact_path(root, digest)
     with reading_image(path):
         try:
-            return verify_image(read_regular(path, MOST_BYTES), digest)
+            return verify_artifact(read_regular(path, MOST_BYTES), digest)
         except FileNotFoundError:
             return None
 
 
-def verify_image(data: bytes, digest: str) -> ImageArtifact:
+def verify_artifact(data: bytes, digest: str) -> ImageArtifact:
     """The image in these bytes.
 
     Raises ImageError when it is damaged or has another digest, UnreadError without memory.
@@ -103,9 +103,9 @@ def verify_image(data: bytes, digest: str) -> ImageArtifact:
     return image
 
 
-def write_image(root: Path, digest: str, data: bytes) -> None:
+def write_artifact(root: Path, digest: str, data: bytes) -> None:
     """Write an image's file, whole or not at all. Raises OSError."""
-    target = image_path(root, digest)
+    target = artifact_path(root, digest)
     fresh = root / "new" / uuid4().hex
     try:
         fresh.write_bytes(data)
@@ -119,7 +119,7 @@ def write_image(root: Path, digest: str, data: bytes) -> None:
         raise
 
 
-class ImageCache:
+class ArtifactCache:
     """Images in memory by digest, the oldest dropped first; any thread may use it.
 
     The chains of one step often need the same image one after another, and read it once so. The
