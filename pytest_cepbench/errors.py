@@ -226,18 +226,6 @@ class DamagedChainsError(CepError):
         self.keys = tuple(keys)
 
 
-class NoAnswerError(CepError):
-    """A response of a server that is not what was asked for; asking again may help."""
-
-
-class PointerError(CepError):
-    """A response that points to the image instead of holding it."""
-
-
-class NoLogprobsError(CepError):
-    """A response without the probabilities of tokens that were asked for."""
-
-
 class UnreadableReplyError(CepError):
     """A model's reply that holds no JSON object of the expected form; the message says why."""
 

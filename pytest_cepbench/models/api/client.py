@@ -12,38 +12,26 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import (
-    MissingDependencyError,
-    NoAnswerError,
-    NoLogprobsError,
-    PointerError,
-)
-from pytest_cepbench.models.api.endpoint import (
-    UNREACHABLE,
-    Endpoint,
-    fatal_error,
-    redact_logs,
+from pytest_cepbench.errors import MissingDependencyError
+from pytest_cepbench.models.api.endpoint import Endpoint, redact_logs
+from pytest_cepbench.models.api.faults import (
+    ApiError,
+    check_document,
+    classify_response,
+    describe_body,
+    is_web_page,
+    read_json,
     server_error,
 )
 from pytest_cepbench.models.api.parameters import RequestLimits
-from pytest_cepbench.models.api.responses import (
-    ApiFault,
-    ApiResponse,
-    classify_response,
-    describe_body,
-    fault_in_document,
-    is_web_page,
-    read_json,
-    read_models,
-)
-from pytest_cepbench.models.binding import CoveredFiles
+from pytest_cepbench.models.api.responses import SERVED, SYSTEM, read_models
 from pytest_cepbench.models.protocols import CUT, Reply, Usage
 
 T = TypeVar("T")
@@ -67,8 +55,11 @@ _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
 _IRRELEVANT = ("response_format",)
 """Parameters that change no answer: no remark where one is not accepted."""
 
-SERVED, IGNORED = "server served", "not honoured"
-"""Fields of provenance: the name under which a server answered, and what it did not honour."""
+_NEEDED = ("logprobs", "top_logprobs")
+"""Parameters without which the answer is of no use."""
+
+IGNORED = "not honoured"
+"""Field of provenance: what a server did not honour."""
 
 _END_NOTICED = 0.5  # seconds, in which it shows that a server of the run has ended
 
@@ -81,41 +72,14 @@ class ApiRequest:
 
     what: the kind of answer that is wanted.
     body: makes what the request must say; called on a thread, since it encodes images.
-    read: makes the response of the JSON that comes back.
+    read: makes the reply of the JSON that comes back.
     optional: parameters sent as far as the server accepts them.
-    required: those of them without which the answer is of no use.
     """
 
     what: What
     body: Callable[[], Mapping[str, Any]]
-    read: Callable[[Any], ApiResponse]
+    read: Callable[[Any], Reply]
     optional: Mapping[str, Any] = field(default_factory=dict)
-    required: Collection[str] = ()
-
-
-@dataclass(frozen=True)
-class OwnServer:
-    """A server that the run has started itself.
-
-    url: where its API begins.
-    key: that it asks for; None for none.
-    provenance: kept beside each of its results.
-    log: path of its log.
-    check: raises ModelError where it has ended, with the last lines of its log: no other try can
-        succeed.
-    files: that it may go on reading; None where there are none.
-    """
-
-    url: str
-    key: str | None
-    provenance: Mapping[str, str]
-    log: str
-    check: Callable[[], None]
-    files: CoveredFiles | None
-
-    def unchanged(self) -> AbstractContextManager[None]:
-        """Raise IdentityError where files change that it may go on reading."""
-        return nullcontext() if self.files is None else self.files.unchanged("it was asked")
 
 
 class RequestLimiter:
@@ -191,7 +155,6 @@ class ApiClient:
     endpoint: where the model is served.
     limits: of its requests.
     prices: of a million tokens read, of as many written and of an image, in the user's currency.
-    own: the server, where the run has started it.
     Raises MissingDependencyError where the client is not installed.
     """
 
@@ -200,7 +163,6 @@ class ApiClient:
         endpoint: Endpoint,
         limits: RequestLimits,
         prices: tuple[float, float, float] = (0.0, 0.0, 0.0),
-        own: OwnServer | None = None,
     ) -> None:
         try:
             from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -214,7 +176,7 @@ class ApiClient:
                 # A redirect would send the image and the prompt wherever the server says.
                 follow_redirects=False,
                 # A proxy does not reach the server that the run has started on this machine.
-                trust_env=endpoint.label is None,
+                trust_env=endpoint.own is None,
             ),
             # The client requires a key, and servers without keys ignore it.
             api_key="none" if endpoint.key is None else endpoint.key.reveal(),
@@ -251,7 +213,7 @@ class ApiClient:
 
         weakref.finalize(self, close)
         self._endpoint = endpoint
-        self._own = own
+        self._own = endpoint.own
         self._limits = limits
         self._prices = prices
         self._limiter = RequestLimiter(limits.concurrency, limits.rpm)
@@ -277,25 +239,28 @@ class ApiClient:
         Raises ModelError for an address without a server, and for a refused key. Any other fault
         shows at the first real request.
         """
-        for _ in range(_CONNECT_TRIES):
-            result = self._run(self._fetch("models", {}, {}))
-            if not (isinstance(result, ApiFault) and result.code == UNREACHABLE):
-                break
-        if isinstance(result, ApiFault):
-            if result.code == UNREACHABLE:
-                raise server_error(self._endpoint, UNREACHABLE, result)
-            if result.status == 401:
-                raise fatal_error(self._endpoint, result)
-        elif is_web_page(result):
-            raise self._error("web page", describe_body(result))
-        else:
-            self._models = read_models(read_json(result))
-            if listed and self._models and self._endpoint.model not in self._models:
-                names = ", ".join(map(self._endpoint.clean, self._models[:3]))
-                self._remarks[
-                    f"{self._endpoint.name}: the server does not list this model; it lists "
-                    f"{names}: see that what answers has the weights that the spec names"
-                ] = None
+        try:
+            for tries_left in reversed(range(_CONNECT_TRIES)):
+                try:
+                    content = self._run(self._fetch("models", {}, {}))
+                    break
+                except ApiError as fault:
+                    if not (tries_left and fault.cause == "unreachable"):
+                        raise
+        except ApiError as fault:
+            if fault.cause == "unreachable" or fault.status == 401:
+                raise server_error(self._endpoint, fault) from None
+            return
+        if is_web_page(content):
+            page = ApiError("fatal", describe_body(content), cause="web page")
+            raise server_error(self._endpoint, page)
+        self._models = read_models(read_json(content))
+        if listed and self._models and self._endpoint.model not in self._models:
+            names = ", ".join(map(self._endpoint.clean, self._models[:3]))
+            self._remarks[
+                f"{self._endpoint.name}: the server does not list this model; it lists "
+                f"{names}: see that what answers has the weights that the spec names"
+            ] = None
 
     def send_all(self, requests: Sequence[ApiRequest]) -> list[Reply]:
         """One reply for each request, in order.
@@ -330,8 +295,8 @@ class ApiClient:
                 # This batch has waited in vain; the cases that follow need not each wait as long.
                 self._retries = 0
                 listed = () if self._endpoint.model in self._models else self._models
-                fault = ApiFault("again", last.detail)
-                raise server_error(self._endpoint, "no answer", fault, listed, len(requests))
+                fault = ApiError("again", last.detail, cause="no answer")
+                raise server_error(self._endpoint, fault, listed, len(requests))
         return replies
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -351,29 +316,37 @@ class ApiClient:
             body = await self._on_thread(request.body)
             tries, waited, usage = 0, 0.0, Usage()
             while True:
+                fault: ApiError | None = None
                 async with self._limiter.slot() as started:
                     optional = {
                         self._renamed.get(name, name): value
                         for name, value in request.optional.items()
                         if self._renamed.get(name, name) not in self._dropped
                     }
-                    result = await self._send_once(request, body, optional)
+                    try:
+                        reply = await self._send_once(request, body, optional)
+                    except ApiError as error:
+                        fault = error
                 usage += Usage(requests=1, retries=min(1, usage.requests))
-                if isinstance(result, ApiResponse):
+                if fault is None:
                     self._limiter.record_success()
-                    return self._reply(request, result, usage)
-                if result.kind == "fatal":
-                    raise fatal_error(self._endpoint, result, self._models)
-                if result.kind == "parameter" and result.parameter in optional:
-                    self._drop(result.parameter, optional[result.parameter], result.words)
+                    return self._completed(request, reply, usage)
+                if self._own is not None:
+                    self._own.check()
+                if fault.parameter in _NEEDED:
+                    fault = ApiError("fatal", fault.words, cause="logprobs")
+                if fault.kind == "fatal":
+                    raise server_error(self._endpoint, fault, self._models)
+                if fault.kind == "parameter" and fault.parameter in optional:
+                    self._drop(fault.parameter, optional[fault.parameter], fault.words)
                     continue
-                if result.kind == "content":
-                    return Reply(Failure("refused", self._endpoint.clean(result.words)), usage)
-                status = "" if result.status in (None, 200) else f"{result.status}: "
-                words = self._endpoint.clean(status + result.words)
-                if result.kind in ("rejected", "parameter"):
+                if fault.kind == "content":
+                    return Reply(Failure("refused", self._endpoint.clean(fault.words)), usage)
+                status = "" if fault.status in (None, 200) else f"{fault.status}: "
+                words = self._endpoint.clean(status + fault.words)
+                if fault.kind in ("rejected", "parameter"):
                     return Reply(Failure("exception", words), usage, passing=True)
-                pause = result.wait
+                pause = fault.wait
                 if pause is None:
                     longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
                     # Random, so that requests which failed together are not repeated together.
@@ -382,42 +355,29 @@ class ApiClient:
                 if tries >= self._retries or waited + pause > self._limits.patience:
                     words = f"after {usage.requests} requests: {words}"
                     return Reply(Failure("unanswered", words), usage, passing=True)
-                if result.kind == "throttled":
-                    self._limiter.record_throttling(started, result.wait or 0.0)
+                if fault.kind == "throttled":
+                    self._limiter.record_throttling(started, fault.wait or 0.0)
                 tries, waited = tries + 1, waited + pause
                 await asyncio.sleep(pause)
 
     async def _send_once(
         self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> ApiResponse | ApiFault:
+    ) -> Reply:
+        """The reply to a request. Raises ApiError."""
         content = await self._fetch(request.what, body, optional)
-        if isinstance(content, ApiFault):
-            if self._own is not None:
-                self._own.check()
-            if content.parameter in request.required:
-                raise server_error(self._endpoint, "logprobs", content)
-            return content
         document = read_json(content)
         if document is None:
+            words = describe_body(content)
             if is_web_page(content) and not self._has_answered:
-                raise self._error("web page", describe_body(content))
-            return ApiFault("again", f"not JSON but {describe_body(content)}", 200)
-        fault = fault_in_document(document)
-        if fault is not None:
-            return fault
-        try:
-            return await self._on_thread(lambda: request.read(document))
-        except NoAnswerError as error:
-            return ApiFault("again", str(error), 200)
-        except PointerError:
-            raise self._error("pointer") from None
-        except NoLogprobsError:
-            raise self._error("logprobs", "its answers have none") from None
+                raise ApiError("fatal", words, cause="web page")
+            raise ApiError("again", f"not JSON but {words}", 200)
+        check_document(document)
+        return await self._on_thread(lambda: request.read(document))
 
     async def _fetch(
         self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
-    ) -> bytes | ApiFault:
-        """The body of the server's response, or the reason why there is none."""
+    ) -> bytes:
+        """The body of the server's response. Raises ApiError where there is none."""
         import openai
 
         # The client's own timeout is one of silence: a body that drips would never end.
@@ -443,17 +403,14 @@ class ApiClient:
                 return content
         except openai.APIStatusError as error:
             content, headers = error.response.content, error.response.headers
-            return classify_response(error.status_code, headers, content, optional)
+            raise classify_response(error.status_code, headers, content, optional) from None
         except (TimeoutError, openai.APITimeoutError):
-            return ApiFault("again", f"no answer within {limit:g} s")
+            raise ApiError("again", f"no answer within {limit:g} s") from None
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             refused = type(cause).__name__ == "ConnectError"
             words = str(cause) or type(cause).__name__
-            return ApiFault("again", words, code=UNREACHABLE if refused else "")
-
-    def _error(self, cause: str, words: str = "") -> Exception:
-        return server_error(self._endpoint, cause, ApiFault("fatal", words))
+            raise ApiError("again", words, cause="unreachable" if refused else "") from None
 
     def _drop(self, parameter: str, value: Any, words: str) -> None:
         """Send a parameter that was refused under its other name, or not at all any more."""
@@ -472,42 +429,39 @@ class ApiClient:
                 f"({self._endpoint.clean(words)}): it was left out"
             ] = None
 
-    def _reply(self, request: ApiRequest, response: ApiResponse, usage: Usage) -> Reply:
+    def _completed(self, request: ApiRequest, reply: Reply, usage: Usage) -> Reply:
+        """A reply with what its requests cost, and what they reveal of the server."""
         self._has_answered, self._retries = True, self._limits.retries
-        value = self._without_secrets(response.value)
+        value = self._without_secrets(reply.value)
         images = int(request.what == "images")
         if isinstance(value, list):
             images = sum(step.image is not None for step in value)
-        tokens_in, tokens_out = response.tokens
-        price_in, price_out, price_image = self._prices
-        cost = (tokens_in * price_in + tokens_out * price_out) / 1e6 + images * price_image
-        usage += Usage(0, 0, tokens_in, tokens_out, images, cost)
-        name, remarks, provenance = self._endpoint.name, list(self._remarks), {}
-        for part, text in response.reported.items():
-            shown = self._endpoint.clean(text)[:LONGEST_NAME]
-            provenance[f"server {part}"] = shown
+        tokens, (price_in, price_out, price_image) = reply.usage, self._prices
+        cost = (tokens.input_tokens * price_in + tokens.output_tokens * price_out) / 1e6
+        usage += replace(tokens, images=images, cost=cost + images * price_image)
+        name, remarks, provenance = self._endpoint.name, list(self._remarks), {**reply.provenance}
+        for part in [part for part in (SERVED, SYSTEM) if part in provenance]:
+            shown = provenance[part] = self._endpoint.clean(provenance[part])[:LONGEST_NAME]
             before = self._reported.setdefault(part, shown)
             if shown != before and part not in self._changed:  # it may be another model
                 self._changed.add(part)
                 remarks.append(
-                    f"{name}: what answers has changed during the run: its {part} was {before!r} "
-                    f"and is {shown!r}"
+                    f"{name}: what answers has changed during the run: its "
+                    f"{part.removeprefix('server ')} was {before!r} and is {shown!r}"
                 )
         ignored = [sent for part, sent in self._dropped.items() if part not in _IRRELEVANT]
-        if response.deviation:
-            ignored.append(response.deviation)
-            remarks.append(f"{name}: the server gave {response.deviation}")
+        if IGNORED in provenance:
+            ignored.append(provenance[IGNORED])
+            remarks.append(f"{name}: the server gave {provenance[IGNORED]}")
         if ignored:
             provenance[IGNORED] = ", ".join(ignored)
-        if response.cut:
-            provenance |= CUT
+        if provenance.items() >= CUT.items():
             self._cut += 1
             if str(self._cut).strip("0") == "1":  # 1, 10, 100, ...
                 remarks.append(
                     f"{name}: answers cut off by max_tokens so far: {self._cut}; a larger one "
                     "would leave them whole"
                 )
-        provenance |= response.provenance
         if self._own is not None:
             provenance |= self._own.provenance
         return Reply(value, usage, provenance, remarks=tuple(remarks))

@@ -1,8 +1,4 @@
-"""Where a model is served and with which key, and keys taken out of all that is shown or stored.
-
-Also what a server that answers no request means for the user: a ModelError of one line that names
-the option.
-"""
+"""Where a model is served and with which key, and keys taken out of all that is shown or stored."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ import logging
 import os
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
@@ -23,14 +19,13 @@ from pytest_cepbench.escapes import (
     SECRET_FROM,
     mask_secrets,
     one_line,
-    redirect_target,
 )
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import ModelSpec
 
 if TYPE_CHECKING:  # what masks keys in reports shall not load what asks servers
     from pytest_cepbench.models.api.parameters import ServerParams
-    from pytest_cepbench.models.api.responses import ApiFault
+    from pytest_cepbench.models.binding import CoveredFiles
 
 _LONGEST = 300  # letters of a server's words
 
@@ -188,6 +183,33 @@ URL_VARIABLE = "OPENAI_BASE_URL"
 
 
 @dataclass(frozen=True)
+class OwnServer:
+    """A server that the run has started itself.
+
+    label: of its model, for people.
+    url: where its API begins.
+    key: that it asks for; None for none.
+    provenance: kept beside each of its results.
+    log: path of its log.
+    check: raises ModelError where it has ended, with the last lines of its log: no other try can
+        succeed.
+    files: that it may go on reading; None where there are none.
+    """
+
+    label: str
+    url: str
+    key: str | None
+    provenance: Mapping[str, str]
+    log: str
+    check: Callable[[], None]
+    files: CoveredFiles | None
+
+    def unchanged(self) -> AbstractContextManager[None]:
+        """Raise IdentityError where files change that it may go on reading."""
+        return nullcontext() if self.files is None else self.files.unchanged("it was asked")
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """A served model.
 
@@ -199,8 +221,7 @@ class Endpoint:
     user: user and password of basic authentication, encoded; None for none.
     key_env: the environment variable of the key.
     hidden: other secrets of the address, its password and the values of its query.
-    label: the model for people, where the run has started its server; None for any other server.
-    log: path of the log of a server that the run has started.
+    own: the server, where the run has started it.
     """
 
     model: str
@@ -211,13 +232,13 @@ class Endpoint:
     user: Secret | None = None
     key_env: str | None = None
     hidden: tuple[Secret, ...] = ()
-    label: str | None = None
-    log: str = ""
+    own: OwnServer | None = None
 
     @property
     def name(self) -> str:
         """The model as messages call it."""
-        return f"{self.role} {self.label or f'openai:{self.clean(self.model)}'}"
+        label = f"openai:{self.clean(self.model)}" if self.own is None else self.own.label
+        return f"{self.role} {label}"
 
     def clean(self, text: str) -> str:
         """A server's words on one line, without keys."""
@@ -286,109 +307,3 @@ def find_endpoint(
         params.key_env,
         tuple(map(Secret, hidden)),
     )
-
-
-# -- a server that answers no request --------------------------------------------------------------
-
-UNREACHABLE = "unreachable"
-"""Code of a fault where no server accepted the connection."""
-
-_CAUSES: Mapping[int | None, str] = {
-    401: "key", 403: "forbidden", 402: "quota", 429: "quota", 400: "size", 413: "size", 422: "size",
-}  # fmt: skip
-"""Keys of `_MESSAGES` by the status of a fatal fault."""
-
-_MESSAGES: Mapping[str, str] = {
-    "key": "refuses the key ({status}: {words}). {key}",
-    "forbidden": "forbids it ({status}: {words}): the key has expired, or may not use this model. "
-    "{key}",
-    "quota": "wants to be paid ({status}: {words}): the quota of the key is used up",
-    "size": "takes no request as large as this one ({status}: {words}). Send smaller images with "
-    "max_pixels= (or image_format=webp) in its spec, or raise the limit of the server",
-    "size generator": "takes no request as large as this one ({status}: {words}). Ask for smaller "
-    "images with size= in its spec, or raise the limit of the server",
-    "redirect": "points to {target} ({status}), and redirects are not followed: images and prompts "
-    "would go wherever a server says. If the model is served there, write that address: base_url= "
-    "in its spec, or {variable}",
-    "model": "does not know this model ({status}: {words}).{listing} Correct the name in --{role} "
-    "(or --model)",
-    "interface": "has no such interface ({status}: {words}). {address}",
-    "unreachable": "({words}). Start it. {address}",
-    "web page": "answers with {words}. {address}",
-    "pointer": "gives the address of an image instead of the image, and addresses from answers are "
-    "not fetched. Let the server answer with data (response_format=b64_json, which is sent where "
-    "the spec does not say none)",
-    "logprobs": "gives no probabilities of tokens ({words}). Remove logprobs=true from its spec, "
-    'and score = "soft" from the suite that needs it; or serve the model where they are given '
-    "(vLLM and SGLang do)",
-    "logprobs vqa": "gives no probabilities of tokens ({words}). Add logprobs=false to its spec, "
-    "so that its answers are right or wrong; or serve the model where they are given (vLLM and "
-    "SGLang do)",
-    "no answer": "answered none of {count} requests; the last fault: {words}.{listing} Check the "
-    "server; timeout=, retries= and patience= in the spec set how long the run waits for it{log}",
-}
-"""What follows name and address of a server that answers no request, by the cause, where it makes
-a difference with the role."""
-
-_SHOWN_MODELS = 6  # names of other models
-
-
-def server_error(
-    endpoint: Endpoint, cause: str, fault: ApiFault, listed: Sequence[str] = (), count: int = 0
-) -> ModelError:
-    """The error of a server that answers no request.
-
-    cause: of `_MESSAGES`.
-    listed: models that the server names, of which the nearest is suggested.
-    count: of the requests without an answer.
-    """
-    if endpoint.user is not None:
-        key = f"Correct the user and password in {URL_VARIABLE}"
-    elif endpoint.key_env is None:
-        key = "Name the environment variable of its key with key_env=NAME"
-    else:
-        set_or_not = "Set" if endpoint.key is None else "Correct"
-        key = f"{set_or_not} {endpoint.key_env}, or name another variable with key_env=NAME"
-    listing = ""
-    if listed:
-        close = get_close_matches(endpoint.model, listed, n=1)
-        hint = f" Did you mean {endpoint.clean(close[0])!r}?" if close else ""
-        names = ", ".join(endpoint.clean(name) for name in listed[:_SHOWN_MODELS])
-        more = f" and {len(listed) - _SHOWN_MODELS} more" if len(listed) > _SHOWN_MODELS else ""
-        listing = f"{hint} It lists {names}{more}."
-    message = _MESSAGES.get(f"{cause} {endpoint.role}") or _MESSAGES[cause]
-    address = f"Correct base_url= in its spec, or {URL_VARIABLE} (most servers want it to end with "
-    verb = "no server answers at " if cause == "unreachable" else ""
-    return ModelError(
-        f"{endpoint.name}: {verb}{endpoint.url} "
-        + message.format(
-            words=endpoint.clean(fault.words),
-            status=fault.status,
-            target=endpoint.clean(redirect_target(fault.redirect, f"{endpoint.url}/")),
-            count=count,
-            role=endpoint.role,
-            variable=URL_VARIABLE,
-            listing=listing,
-            key=key,
-            address=f"See its log, {endpoint.log}" if endpoint.log else f"{address}/v1)",
-            log=f". Its log: {endpoint.log}" if endpoint.log else "",
-        )
-    )
-
-
-def fatal_error(endpoint: Endpoint, fault: ApiFault, listed: Sequence[str] = ()) -> ModelError:
-    """The error of a fault that every request would end with.
-
-    listed: models that the server names.
-    """
-    cause = _CAUSES.get(fault.status, "interface")
-    if fault.redirect:
-        cause = "redirect"
-    elif fault.status == 404 and (
-        listed
-        or "model" in fault.code
-        or "model" in fault.words.lower()
-        or endpoint.model in fault.words
-    ):
-        cause = "model"
-    return server_error(endpoint, cause, fault, listed)

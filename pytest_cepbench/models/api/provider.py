@@ -11,7 +11,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError, SpecError
-from pytest_cepbench.models.api.client import IGNORED, LONGEST_NAME, SERVED, ApiClient
+from pytest_cepbench.models.api.client import IGNORED, LONGEST_NAME, ApiClient
 from pytest_cepbench.models.api.endpoint import (
     find_endpoint,
     public_url,
@@ -29,6 +29,7 @@ from pytest_cepbench.models.api.parameters import (
     WriterParams,
     parse_parts,
 )
+from pytest_cepbench.models.api.responses import SERVED
 from pytest_cepbench.models.api.roles import (
     ApiDescriber,
     ApiGenerator,

@@ -23,7 +23,7 @@ from pytest_cepbench.artifacts.outcome import (
     VerdictProbabilities,
 )
 from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.client import ApiClient, ApiRequest
+from pytest_cepbench.models.api.client import IGNORED, ApiClient, ApiRequest
 from pytest_cepbench.models.api.parameters import (
     TOP_LOGPROBS,
     ChatParams,
@@ -34,9 +34,7 @@ from pytest_cepbench.models.api.parameters import (
     VqaParams,
 )
 from pytest_cepbench.models.api.responses import (
-    ApiResponse,
     read_chat,
-    read_content,
     read_image,
     read_likelihoods,
     read_steps,
@@ -104,7 +102,7 @@ class ChatModel(Generic[P]):
         pieces: Sequence[Piece],
         system: str | None,
         seed: int,
-        read: Callable[[Any], ApiResponse],
+        read: Callable[[Any], Reply],
         *,
         form: tuple[str, Mapping[str, Any], int] | None = None,
         modalities: str | None = None,
@@ -144,7 +142,7 @@ class ChatModel(Generic[P]):
             message = {"role": "user", "content": [_part(piece, params) for piece in pieces]}
             return {"model": self.model, "messages": [*before, message, *turns]}
 
-        return ApiRequest("chat", body, read, settings, required=("logprobs", "top_logprobs"))
+        return ApiRequest("chat", body, read, settings)
 
     def text_request(
         self,
@@ -157,7 +155,7 @@ class ChatModel(Generic[P]):
 
         The reasoning beside it is read where the spec leaves it to be taken out.
         """
-        read = read_chat if self.params.reasoning == "strip" else read_content
+        read = partial(read_chat, beside=self.params.reasoning == "strip")
         form = None if schema is None else ("reply", schema, _JSON_TOKENS)
         return self.request(pieces, system, seed, read, form=form)
 
@@ -261,14 +259,14 @@ class ApiGenerator:
         """One image for each text, (height, width, 3) uint8."""
         params, wanted = self.params, self.params.wanted_size
 
-        def read(document: Any) -> ApiResponse:
+        def read(document: Any) -> Reply:
             response = read_image(document)
             if wanted in (None, "auto") or isinstance(response.value, Failure):
                 return response
             height, width, _ = response.value.shape
             size = f"{width}x{height}"
-            deviation = "" if size == wanted else f"size {size} instead of {wanted}"
-            return replace(response, deviation=deviation)
+            deviation = {} if size == wanted else {IGNORED: f"size {size} instead of {wanted}"}
+            return replace(response, provenance={**response.provenance, **deviation})
 
         requests = []
         for text, seed in zip(texts, seeds, strict=True):
@@ -328,15 +326,15 @@ class ApiVqa(ChatModel[VqaParams]):
         return [_together(list(islice(replies, len(own)))) for own in questions]
 
 
-def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> ApiResponse:
+def read_vqa_answer(document: Any, question: VqaQuestion, *, likelihoods: bool) -> Reply:
     """The probability of the answer that a question looks for, from a chat completion.
 
     likelihoods: whether it is the summed probability of the tokens that begin this answer, as the
     first of the reply that is a word; else 1 where the first words of the reply are the answer's,
     and 0 where not. Reasoning is no part of the reply. Tokens that the server does not list count
-    0. Raises NoAnswerError as `read_completion`, NoLogprobsError where there are no probabilities.
+    0. Raises ApiError as `read_completion`, and where there are no probabilities.
     """
-    response = read_content(document)
+    response = read_chat(document, beside=False)
     if not isinstance(response.value, str):
         return response
     reply = after_reasoning(response.value)
@@ -416,10 +414,11 @@ class ApiJudge(ChatModel[JudgeParams]):
         prompt = JUDGE_PROMPTS[self.params.prompt]
         system = score_system(numbered=prompt.numbered)
         form = ("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS)
+        read = partial(read_chat, beside=False)
 
         def request(number: int, turns: Sequence[Mapping[str, Any]] = ()) -> ApiRequest:
             pieces = prompt.show_answer(answers[number], JSON_CLOSING)
-            return self.request(pieces, system, seeds[number], read_content, form=form, turns=turns)
+            return self.request(pieces, system, seeds[number], read, form=form, turns=turns)
 
         texts = self.client.send_all([request(number) for number in range(len(answers))])
         replies = [_with_scores(reply) for reply in texts]
@@ -475,15 +474,14 @@ def _repaired(first: Reply, second: Reply) -> Reply:
     )
 
 
-def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> ApiResponse:
+def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Reply:
     """The verdict of a chat completion.
 
     likelihoods: whether it is the likeliest of the prompt's letters, with the probabilities of all
     under `PROBABILITIES`. Those of tokens that the server does not list are 0, and the others sum
-    to 1 again. Raises NoAnswerError where there is no message, NoLogprobsError where a verdict has
-    no probabilities.
+    to 1 again. Raises ApiError where there is no message, and where a verdict has no probabilities.
     """
-    response = read_content(document)
+    response = read_chat(document, beside=False)
     if not isinstance(response.value, str):
         return response
     winner = read_named(prompt, response.value)
@@ -507,7 +505,7 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Ap
         return replace(response, value=failure)
     a, tie_a, tie_b, b = (masses[prompt.phrases[verdict]] / total for verdict in WINNERS)
     probabilities = VerdictProbabilities((a, tie_a, tie_b, b))
-    provenance = {PROBABILITIES: probabilities.to_text()}
+    provenance = {**response.provenance, PROBABILITIES: probabilities.to_text()}
     return replace(response, value=probabilities.winner, provenance=provenance)
 
 

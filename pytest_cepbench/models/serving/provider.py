@@ -9,8 +9,14 @@ from typing import Any
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError, unknown_name
 from pytest_cepbench.models.api import provider as api
-from pytest_cepbench.models.api.client import ApiClient, OwnServer
-from pytest_cepbench.models.api.endpoint import Endpoint, Secret, refuse_secrets, without_secrets
+from pytest_cepbench.models.api.client import ApiClient
+from pytest_cepbench.models.api.endpoint import (
+    Endpoint,
+    OwnServer,
+    Secret,
+    refuse_secrets,
+    without_secrets,
+)
 from pytest_cepbench.models.api.parameters import parse_parts
 from pytest_cepbench.models.api.provider import ADAPTER as API_ADAPTER
 from pytest_cepbench.models.api.provider import (
@@ -209,10 +215,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         server: OwnServer = (context.servers or own_servers)().running(plan)
         model = engine.model_name(plan.served_name, params.adapter)
         key = None if server.key is None else Secret(server.key)
-        endpoint = Endpoint(
-            model, role, server.url, Secret(server.url), key, label=plan.label, log=server.log
-        )
-        return CHATS[role][1](ApiClient(endpoint, serve, own=server), model, request)
+        endpoint = Endpoint(model, role, server.url, Secret(server.url), key, own=server)
+        return CHATS[role][1](ApiClient(endpoint, serve), model, request)
 
     adapter = f" with {params.adapter}" if params.adapter else ""
     decisive = {"engine": engine.name, **engine.decisive(params), **decisive_params(role, request)}

@@ -29,8 +29,9 @@ from typing import Any
 from pytest_cepbench.errors import CepError, ModelError, SpecError, WriteError
 from pytest_cepbench.escapes import HIDDEN, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.models.api.client import OwnServer
-from pytest_cepbench.models.api.responses import read_json, read_models
+from pytest_cepbench.models.api.endpoint import OwnServer
+from pytest_cepbench.models.api.faults import read_json
+from pytest_cepbench.models.api.responses import read_models
 from pytest_cepbench.models.serving import supervisor
 from pytest_cepbench.models.serving.engines import HOST, ServerPlan
 from pytest_cepbench.models.serving.supervisor import (
@@ -134,6 +135,7 @@ class RunServers:
                 f"{plan.label}: its server ends, since the controller of the run has ended"
             )
         return OwnServer(
+            plan.label,
             f"http://{HOST}:{ready['port']}/v1",
             ready["key"],
             {"engine": f"{title} {ready['version']}".strip()},

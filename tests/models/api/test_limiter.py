@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from pytest_cepbench.models.api.client import RequestLimiter
-from pytest_cepbench.models.api.responses import requested_wait
+from pytest_cepbench.models.api.faults import requested_wait
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import Answer, FakeServer, Seen, document, fault
 
