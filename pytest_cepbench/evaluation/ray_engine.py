@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.ray.cluster import ResourceRequest, connect
+from pytest_cepbench.chains.ray.cluster import connect
 from pytest_cepbench.chains.ray.pools import PoolManager
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.evaluation.run_context import RunContext
@@ -61,23 +61,12 @@ class RayEngine:
         self._models: list[ModelPool] = []
         self._shards: list[WorkQueue] = []
         self._closed = False
-        settings = context.settings
-        requests = {
-            role: ResourceRequest(**pool)  # type: ignore[arg-type] # parsed so
-            for role, pool in settings.ray_pools.items()
-        }
-        cluster = connect(settings.ray_address)
+        cluster = connect(context.settings.ray_address)
         self.header = str(cluster)
-        try:
-            self.pools = PoolManager(
-                cluster,
-                requests,
-                BindContext(hash_file, servers=servers),
-                begin=self._start_threads,
-            )
-        except BaseException:
-            cluster.close()
-            raise
+        binding = BindContext(hash_file, servers=servers)
+        self.pools = PoolManager(
+            cluster, context.settings.ray_pools, binding, begin=self._start_threads
+        )
 
     def place(
         self, assignment: RoleAssignment, stopped: Callable[[], bool] = lambda: False

@@ -11,7 +11,7 @@ from PIL import Image
 
 from pytest_cepbench.chains import ChainModels, RoleRunner
 from pytest_cepbench.chains.growth import grow_generation, start_chains
-from pytest_cepbench.chains.ray.actor import ActorFault
+from pytest_cepbench.chains.ray.actor import portable
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.errors import IdentityError, ImageError
@@ -108,6 +108,6 @@ def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
 
 def test_the_error_reaches_the_driver_of_a_cluster_as_what_it_is() -> None:
     """Its kind and its words."""
-    error = ActorFault.of(IdentityError("latest: changed")).exception()
+    error = portable(IdentityError("latest: changed"))
     assert isinstance(error, IdentityError)
     assert str(error) == "latest: changed"

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,46 +22,18 @@ from PIL import Image
 
 from pytest_cepbench import errors
 from pytest_cepbench._version import __version__
-from pytest_cepbench.artifacts import (
-    Detection,
-    Detections,
-    Failure,
-    ImageArtifact,
-    Mask,
-    canonical_json,
-)
-from pytest_cepbench.artifacts.outcome import CriteriaScores, CriterionScore
+from pytest_cepbench.artifacts import ImageArtifact, canonical_json
 from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, bind
-from pytest_cepbench.models.protocols import (
-    AnsweredQuestion,
-    AnswerStep,
-    Battle,
-    CountsTokens,
-    Reply,
-    RoleName,
-    Usage,
-)
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, CountsTokens, RoleName
 from pytest_cepbench.models.roles import METHODS, check_drawn, check_image
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 
-_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-
-_FIRST_ANSWERS = "the first answers were made"
-
 ASKED = (*METHODS, "text_lengths")
 """What models are asked: the methods of all roles, and how long texts are."""
-
-_OTHER_WEIGHTS = (
-    "the weights or configurations differ: copy them, or share the folder, and let no trainer "
-    "write there meanwhile"
-)
-
-
-# -- messages ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -90,21 +62,19 @@ class ActorSetup:
 
 @dataclass(frozen=True)
 class ActorReady:
-    """A model that was bound, or loaded by an actor.
+    """A model that an actor loaded.
 
-    bound: as bound on its node; its `load` raises in the driver.
-    methods: of `ASKED`, those that the loaded model has.
-    node_id, node: id of its node and the name for people; empty where it was only bound.
+    methods: of `ASKED`, those that the model has.
+    node_id, node: id of its node and the name for people.
     seconds: of loading.
     process: a name of its process.
     """
 
-    bound: BoundRole
-    methods: tuple[str, ...] = ()
-    node_id: str = ""
-    node: str = ""
-    seconds: float = 0.0
-    process: str = ""
+    methods: tuple[str, ...]
+    node_id: str
+    node: str
+    seconds: float
+    process: str = field(default_factory=lambda: uuid4().hex)
 
 
 @dataclass(frozen=True)
@@ -121,47 +91,23 @@ class ActorAnswer:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class ActorFault:
-    """An exception in an actor, as text.
+def portable(error: BaseException, before: str = "") -> Exception:
+    """An exception as it is sent: any process has its class, and it holds no keys of this one.
 
-    kind: name of its class.
-    message: its text.
-    ours: whether the class is one of `pytest_cepbench.errors`.
-    memory: whether memory ran out.
+    One of `pytest_cepbench.errors` keeps its class, or has the nearest base there; another is one
+    of the same name, a MemoryError where memory ran out. So a failed input is stored with the words
+    that it has in a run in one process.
+
+    before: begins the message of one of our errors.
     """
-
-    kind: str
-    message: str
-    ours: bool = True
-    memory: bool = False
-
-    @classmethod
-    def of(cls, error: BaseException, before: str = "") -> ActorFault:
-        """Without the keys of this process. before: begins the message of one of our errors."""
-        text = mask_secrets(str(error))
-        if not isinstance(error, CepError):
-            memory = is_out_of_memory(error)
-            return cls(type(error).__name__, text, ours=False, memory=memory)
-        kind = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
-        return cls(kind, before + text, memory=isinstance(error, errors.DeviceMemoryError))
-
-    def exception(self) -> Exception:
-        """An exception of that class if it is ours, else of that name.
-
-        So a failed input is stored with the words that it has in a run in one process.
-        """
-        if self.ours:
-            kind: type[Exception] = getattr(errors, self.kind)
-            return kind(self.message)
-        base = MemoryError if self.memory else Exception
-        error: Exception = type(self.kind, (base,), {})(self.message)
-        return error
-
-
-def refuse_to_load() -> Any:
-    """Stand for a bound role's `load` where its model lives in an actor. Raises AssertionError."""
-    raise AssertionError("this model is loaded by an actor")
+    text = mask_secrets(str(error))
+    if isinstance(error, CepError):
+        ours = (getattr(errors, kind.__name__, None) for kind in type(error).__mro__)
+        kind: type[Exception] = next(filter(None, ours))
+        return kind(before + text)
+    base = MemoryError if is_out_of_memory(error) else Exception
+    foreign: Exception = type(type(error).__name__, (base,), {})(text)
+    return foreign
 
 
 # -- in the driver -------------------------------------------------------------------------------
@@ -199,6 +145,7 @@ def methods_of(model: object) -> tuple[str, ...]:
 def as_sent(value: Any, *, back: bool = False) -> Any:
     """Arguments as they are sent: images as (height, width, 3) uint8, sequences as lists.
 
+    Pillow pickles a small image in ten times the time of its pixels.
     back: as roles take them, pixels being Pillow images.
     """
     if isinstance(value, Battle | AnsweredQuestion):
@@ -213,23 +160,35 @@ def as_sent(value: Any, *, back: bool = False) -> Any:
 # -- on its node ---------------------------------------------------------------------------------
 
 
-def bind_here(setup: ActorSetup) -> ActorReady | ActorFault:
-    """Bind a model in a process that binds others as well and loads no weights."""
+def bind_here(setup: ActorSetup) -> BoundRole | Exception:
+    """Bind a model in a process that binds others as well and loads no weights.
+
+    Without the functions of the bound role: they are of this process. What finds idle parts is
+    called here, where the files are. An exception is returned, as `portable` makes it.
+    """
     if setup.gpus and not os.environ.get("CUDA_VISIBLE_DEVICES"):
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # hidden, since a task asks for no GPU
     try:
-        return _ready(_bind(setup))
+        return without_functions(_bind(setup))
     except Exception as error:  # noqa: BLE001 - it is raised again in the driver
-        return ActorFault.of(error)
+        return portable(error)
+
+
+def without_functions(bound: BoundRole) -> BoundRole:
+    """A bound role that can be pickled; the driver's pools give it a `load`."""
+    idle = partial(replace, bound.idle())
+    return replace(bound, load=_loads_nothing, files=None, warn=None, idle=idle)
+
+
+def _loads_nothing() -> Any:
+    raise AssertionError("this model is loaded by an actor")
 
 
 class ChainActor:
     """A model in an actor's process; Ray makes another one where it starts the process again.
 
-    ready: what became of it: a fault where the model cannot be loaded or is not the run's.
+    Where the model cannot be loaded or is not the run's, it answers nothing, and says why.
     """
-
-    ready: ActorReady | ActorFault
 
     def __init__(self, setup: ActorSetup, node_id: str = "", node: str = "") -> None:
         if not node:
@@ -239,57 +198,61 @@ class ChainActor:
             node_id = ray.get_runtime_context().get_node_id()
         self._model: Any = None
         self._unread: CoveredFiles | None = None  # files that the first answers may read
+        self._state: ActorReady | Exception
         started = time.perf_counter()
         try:
-            mismatch = (
-                ""
-                if setup.version == __version__
-                else (
-                    f"node {node} has pytest-cepbench {__version__}, this process {setup.version}: "
-                    "install the same everywhere"
-                )
-            )
-            if not mismatch:
-                with warnings.catch_warnings(action="default"):
-                    bound = _bind(setup)
-                    mismatch = _other_model(setup, bound, node)
-                    self._model = None if mismatch else bound.load()
+            with warnings.catch_warnings(action="default"):
+                bound = _bind_same(setup, node)
+                self._model, self._unread = bound.load(), bound.files
+        except _OtherModelError as error:
+            self._state = portable(error)
         except Exception as error:  # noqa: BLE001 - as above
-            self.ready = ActorFault.of(error, f"node {node}: ")
+            self._state = portable(error, f"node {node}: ")
         else:
-            if not mismatch:
-                seconds = time.perf_counter() - started
-                self._unread = bound.files
-                methods, process = methods_of(self._model), uuid4().hex
-                self.ready = _ready(bound, methods, node_id, node, seconds, process)
-                return
-            self.ready = ActorFault("ModelError", mismatch)
+            seconds = time.perf_counter() - started
+            self._state = ActorReady(methods_of(self._model), node_id, node, seconds)
+            return
         release_memory()
 
-    def state(self) -> ActorReady | ActorFault:
-        """What became of the model, see `ready`."""
-        return self.ready
+    def state(self) -> ActorReady | Exception:
+        """What became of the model; Ray asks for it once the constructor is through."""
+        return self._state
 
-    def answer(self, method: str, args: Sequence[Any]) -> ActorAnswer | ActorFault | None:
-        """The model's outputs for a batch, checked and plain; an exception becomes a fault.
+    def answer(self, method: str, args: Sequence[Any]) -> ActorAnswer | Exception | None:
+        """The model's outputs for a batch, checked and plain, or what it raised, as `portable`.
 
-        None where there is no model, see `ready`.
+        None where there is no model, see `state`.
         """
         if self._model is None:
             return None
+        unchanged = nullcontext() if self._unread is None else self._unread.unchanged(_FIRST)
         try:
-            with nullcontext() if self._unread is None else self._unread.unchanged(_FIRST_ANSWERS):
+            with unchanged:
                 answer = _answer(self._model, method, as_sent(args, back=True))
         except BaseException as error:
             if not (isinstance(error, Exception) or is_exit(error)):
                 raise
-            fault = ActorFault.of(error)
+            raised = portable(error)
         else:
             self._unread = None
             return answer
-        if fault.memory:
+        if isinstance(raised, MemoryError | errors.DeviceMemoryError):
             release_memory()  # not before the error and the tensors in its traceback are gone
-        return fault
+        return raised
+
+
+_FIRST = "the first answers were made"
+
+_DEVICE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+
+_REMEDIES = {
+    "fingerprint": (
+        "the weights or configurations differ: copy them, or share the folder, and let no trainer "
+        "write there meanwhile"
+    ),
+    "adapter": "install the same packages on all nodes",
+    "params": "give device= and dtype= in the spec, or only nodes of one kind",
+}
 
 
 def _bind(setup: ActorSetup) -> BoundRole:
@@ -303,29 +266,29 @@ def _bind(setup: ActorSetup) -> BoundRole:
     return bind(parse_spec(setup.spec), setup.role, context, force=setup.force)
 
 
-def _ready(bound: BoundRole, *about: Any) -> ActorReady:
-    """Without the functions of the bound role: they are of this process, and not pickled."""
-    idle = partial(replace, bound.idle())
-    plain = replace(bound, load=refuse_to_load, files=None, warn=None, idle=idle)
-    return ActorReady(plain, *about)
+class _OtherModelError(ModelError):
+    """What is here is not the run's model."""
 
 
-def _other_model(setup: ActorSetup, bound: BoundRole, node: str) -> str:
-    """The first thing in which a model differs from the run's; empty where it is the same."""
-    for part, remedy in (
-        ("fingerprint", _OTHER_WEIGHTS),
-        ("adapter", "install the same packages on all nodes"),
-        ("params", "give device= and dtype= in the spec, or only nodes of one kind"),
-    ):
-        values = [(setup.identity or {})[part], bound.identity[part]]
+def _bind_same(setup: ActorSetup, node: str) -> BoundRole:
+    """The run's model, bound here. Raises _OtherModelError, which names the first difference."""
+    if setup.version != __version__:
+        raise _OtherModelError(
+            f"node {node} has pytest-cepbench {__version__}, this process {setup.version}: "
+            "install the same everywhere"
+        )
+    bound = _bind(setup)
+    for part, remedy in _REMEDIES.items():
         expected, actual = (
             value[:16] if isinstance(value, str) else canonical_json(dict(value))
-            for value in values
+            for value in ((setup.identity or {})[part], bound.identity[part])
         )
         if expected != actual:
-            name = f"{setup.role} {setup.spec}"
-            return f"{name}: {part} {actual} on node {node}, {expected} elsewhere: {remedy}"
-    return ""
+            raise _OtherModelError(
+                f"{setup.role} {setup.spec}: {part} {actual} on node {node}, {expected} elsewhere: "
+                f"{remedy}"
+            )
+    return bound
 
 
 def _answer(model: Any, method: str, args: Sequence[Any]) -> ActorAnswer:
@@ -344,9 +307,6 @@ def _answer(model: Any, method: str, args: Sequence[Any]) -> ActorAnswer:
     return ActorAnswer(value, _plain(lengths), time.perf_counter() - started)
 
 
-# -- what a model returns ------------------------------------------------------------------------
-
-
 def _plain(value: Any) -> Any:
     """What a model returned, of built-in types, arrays and our own dataclasses.
 
@@ -358,19 +318,14 @@ def _plain(value: Any) -> Any:
     for kinds, make in _PLAIN:
         if isinstance(value, kinds):
             return make(value)
-    for kind in _OURS:
-        if isinstance(value, kind):
+    for kind in type(value).__mro__:
+        if is_dataclass(kind) and kind.__module__.startswith("pytest_cepbench."):
             return kind(**{part.name: _plain(getattr(value, part.name)) for part in fields(kind)})
     array = np.asarray(value) if hasattr(value, "__array__") else None
     if array is None or array.dtype.kind not in "biuf":
         raise ModelError(f"a model's results cannot hold a {type(value).__name__}: {value!r:.80}")
     return array
 
-
-_OURS: tuple[Any, ...] = (
-    *(Reply, Usage, Failure, AnswerStep, Detections, Detection, Mask),
-    *(CriteriaScores, CriterionScore),
-)
 
 _PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (str, str.__str__),

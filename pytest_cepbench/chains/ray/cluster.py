@@ -22,8 +22,6 @@ from typing import Any
 from pytest_cepbench.errors import MissingDependencyError, SpecError, error_line
 from pytest_cepbench.models.devices import usable_cores
 
-_ADDRESS_OPTION = "--cep-ray-address"
-
 _POOLS = "--cep-ray-pool"
 
 _MOST_ACTORS = 16  # of a role without a request, where there are no accelerators
@@ -70,13 +68,11 @@ class Cluster:
 
     address: of its head.
     own: whether it was started for this run.
-    borrowed: whether this process was connected before, and stays so.
-    undo: puts this process back as it was before it was connected.
+    undo: leaves the cluster, and puts this process back as it was before.
     """
 
     address: str
     own: bool = False
-    borrowed: bool = False
     undo: ExitStack = field(default_factory=ExitStack, repr=False)
     _seen: dict[str, Node] = field(default_factory=dict, repr=False)
 
@@ -84,16 +80,11 @@ class Cluster:
         """The nodes that are alive, by name."""
         import ray
 
-        alive = [
-            Node(
-                node["NodeID"],
-                node["NodeManagerAddress"],
-                node["Resources"].get("CPU", 0.0),
-                node["Resources"].get("GPU", 0.0),
-            )
-            for node in ray.nodes()  # type: ignore[no-untyped-call]
-            if node["Alive"]
-        ]
+        alive = []
+        for node in ray.nodes():  # type: ignore[no-untyped-call]
+            if node["Alive"]:
+                size = (node["Resources"].get(unit, 0.0) for unit in ("CPU", "GPU"))
+                alive.append(Node(node["NodeID"], node["NodeManagerAddress"], *size))
         self._seen |= {node.id: node for node in alive}
         return sorted(alive, key=lambda node: (node.name, node.id))
 
@@ -103,12 +94,7 @@ class Cluster:
         return [node for node in self._seen.values() if node.id not in alive]
 
     def close(self) -> None:
-        """Leave the cluster; end it where it was started for this run."""
-        if not self.borrowed:
-            import ray
-
-            with silenced_ray():
-                ray.shutdown()
+        """Leave the cluster, unless the process was there before; end one started for this run."""
         self.undo.close()
 
     def __str__(self) -> str:
@@ -125,10 +111,9 @@ def connect(address: str | None) -> Cluster:
     SpecError where Ray cannot connect.
     """
     with ExitStack() as undo:  # of what fails below
-        for name, value in _RAY_VARIABLES.items():
-            if name not in os.environ:
-                os.environ[name] = value
-                undo.callback(os.environ.pop, name, None)
+        for name in _RAY_VARIABLES.keys() - os.environ.keys():
+            os.environ[name] = _RAY_VARIABLES[name]
+            undo.callback(os.environ.pop, name, None)
         if "RAY_AUTH_MODE" not in os.environ:  # Ray sets it for clusters with a token
             undo.callback(os.environ.pop, "RAY_AUTH_MODE", None)
         try:
@@ -139,32 +124,31 @@ def connect(address: str | None) -> Cluster:
                 f"--cep-engine=ray needs ray, which cannot be imported ({error}): "
                 'pip install "pytest-cepbench[ray]"'
             ) from error
-        if ray.is_initialized():
-            cluster = Cluster(ray.get_runtime_context().gcs_address, borrowed=True)
-        else:
-            cluster = _connect(ray, address or os.environ.get("RAY_ADDRESS") or None, undo)
+        address = address or os.environ.get("RAY_ADDRESS") or None
+        own = not ray.is_initialized() and address in (None, "local")
+        if not ray.is_initialized():
+            if threading.current_thread() is threading.main_thread():  # Ray replaces the handler
+                undo.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+            undo.callback(_leave, ray)
+            _connect(ray, address, own=own)
+        cluster = Cluster(ray.get_runtime_context().gcs_address, own)
         cluster.nodes()  # those that leave are known by it
         cluster.undo = undo.pop_all()
     return cluster
 
 
-def _connect(ray: Any, address: str | None, undo: ExitStack) -> Cluster:
-    own = address in (None, "local")
+def _connect(ray: Any, address: str | None, *, own: bool) -> None:
     options: dict[str, Any] = {"address": address}
     if own:
         options = {"address": "local", "num_cpus": usable_cores(), "include_dashboard": False}
         options["_metrics_export_port"] = None
-    if threading.current_thread() is threading.main_thread():  # Ray replaces the handler
-        undo.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
     try:
         _check_answers(address)
         with silenced_ray():
             ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
     except Exception as error:
         # Ray raises what it comes across, gRPC's errors among it: all of it means no cluster.
-        with suppress(Exception), silenced_ray():
-            ray.shutdown()
-        option = f"{_ADDRESS_OPTION} {address!r}" if address else "--cep-engine=ray"
+        option = f"--cep-ray-address {address!r}" if address else "--cep-engine=ray"
         raise SpecError(
             f"{option}: Ray cannot connect ({type(error).__name__}: {error_line(error)}). Run "
             "pytest on a node of the cluster, with its versions of Ray and Python, and give the "
@@ -174,7 +158,11 @@ def _connect(ray: Any, address: str | None, undo: ExitStack) -> Cluster:
     # The logs of raylets that die would stand in the tests' lines; the report names losses.
     with suppress(Exception):  # nothing of this is promised by Ray; without it there are more lines
         sys.modules["ray._private.worker"].print_worker_logs = lambda *_, **__: None  # type: ignore[attr-defined]
-    return Cluster(ray.get_runtime_context().gcs_address, own=own)
+
+
+def _leave(ray: Any) -> None:
+    with suppress(Exception), silenced_ray():
+        ray.shutdown()
 
 
 def _check_answers(address: str | None) -> None:
@@ -184,12 +172,6 @@ def _check_answers(address: str | None) -> None:
         raise ValueError("Ray Client is not supported")
     if colon and port.isdecimal():
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
-
-
-def same_imports() -> dict[str, Any]:
-    """Ray's environment of processes that find the modules of this one, where a node has them."""
-    paths = dict.fromkeys(str(Path(path).absolute()) for path in sys.path)
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
 
 
 @contextmanager
@@ -206,19 +188,6 @@ def silenced_ray() -> Iterator[None]:
 
 
 # -- how it is divided among the models of a run ---------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ResourceRequest:
-    """What the user asked for a role's pool; None leaves it to `allocate`.
-
-    actors: how many processes.
-    gpus, cpus: of each actor; parts are allowed.
-    """
-
-    actors: int | None = None
-    gpus: float | None = None
-    cpus: float | None = None
 
 
 @dataclass(frozen=True)
@@ -243,40 +212,65 @@ class Allocation:
         ]
         return f"{self.actors} x {' + '.join(parts) or 'nothing'}"
 
+    def actor_options(self, group: Any, place: int | None) -> dict[str, Any]:
+        """What Ray is told of an actor.
+
+        place: number of a bundle of a placement group. Without either Ray spreads actors, and one
+        that has no place in its pool's group takes no cores of its own.
+        """
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        strategy: Any = "SPREAD"
+        if group is not None and place is not None:
+            strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place)
+        return {
+            "num_cpus": 0.0 if place is None else self.cpus,
+            "num_gpus": self.gpus,
+            "scheduling_strategy": strategy,
+            "runtime_env": same_imports(),
+        }
+
+
+def same_imports() -> dict[str, Any]:
+    """Ray's environment of processes that find the modules of this one, where a node has them."""
+    paths = dict.fromkeys(str(Path(path).absolute()) for path in sys.path)
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
+
 
 def allocate(
-    roles: Sequence[str], requests: Mapping[str, ResourceRequest], nodes: Sequence[Node]
+    roles: Sequence[str], requests: Mapping[str, Mapping[str, float]], nodes: Sequence[Node]
 ) -> dict[str, Allocation]:
     """The resources of each role's pool.
 
     roles: of every model of the run; several may have the same.
-    requests: by role. A role without one has an actor on each accelerator that they leave, with
-        an equal part of it; without accelerators likewise of the cores.
+    requests: by role, what the user asked for: how many actors, gpus and cpus of each. A role
+        without one has an actor on each accelerator that they leave, with an equal part of it;
+        without accelerators likewise of the cores.
     Raises SpecError for more than the cluster can ever hold, and where no accelerator is left.
     """
-    asked = {role: requests.get(role, ResourceRequest()) for role in roles}
-    devices = sum(node.gpus for node in nodes)
-    left = int(devices - sum((own.actors or 1) * (own.gpus or 0.0) for own in asked.values()))
-    sharing = sum(asked[role].gpus is None for role in roles)
-    if sharing and devices and left < 1:
+    asked = {role: requests.get(role, {}) for role in roles}
+    devices, all_cores = (sum(getattr(n, unit) for n in nodes) for unit in ("gpus", "cpus"))
+    taken = sum(request.get("actors", 1) * request.get("gpus", 0) for request in asked.values())
+    left = max(0, int(devices - taken))
+    sharing = sum("gpus" not in asked[role] for role in roles)
+    if sharing and devices and not left:
         raise SpecError(f"{_POOLS} leaves no GPU for other roles: ask for less, or give gpus=0")
+    # Cores of a place: those beside a device, else as many as make for at most so many places.
     cores = max([1.0, *(node.cpus * len(nodes) // _MOST_ACTORS for node in nodes)])
-    places = max(left, 0) or min(_MOST_ACTORS, sum(int(node.cpus // cores) for node in nodes)) or 1
+    places = left or min(_MOST_ACTORS, sum(int(node.cpus // cores) for node in nodes)) or 1
     if devices:
         cores = min(node.cpus / node.gpus for node in nodes if node.gpus)
     variable = os.environ.get("OMP_NUM_THREADS", "")
     own_threads = int(variable) if variable.isdecimal() else 0
     pools = {}
     for role, request in asked.items():
-        actors = request.actors or places
+        actors = int(request.get("actors", places))
         thinner = min(1.0, places / actors)  # more of them than places: each has less of one
-        gpus = thinner / sharing if devices and sharing else 0.0
-        gpus = floor(1000 * gpus) / 1000 if request.gpus is None else request.gpus
-        cpus = min(1.0, floor(1000 * cores * thinner / len(roles)) / 1000)
-        cpus = cpus if request.cpus is None else request.cpus
+        gpus = request.get("gpus", _floor(thinner / sharing) if devices and sharing else 0.0)
+        cpus = request.get("cpus", min(1.0, _floor(cores * thinner / len(roles))))
         # As many threads as cores: more make all of them slower.
-        threads = None if gpus else own_threads or max(1, int(request.cpus or cores * thinner))
-        pools[role] = Allocation(actors, gpus, cpus, threads, request == ResourceRequest())
+        threads = own_threads or max(1, int(request.get("cpus") or cores * thinner))
+        pools[role] = Allocation(actors, gpus, cpus, None if gpus else threads, not request)
         if not any(node.gpus >= gpus and node.cpus >= cpus for node in nodes):
             raise SpecError(
                 f"{_POOLS}: no node has enough for one actor of the {role} pool, {pools[role]}; "
@@ -284,7 +278,7 @@ def allocate(
             )
     # The places of a pool are reserved as a whole, or never.
     together = ", ".join(f"{role} {pool}" for role, pool in pools.items())
-    for unit, there in (("gpus", devices), ("cpus", sum(node.cpus for node in nodes))):
+    for unit, there in (("gpus", devices), ("cpus", all_cores)):
         total = sum(pools[role].actors * getattr(pools[role], unit) for role in roles)
         if total > there + 0.001:
             raise SpecError(
@@ -293,6 +287,10 @@ def allocate(
                 "nodes"
             )
     return pools
+
+
+def _floor(part: float) -> float:
+    return floor(1000 * part) / 1000
 
 
 def reserve(pools: Sequence[Allocation]) -> Any:

@@ -17,14 +17,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from threading import Condition, Lock, RLock
-from typing import Any, TypeVar
+from typing import Any
 
 from pytest_cepbench.chains.batching import MOST_CRASHES
 from pytest_cepbench.chains.ray.actor import (
     ActorAnswer,
-    ActorFault,
+    ActorReady,
     ActorSetup,
     ChainActor,
     RemoteModel,
@@ -35,7 +36,6 @@ from pytest_cepbench.chains.ray.actor import (
 from pytest_cepbench.chains.ray.cluster import (
     Allocation,
     Cluster,
-    ResourceRequest,
     allocate,
     is_reserved,
     reserve,
@@ -65,28 +65,11 @@ _SPARE_SECONDS = 2.0  # without any actor, after which one is started beside tho
 
 _STOPS = "the run stops"
 
-T = TypeVar("T")
+Stopped = Callable[[], bool]
+"""Whether the thread that asks is to stop waiting; the call raises StoppedError then."""
 
 
-@dataclass
-class LossLog:
-    """What a run lost, for the report; any thread may add to it.
-
-    batches: lost with an actor, by the actor's role, node, and Ray's words.
-    remarks: what else happened to the cluster, each once.
-    """
-
-    batches: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    remarks: dict[str, None] = field(default_factory=dict)
-
-    def lines(self) -> list[str]:
-        """A sentence for what was lost on each node for each reason."""
-        lost = [
-            f"node {node} lost {count} {role} actor{'s' * (count > 1)} in the middle of a batch, "
-            f"which was asked for again: {words}"
-            for (role, node, words), count in self.batches.items()
-        ]
-        return lost + list(self.remarks)
+_NOWHERE = ActorReady((), "", "", 0.0, "")
 
 
 @dataclass(eq=False)
@@ -95,21 +78,18 @@ class PoolActor:
 
     handle: Ray's, of all processes of the actor.
     place: number of its place in the placement group; None for one beside others.
-    ready: Ray's reference to what the actor says when it has loaded its model; None while it is
+    state: Ray's reference to what the actor says when it has loaded its model; None while it is
         ready.
+    ready: what it said when it was ready last.
     initial: whether it is one of those that the pool began with, and was not ready yet.
-    process: names the process that was ready last; empty before the first.
-    node_id, node: id and name of its node.
     busy: whether it has a batch.
     """
 
     handle: Any
     place: int | None
-    ready: Any
+    state: Any
     initial: bool = True
-    process: str = ""
-    node_id: str = ""
-    node: str = ""
+    ready: ActorReady = _NOWHERE
     busy: bool = False
 
 
@@ -118,26 +98,26 @@ class ActorPool:
     """The actors of one model, as any thread may ask them, a batch at a time each.
 
     cluster: named where no actor gets a place.
-    bound: the model as it was bound first, which every actor has to agree with.
     setup: sent to every actor.
     allocation: the resources of the pool.
-    losses: where lost actors are noted.
     group: Ray's placement group, a bundle for each actor; None where they need nothing.
     methods: of `actor.ASKED`, those that the model has.
     loads: models loaded, by all actors so far.
     seconds: in the models' code, likewise.
+    lost: batches lost with an actor, by the name of its node and Ray's words.
+    remarks: what else happened to the actors, each once.
     """
 
     cluster: Cluster
-    bound: BoundRole
     setup: ActorSetup
     allocation: Allocation
-    losses: LossLog
     group: Any = None
     actors: list[PoolActor] = field(default_factory=list)
     methods: tuple[str, ...] = ()
     loads: int = 0
     seconds: float = 0.0
+    lost: Counter[tuple[str, str]] = field(default_factory=Counter)
+    remarks: dict[str, None] = field(default_factory=dict)
     _deaths: Counter[str] = field(default_factory=Counter)  # by digest of the batch
     _waiting_since: float = 0.0
     _fault: Exception | None = None
@@ -148,9 +128,9 @@ class ActorPool:
     @property
     def name(self) -> str:
         """Of the model, for people."""
-        return f"{self.bound.role} {self.bound.spec}"
+        return f"{self.setup.role} {self.setup.spec}"
 
-    def start(self, stopped: Callable[[], bool]) -> None:
+    def start(self, stopped: Stopped) -> None:
         """Start the actors, where there are none, and wait for the first that is ready.
 
         Raises what loading raises, ModelError where an actor's model is another one or where no
@@ -160,14 +140,13 @@ class ActorPool:
             if not (self.actors or self._fault):
                 self._waiting_since = time.monotonic()
                 self.actors = [self._create(place) for place in range(self.allocation.actors)]
-            self._await(lambda: next((a for a in self.actors if a.ready is None), None), stopped)
+            self._await(lambda actor: actor.state is None, stopped)
 
-    def ask(self, method: str, args: Sequence[Any], stopped: Callable[[], bool]) -> ActorAnswer:
+    def ask(self, method: str, args: Sequence[Any], stopped: Stopped) -> ActorAnswer:
         """Send a batch to an actor, and once more to another one where it dies over it.
 
-        method: of the role, with its arguments. stopped: whether to stop waiting. Raises the
-        model's exceptions, MeasurementError for a batch that kills its actors, and what `start`
-        raises.
+        method: of the role, with its arguments. Raises the model's exceptions, MeasurementError for
+        a batch that kills its actors, and what `start` raises.
         """
         import ray
 
@@ -177,47 +156,53 @@ class ActorPool:
             """Names the batch by its content; only needed where actors have died."""
             return sha256(pickle.dumps((method, sent))).hexdigest()
 
-        def free() -> PoolActor | None:
-            return next((a for a in self.actors if a.ready is None and not a.busy), None)
-
         while not (self._deaths and self._deaths[digest()] >= MOST_CRASHES):
             with self._changed:
-                actor = self._await(free, stopped)
+                actor = self._await(lambda own: own.state is None and not own.busy, stopped)
                 actor.busy = True
+            gone: str | None = None  # Ray's words for it, or "" where Ray started it again
             try:
                 ref = actor.handle.answer.remote(method, sent)
                 while not ray.wait([ref], timeout=_WAIT_SECONDS)[0]:
                     if self._closed or stopped():
                         raise StoppedError(_STOPS)
-                answer: ActorAnswer | ActorFault | None = ray.get(ref)
-                if answer is None:  # Ray started it again since it last answered
-                    with self._changed:
-                        actor.ready = actor.handle.state.remote()
+                answer: ActorAnswer | Exception | None = ray.get(ref)
+                gone = "" if answer is None else None
             except ray.exceptions.RayTaskError as error:
-                raise ModelError(f"{self.name}: {format_actor_error(error)}") from error
+                raise ModelError(f"{self.name}: {last_line(error)}") from error
             except ray.exceptions.RayError as error:  # it died, or its node did, or memory ran out
-                answer = None
-                with self._changed:
-                    self._deaths[digest()] += 1
-                    self.losses.batches[self.bound.role, actor.node, _death_words(error)] += 1
-                    # Those beside it may be gone with their node, and would lose the batch again.
-                    for other in self.actors:
-                        if other.node_id == actor.node_id:
-                            other.ready = other.handle.state.remote()
+                gone = _death_words(error)
             finally:
                 with self._changed:
                     actor.busy = False
+                    if gone:
+                        self._deaths[digest()] += 1
+                        self.lost[actor.ready.node, gone] += 1
+                    # Those beside one that died may be gone with their node, and would lose the
+                    # batch again.
+                    for own in self.actors if gone is not None else ():
+                        if own is actor or (gone and own.ready.node_id == actor.ready.node_id):
+                            own.state = own.handle.state.remote()
                     self._changed.notify_all()
-            if isinstance(answer, ActorFault):
-                raise answer.exception()
-            if answer is not None:
+            if gone is None and isinstance(answer, ActorAnswer):
                 self.seconds += answer.seconds
                 return answer
+            if gone is None and isinstance(answer, Exception):
+                raise answer
         raise MeasurementError(
             f"infrastructure: {MOST_CRASHES} actors of the {self.name} died while they worked on "
             f"the same batch of {len(sent[0])}: give them more memory, or smaller batches "
             "(batch_size=)"
         )
+
+    def messages(self) -> list[str]:
+        """What was lost and made good, a sentence for each node and reason."""
+        lost = [
+            f"node {node} lost {count} {self.setup.role} actor{'s' * (count > 1)} in the middle of "
+            f"a batch, which was asked for again: {words}"
+            for (node, words), count in list(self.lost.items())
+        ]
+        return [*lost, *self.remarks]
 
     def close(self) -> None:
         """End all actors."""
@@ -231,19 +216,18 @@ class ActorPool:
             ray.kill(actor.handle)
 
     def _create(self, place: int | None, *, initial: bool = True) -> PoolActor:
-        allocation = self.allocation if place is not None else replace(self.allocation, cpus=0.0)
-        handle = create_actor(self.setup, allocation, self.group, place)
+        handle = create_actor(self.setup, self.allocation, self.group, place)
         return PoolActor(handle, place, handle.state.remote(), initial)
 
-    def _await(self, wanted: Callable[[], T | None], stopped: Callable[[], bool]) -> T:
-        """Look at the actors until there is what is wanted. Raises as `start`."""
+    def _await(self, wanted: Callable[[PoolActor], bool], stopped: Stopped) -> PoolActor:
+        """Look at the actors until there is one as it is wanted. Raises as `start`."""
         while True:
             self._update()
             if self._fault is not None:
                 raise self._fault
             if self._closed or stopped():
                 raise StoppedError(_STOPS)
-            found = wanted()
+            found = next(filter(wanted, self.actors), None)
             if found is not None:
                 return found
             if not self.actors:
@@ -252,7 +236,7 @@ class ActorPool:
                 )
             waiting = time.monotonic() - self._waiting_since
             crowds = not (self.allocation.gpus or self._spare) and waiting > _SPARE_SECONDS
-            if any(actor.ready is None for actor in self.actors) or is_reserved(self.group):
+            if any(actor.state is None for actor in self.actors) or is_reserved(self.group):
                 self._waiting_since = time.monotonic()
             elif crowds and self.cluster.lost_nodes():
                 # Other models' places may fill the nodes that are left: better crowd one than stop.
@@ -268,76 +252,54 @@ class ActorPool:
             self._changed.wait(_WAIT_SECONDS)
 
     def _update(self) -> None:
-        """Look which actors are ready by now, or dead for good."""
+        """Look which actors are ready by now, refuse to work, or are dead for good."""
         import ray
 
-        by_ref = {actor.ready: actor for actor in self.actors if actor.ready is not None}
-        if not by_ref:
-            return
-        done, _ = ray.wait(list(by_ref), num_returns=len(by_ref), timeout=0)
-        for actor in map(by_ref.__getitem__, done):
+        unknown = {actor.state: actor for actor in self.actors if actor.state is not None}
+        said = ray.wait(list(unknown), num_returns=len(unknown), timeout=0)[0] if unknown else []
+        for actor in map(unknown.__getitem__, said):
+            less = f"the {self.name} has an actor less"
             try:
-                reply = ray.get(actor.ready)
+                reply: ActorReady | Exception = ray.get(actor.state)
             except ray.exceptions.ActorUnavailableError:  # Ray is about to start it again
-                actor.ready = actor.handle.state.remote()
+                actor.state = actor.handle.state.remote()
+                continue
             except ray.exceptions.RayError as error:
                 escaped = isinstance(error, ray.exceptions.RayTaskError)
-                if escaped or getattr(error, "actor_init_failed", False):
-                    self._reject(actor, ModelError(f"{self.name}: {format_actor_error(error)}"))
+                if not (escaped or getattr(error, "actor_init_failed", False)):
+                    self.actors.remove(actor)  # Ray does not start its process any more
+                    if actor.ready is _NOWHERE:
+                        self.remarks[f"{less}: {_death_words(error)}"] = None
+                    else:  # it is not the model that fails at its start
+                        self.actors.append(self._create(actor.place, initial=False))
                     continue
-                self.actors.remove(actor)  # Ray does not start its process any more
-                if actor.process:  # it is not the model that fails at its start
-                    self.actors.append(self._create(actor.place, initial=False))
-                else:
-                    words = _death_words(error)
-                    self.losses.remarks[f"the {self.name} has an actor less: {words}"] = None
-            else:
-                if isinstance(reply, ActorFault):
-                    self._reject(actor, reply.exception())
-                    continue
-                if reply.process != actor.process:  # else it was only asked if it is still there
+                reply = ModelError(f"{self.name}: {last_line(error)}")
+            if isinstance(reply, ActorReady):
+                if actor.ready.process != reply.process:  # else it is still the one that it was
                     self.loads += 1
                     self.seconds += reply.seconds
-                actor.process, actor.node_id, actor.node = reply.process, reply.node_id, reply.node
-                actor.ready, actor.initial, self.methods = None, False, reply.methods
-
-    def _reject(self, actor: PoolActor, error: Exception) -> None:
-        """End an actor that cannot work: a first process ends the pool, a later one itself."""
-        import ray
-
-        self.actors.remove(actor)
-        ray.kill(actor.handle)
-        no_memory = isinstance(error, DeviceMemoryError | MemoryError)
-        if no_memory and self.actors:
-            self.losses.remarks[f"the {self.name} has an actor less: {error}"] = None
-        elif no_memory:  # there may be room another time: the next that asks starts anew
-            raise error
-        elif actor.initial:
-            self._fault = error
-        else:
-            self.losses.remarks[f"no new actor of the {self.name}: {error}"] = None
+                actor.state, actor.initial, actor.ready = None, False, reply
+                self.methods = reply.methods
+                continue
+            self.actors.remove(actor)
+            ray.kill(actor.handle)
+            if isinstance(reply, DeviceMemoryError | MemoryError):
+                if not self.actors:  # there may be room another time: the next start tries it
+                    raise reply
+                self.remarks[f"{less}: {reply}"] = None
+            elif actor.initial:  # what the first process cannot do is no accident
+                self._fault = reply
+            else:
+                self.remarks[f"no new actor of the {self.name}: {reply}"] = None
 
 
 def create_actor(setup: ActorSetup, allocation: Allocation, group: Any, place: int | None) -> Any:
-    """The handle of a new actor, which may wait for its place.
-
-    group, place: a placement group and the number of a bundle of it; None lets Ray spread actors.
-    """
+    """The handle of a new actor, which may wait for its place. group, place: see `Allocation`."""
     import ray
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-    strategy: Any = "SPREAD"
-    if group is not None and place is not None:
-        strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place)
+    options = allocation.actor_options(group, place)
     kind: Any = ray.remote(ChainActor)
-    return kind.options(
-        num_cpus=allocation.cpus,
-        num_gpus=allocation.gpus,
-        max_restarts=_RESTARTS,
-        max_task_retries=0,
-        scheduling_strategy=strategy,
-        runtime_env=same_imports(),
-    ).remote(setup)
+    return kind.options(**options, max_restarts=_RESTARTS, max_task_retries=0).remote(setup)
 
 
 def start_binding(node_id: str, setup: ActorSetup) -> Any:
@@ -358,7 +320,7 @@ def _death_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {words[:200]}"
 
 
-def format_actor_error(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
     """What Ray says of an exception in an actor: the last line of its traceback."""
     lines = [line for line in mask_secrets(str(error)).splitlines() if line.strip()]
     return " ".join(lines[-1].split())[:300] if lines else type(error).__name__
@@ -367,8 +329,8 @@ def format_actor_error(error: BaseException) -> str:
 class ServedModel:
     """A model of the driver that is loaded once, and called by one thread at a time.
 
-    So a server has as many requests at once, and as many a minute, as in a run in one process.
-    loads: how often it was loaded: 0 or 1. seconds: in its code.
+    So a server has as many requests at once, and as many a minute, as in a run in one process. It
+    is used as an `ActorPool` is.
     """
 
     def __init__(self, load: Callable[[], Any]) -> None:
@@ -378,30 +340,47 @@ class ServedModel:
         self.loads = 0
         self.seconds = 0.0
 
-    def remote(self, stopped: Callable[[], bool]) -> Any:
-        """The model for one thread. stopped: whether the run stops; calls raise StoppedError."""
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Of `actor.ASKED`, those that the model has."""
+        return methods_of(self._model)
 
-        @contextmanager
-        def turn() -> Iterator[None]:
-            while not self._lock.acquire(timeout=_WAIT_SECONDS):
-                if stopped():
-                    raise StoppedError(_STOPS)
-            started = time.perf_counter()
-            try:
-                yield
-            finally:
-                self.seconds += time.perf_counter() - started
-                self._lock.release()
-
-        def ask(method: str, args: Sequence[Any]) -> ActorAnswer:
-            with turn():
-                return ActorAnswer(getattr(self._model, method)(*args))
-
-        with turn():
+    def start(self, stopped: Stopped) -> None:
+        """Load the model where it is not loaded. Raises what loading raises, and StoppedError."""
+        with self._turn(stopped):
             if self._model is None:
-                self._model = self._load()  # what it raises is raised here
+                self._model = self._load()
                 self.loads = 1
-        return RemoteModel(methods_of(self._model), ask)
+
+    def ask(self, method: str, args: Sequence[Any], stopped: Stopped) -> ActorAnswer:
+        """Call the model. Raises what it raises, and StoppedError."""
+        with self._turn(stopped):
+            return ActorAnswer(getattr(self._model, method)(*args))
+
+    def messages(self) -> list[str]:
+        """None: nothing of it is lost."""
+        return []
+
+    def close(self) -> None:
+        """Keep it: the servers of a run are ended by others."""
+
+    @contextmanager
+    def _turn(self, stopped: Stopped) -> Iterator[None]:
+        while not self._lock.acquire(timeout=_WAIT_SECONDS):
+            if stopped():
+                raise StoppedError(_STOPS)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - started
+            self._lock.release()
+
+
+def for_thread(model: ActorPool | ServedModel, stopped: Stopped) -> Any:
+    """The model for one thread; started where no thread did before. Raises as `start`."""
+    model.start(stopped)
+    return RemoteModel(model.methods, partial(model.ask, stopped=stopped))
 
 
 Place = tuple[RoleName, ModelSpec]
@@ -413,25 +392,23 @@ class PoolManager:
     """The pools of one run; any thread may ask for a role.
 
     cluster: closed by the caller that connected.
-    requests: for the role's pools, as the user gave them.
+    requests: for the role's pools, as the user gave them: actors, gpus, cpus.
     context: binds models of servers in this process.
     begin: called once, before the first model is loaded.
-    losses: what the run lost.
     """
 
     cluster: Cluster
-    requests: Mapping[str, ResourceRequest]
+    requests: Mapping[str, Mapping[str, float]]
     context: BindContext
     begin: Callable[[], None] = lambda: None
-    losses: LossLog = field(default_factory=LossLog)
     _roles: list[str] = field(default_factory=list)
     _allocations: dict[str, Allocation] = field(default_factory=dict)
-    _bound: dict[Place, BoundRole | CepError] = field(default_factory=dict)
-    _pools: dict[str, ActorPool] = field(default_factory=dict)
-    _served: dict[Place, ServedModel] = field(default_factory=dict)
-    _groups: list[Any] = field(default_factory=list)
-    _shared: Any = None  # the group of the pools that share their places
-    _begun: bool = False
+    _bound: dict[Place, tuple[BoundRole, ActorSetup | ServedModel] | CepError] = field(
+        default_factory=dict
+    )
+    _models: dict[str, tuple[str, ActorPool | ServedModel]] = field(default_factory=dict)
+    _groups: dict[str, Any] = field(default_factory=dict)  # of pools; "": of those that share
+    _gone: dict[str, None] = field(default_factory=dict)  # remarks on nodes
     _closed: bool = False
     _lock: RLock = field(default_factory=RLock)
 
@@ -451,36 +428,31 @@ class PoolManager:
         return 2 * max((pool.actors for pool in self._allocations.values()), default=1)
 
     def bound(
-        self, role: RoleName, spec: ModelSpec, stopped: Callable[[], bool], *, force: bool = False
+        self, role: RoleName, spec: ModelSpec, stopped: Stopped, *, force: bool = False
     ) -> BoundRole:
-        """A role bound on the cluster; its model is that of a pool there.
-
-        stopped: whether the thread that asks is to stop waiting. Raises what binding raises.
-        """
+        """A role bound on the cluster; its model is that of a pool there. Raises as binding."""
         place = (role, spec)
         with self._lock:
             if place not in self._bound:
                 try:
                     if SCHEMES[spec.scheme].served:  # its key lies here, and it needs no device
                         own = bind(spec, role, self.context, force=force)
-                        self._served[place] = ServedModel(own.load)
-                        self._bound[place] = own
+                        self._bound[place] = own, ServedModel(own.load)
                     else:
-                        self._bound[place] = self._bind_on_node(self._setup(place, force=force))
+                        threads, gpus = self._allocation(role).threads, self._allocation(role).gpus
+                        setup = ActorSetup(role, spec.text, force, threads, gpus)
+                        there = self._bind_on_node(setup)
+                        self._bound[place] = there, replace(setup, identity=there.identity)
                 except CepError as error:
                     self._bound[place] = error.with_traceback(None)
-            bound = self._bound[place]
-        if isinstance(bound, CepError):
-            raise bound
-        return replace(bound, load=lambda: self._load(place, bound, stopped, force=force))
+            found = self._bound[place]
+        if isinstance(found, CepError):
+            raise found
+        return replace(found[0], load=partial(self._load, *found, stopped))
 
     def usage(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code; of all actors and servers."""
-        models: list[tuple[str, ActorPool | ServedModel]] = [
-            *((pool.bound.role, pool) for pool in list(self._pools.values())),
-            *((role, model) for (role, _), model in list(self._served.items())),
-        ]
-        loads: Counter[str] = Counter()
+        models, loads = list(self._models.values()), Counter[str]()
         for role, model in models:
             loads[role] += model.loads
         return +loads, sum(model.seconds for _, model in models)
@@ -488,9 +460,10 @@ class PoolManager:
     def messages(self) -> list[str]:
         """What was lost and made good, a sentence each."""
         if not self._closed:
-            for node in self.cluster.lost_nodes():
-                self.losses.remarks[f"node {node.name} left the cluster"] = None
-        return self.losses.lines()
+            lost = self.cluster.lost_nodes()
+            self._gone |= {f"node {node.name} left the cluster": None for node in lost}
+        pools = (line for _, model in list(self._models.values()) for line in model.messages())
+        return [*pools, *self._gone]
 
     def close(self) -> None:
         """End all actors, and leave their places."""
@@ -499,18 +472,16 @@ class PoolManager:
         with self._lock:
             self.messages()
             self._closed = True
-            for pool in self._pools.values():
-                pool.close()
-            for group in self._groups:
+            for _, model in self._models.values():
+                model.close()
+            for group in filter(None, self._groups.values()):
                 remove_placement_group(group)
 
-    def _setup(self, place: Place, *, force: bool) -> ActorSetup:
-        role, spec = place
+    def _allocation(self, role: RoleName) -> Allocation:
         if role not in self._allocations:  # it was not planned for
             alone = allocate([role], self.requests, self.cluster.nodes())[role]
             self._allocations[role] = replace(alone, actors=1, cpus=0.0, shared=False)
-        allocation = self._allocations[role]
-        return ActorSetup(role, spec.text, force, allocation.threads, allocation.gpus)
+        return self._allocations[role]
 
     def _bind_on_node(self, setup: ActorSetup) -> BoundRole:
         """Bind on one node of the kind that the role's actors will be on."""
@@ -520,54 +491,39 @@ class PoolManager:
         able = [node for node in nodes if node.gpus] if setup.gpus else []
         node = max(able or nodes, key=lambda node: node.cpus)
         try:
-            reply = ray.get(start_binding(node.id, setup))
+            bound: BoundRole | Exception = ray.get(start_binding(node.id, setup))
         except ray.exceptions.RayError as error:
             raise ModelError(
                 f"{setup.role} {setup.spec} could not be bound on node {node.name}: "
                 f"{error_line(error)}"
             ) from error
-        if isinstance(reply, ActorFault):
-            fault = reply.exception()
-            if isinstance(fault, CepError):
-                fault = type(fault)(f"{fault} (looked up on node {node.name} of the cluster)")
-            raise fault
-        bound: BoundRole = reply.bound
-        return replace(
-            bound,
-            resources=replace(
-                bound.resources,
-                grows=False,  # how much room there is shows in the actor alone
-                lasting=True,
-                # Enters notes on batch sizes: on a cluster others fit than in this process.
-                build=f"{bound.resources.build} on a cluster of Ray",
-            ),
-            provenance={**bound.provenance, "engine": "ray"},
-        )
+        if isinstance(bound, CepError):
+            raise type(bound)(f"{bound} (looked up on node {node.name} of the cluster)")
+        if isinstance(bound, Exception):
+            raise bound
+        # How much room there is shows in the actor alone. `build` enters notes on batch sizes: on a
+        # cluster others fit than in this process.
+        build = f"{bound.resources.build} on a cluster of Ray"
+        resources = replace(bound.resources, grows=False, lasting=True, build=build)
+        return replace(bound, resources=resources, provenance={**bound.provenance, "engine": "ray"})
 
-    def _load(
-        self, place: Place, bound: BoundRole, stopped: Callable[[], bool], *, force: bool
-    ) -> Any:
+    def _load(self, bound: BoundRole, source: ActorSetup | ServedModel, stopped: Stopped) -> Any:
         with self._lock:
-            begun, self._begun = self._begun, True
-        if not begun:  # outside the lock, since its threads ask for models at once
-            self.begin()
-        if place in self._served:
-            return self._served[place].remote(stopped)
+            begin, self.begin = self.begin, lambda: None
+        begin()  # outside the lock, since its threads ask for models at once
+        name = bound.resources.shares or f"{bound.role} {bound.spec}"
         with self._lock:
-            name = bound.resources.shares or f"{place[0]} {place[1]}"
-            if name not in self._pools:
-                setup = replace(self._setup(place, force=force), identity=bound.identity)
-                allocation = self._allocations[place[0]]
-                group = self._shared if allocation.shared else None
-                if group is None:
-                    planned = [self._allocations[role] for role in self._roles]
-                    sharing = [own for own in planned if own.shared]
-                    group = reserve(sharing if allocation.shared else [allocation])
-                    self._groups += [] if group is None else [group]
-                    self._shared = group if allocation.shared else self._shared
-                self._pools[name] = ActorPool(
-                    self.cluster, bound, setup, allocation, self.losses, group
-                )
-            pool = self._pools[name]
-        pool.start(stopped)
-        return RemoteModel(pool.methods, lambda method, args: pool.ask(method, args, stopped))
+            if name not in self._models:
+                model = source if isinstance(source, ServedModel) else self._pool(name, source)
+                self._models[name] = bound.role, model
+            model = self._models[name][1]
+        return for_thread(model, stopped)
+
+    def _pool(self, name: str, setup: ActorSetup) -> ActorPool:
+        allocation = self._allocations[setup.role]
+        key = "" if allocation.shared else name
+        if key not in self._groups:
+            planned = [self._allocations[role] for role in self._roles]
+            sharing = [own for own in planned if own.shared]
+            self._groups[key] = reserve(sharing if allocation.shared else [allocation])
+        return ActorPool(self.cluster, setup, allocation, self._groups[key])

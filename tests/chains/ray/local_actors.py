@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains.ray import pools as module
-from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup, refuse_to_load
+from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup
 from pytest_cepbench.chains.ray.cluster import Allocation, Cluster, Node
-from pytest_cepbench.chains.ray.pools import ActorPool, LossLog
+from pytest_cepbench.chains.ray.pools import ActorPool
 from pytest_cepbench.models.binding import BoundRole, IdleParts
 
 ray = pytest.importorskip("ray")
@@ -22,11 +22,11 @@ BOUND = BoundRole(
     "a model",
     "weights-1",
     "test/1",
-    refuse_to_load,
+    dict,  # type: ignore[arg-type] # nothing is loaded here
     idle=lambda: IdleParts(("idle",)),
 )
 
-READY = ActorReady(BOUND, ("describe", "write"), node_id="id1", node="node1", seconds=0.5)
+READY = ActorReady(("describe", "write"), "id1", "node1", 0.5)
 
 SETUP = ActorSetup("describer", "shapes:", force=False, threads=1, gpus=0.0)
 
@@ -92,7 +92,7 @@ class LocalActor:
         def answer(method: str, args: Any) -> Any:
             self.requests.append((method, args))
             answer = self.answers(args[0])
-            self.deaths += isinstance(answer, Exception) or answer is None
+            self.deaths += isinstance(answer, ray.exceptions.RayError) or answer is None
             return answer
 
         return Method(answer)
@@ -115,7 +115,8 @@ class LocalCluster:
     ) -> LocalActor:
         """As `pools.create_actor`."""
         fields = self.begin.pop(0) if self.begin else {}
-        self.actors.append(LocalActor(allocation.cpus, place, setup, **fields))
+        options = allocation.actor_options(None, place)
+        self.actors.append(LocalActor(options["num_cpus"], place, setup, **fields))
         return self.actors[-1]
 
     def pool(self, actors: int = 1, **changes: Any) -> ActorPool:
@@ -123,7 +124,7 @@ class LocalCluster:
         cluster = Cluster("h:1", _seen={"id1": Node("id1", "node1", 2.0, 0.0)})
         cluster.nodes = lambda: self.nodes  # type: ignore[method-assign] # no Ray is asked
         allocation = replace(Allocation(actors, 0.0, 0.5, 1), **changes)
-        return ActorPool(cluster, BOUND, SETUP, allocation, LossLog(), "group")
+        return ActorPool(cluster, SETUP, allocation, "group")
 
 
 def task_error(text: str) -> Exception:
@@ -136,7 +137,7 @@ def _get(ref: Ref, timeout: float | None = None) -> Any:
     del timeout
     result = ref.peek()
     assert result is not NOT_YET, "nothing is waited for without looking whether the run stops"
-    if isinstance(result, BaseException):
+    if isinstance(result, ray.exceptions.RayError):
         raise result
     return result
 

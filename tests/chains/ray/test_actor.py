@@ -19,19 +19,24 @@ from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.ray.actor import (
     ASKED,
     ActorAnswer,
-    ActorFault,
     ActorReady,
     ActorSetup,
     ChainActor,
     _plain,
-    _ready,
     bind_here,
-    refuse_to_load,
+    portable,
+    without_functions,
 )
 from pytest_cepbench.chains.ray.cluster import Allocation, same_imports
 from pytest_cepbench.chains.ray.pools import create_actor
-from pytest_cepbench.errors import CheckpointError, DeviceMemoryError, ModelError
-from pytest_cepbench.models.binding import IdleParts
+from pytest_cepbench.errors import (
+    CheckpointError,
+    DeviceMemoryError,
+    IdentityError,
+    ModelError,
+    SpecError,
+)
+from pytest_cepbench.models.binding import BoundRole, IdleParts
 from pytest_cepbench.models.protocols import (
     AnsweredQuestion,
     Battle,
@@ -66,13 +71,13 @@ def _setup(role: RoleName, spec: str = f"{MODELS}:model", **changes: Any) -> Act
 def _loading(role: RoleName, spec: str = f"{MODELS}:model", **changes: Any) -> ChainActor:
     """An actor whose model has to be what the spec is now, but for the changes."""
     bound = bind_here(_setup(role, spec))
-    assert isinstance(bound, ActorReady), bound
-    return ChainActor(_setup(role, spec, identity=bound.bound.identity | changes), "id1", "here")
+    assert isinstance(bound, BoundRole), bound
+    return ChainActor(_setup(role, spec, identity=bound.identity | changes), "id1", "here")
 
 
 def _actor(role: RoleName, spec: str = f"{MODELS}:model") -> ChainActor:
     actor = _loading(role, spec)
-    assert isinstance(actor.ready, ActorReady), actor.ready
+    assert isinstance(actor.state(), ActorReady), actor.state()
     return actor
 
 
@@ -84,21 +89,17 @@ def _answer(actor: ChainActor, method: str, inputs: list[Any], *rest: Any) -> Ac
 
 def test_a_ready_actor_says_what_it_loaded() -> None:
     """Identity, node, abilities, seconds; the driver cannot load what it gets."""
-    bound, ready = bind_here(_setup("encoder")), _actor("encoder").ready
+    bound, ready = bind_here(_setup("encoder")), _actor("encoder").state()
 
-    assert isinstance(bound, ActorReady)
+    assert isinstance(bound, BoundRole)
     assert isinstance(ready, ActorReady)
     assert (ready.node_id, ready.node) == ("id1", "here")
-    assert bound.bound.identity == ready.bound.identity
-    assert ready.bound.files is None
-    assert (bound.methods, set(ready.methods)) == (
-        (),
-        set(ASKED) - {"describe_json", "write_json"},
-    )
-    assert bound.seconds == 0.0
+    assert bound.identity["fingerprint"] == "all-roles/1"
+    assert bound.files is None
+    assert set(ready.methods) == set(ASKED) - {"describe_json", "write_json"}
     assert 0 < ready.seconds < 60
     with pytest.raises(AssertionError, match="loaded by an actor"):
-        ready.bound.load()
+        bound.load()
 
 
 @pytest.mark.models
@@ -111,33 +112,32 @@ def test_what_is_said_of_a_checkpoint_can_be_sent(tmp_path: Path) -> None:
     with quiet():
         checkpoint = build_clip(tmp_path)
     bound = bind_here(_setup("encoder", str(checkpoint)))
-    assert isinstance(bound, ActorReady), bound
+    assert isinstance(bound, BoundRole), bound
 
     sent = pickle.loads(pickle.dumps(bound))
 
-    assert sent.bound.identity == bound.bound.identity
-    assert sent.bound.idle() == IdleParts()
+    assert sent.identity == bound.identity
+    assert sent.idle() == IdleParts()
 
 
 def test_parts_that_change_nothing_are_found_on_the_node() -> None:
     """Where the files are: the driver need not have them."""
     idle = IdleParts(("the LoRA changes nothing",), whole=True)
     bound = bind_here(_setup("encoder"))
-    assert isinstance(bound, ActorReady)
-    assert _ready(replace(bound.bound, idle=lambda: idle)).bound.idle() == idle
+    assert isinstance(bound, BoundRole)
+    assert without_functions(replace(bound, idle=lambda: idle)).idle() == idle
 
 
 def test_what_cannot_be_bound_or_loaded_is_a_fault() -> None:
     """Raised again in the driver, with the same words; an actor's fault names its node."""
     fault = bind_here(_setup("describer", f"{MODELS}:nothing"))
-    assert isinstance(fault, ActorFault)
-    assert str(fault.exception()).startswith("model spec 'python:tests.chains.ray.actor_models:no")
+    assert str(fault).startswith("model spec 'python:tests.chains.ray.actor_models:no")
     actor = ChainActor(_setup("describer", f"{MODELS}:nothing"), "id1", "here")
-    assert isinstance(actor.ready, ActorFault)
-    assert actor.ready == replace(fault, message=f"node here: {fault.message}")
-    full = ChainActor(_setup("describer", f"{MODELS}:full"), "id1", "here")
-    assert isinstance(full.ready, ActorFault)
-    assert "CUDA out of memory" in full.ready.message
+    assert type(actor.state()) is type(fault) is SpecError
+    assert str(actor.state()) == f"node here: {fault}"
+    full = ChainActor(_setup("describer", f"{MODELS}:full"), "id1", "here").state()
+    assert isinstance(full, Exception)
+    assert "CUDA out of memory" in str(full)
     assert actor.answer("describe", [[PIXELS], "say", [1]]) is None
 
 
@@ -167,8 +167,7 @@ def test_an_actor_plays_no_other_model_than_the_run_s(part: str, value: object, 
     changes: dict[str, Any] = {part: value}
     actor = _loading("encoder", **changes)
 
-    assert isinstance(actor.ready, ActorFault)
-    error = actor.ready.exception()
+    error = actor.state()
     assert type(error) is ModelError
     assert str(error).startswith(f"encoder {MODELS}:model: {words}")
     assert actor.answer("encode_texts", [["a"]]) is None
@@ -177,9 +176,9 @@ def test_an_actor_plays_no_other_model_than_the_run_s(part: str, value: object, 
 def test_an_actor_of_another_version_plays_nothing() -> None:
     """Nodes may join a cluster after the run began."""
     actor = ChainActor(_setup("encoder", version="0"), "id1", "here")
-    assert isinstance(actor.ready, ActorFault)
     words = f"node here has pytest-cepbench {__version__}, this process 0: install the same "
-    assert actor.ready.message.startswith(words)
+    assert type(actor.state()) is ModelError
+    assert str(actor.state()).startswith(words)
 
 
 def test_an_actor_without_gpus_sees_none() -> None:
@@ -323,9 +322,7 @@ def test_a_file_that_changes_before_the_first_answers_is_a_fault(tmp_path: Path)
     path.write_text("B, longer")
 
     assert isinstance(late.answer(*request), ActorAnswer)
-    fault = early.answer(*request)
-    assert isinstance(fault, ActorFault)
-    assert fault.kind == "IdentityError"
+    assert type(early.answer(*request)) is IdentityError
 
 
 @pytest.mark.parametrize(
@@ -337,7 +334,7 @@ def test_models_are_bound_where_accelerators_are_seen(
     """Ray hides them from a task that asks for none; the model's actors will have some."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
 
-    assert isinstance(bind_here(_setup("encoder", gpus=gpus)), ActorReady)
+    assert isinstance(bind_here(_setup("encoder", gpus=gpus)), BoundRole)
 
     assert os.environ.get("CUDA_VISIBLE_DEVICES") == left
 
@@ -361,10 +358,10 @@ def test_an_actor_works_in_the_driver_s_folder(
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.7")
     monkeypatch.chdir("/")
     bound = bind_here(_setup("encoder", folder=str(tmp_path)))
-    assert isinstance(bound, ActorReady)
+    assert isinstance(bound, BoundRole)
     assert Path.cwd() == tmp_path
 
-    actor = ChainActor(_setup("encoder", identity=bound.bound.identity, folder="/nowhere"))
+    actor = ChainActor(_setup("encoder", identity=bound.identity, folder="/nowhere"))
 
     said = actor.state()
     assert isinstance(said, ActorReady)
@@ -406,15 +403,18 @@ def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, pl
     assert options == {"num_cpus": 1.5, "num_gpus": 0.5, "max_task_retries": 0}
 
 
+def _sent(error: Exception) -> Any:
+    """As it arrives in the driver: Ray pickles classes of no module by value."""
+    ray = pytest.importorskip("ray")
+    return pickle.loads(ray.cloudpickle.dumps(portable(error)))
+
+
 @pytest.mark.parametrize("kind", [CheckpointError, ModelError, DeviceMemoryError])
 def test_our_errors_arrive_as_they_are(kind: type[Exception]) -> None:
     """Of the same class, with the same words, and nothing else."""
-    fault = ActorFault.of(kind("what, why, how"))
-    error = fault.exception()
+    error = _sent(kind("what, why, how"))
 
     assert (type(error), str(error)) == (kind, "what, why, how")
-    assert fault.ours
-    assert fault.memory == (kind is DeviceMemoryError)
 
 
 def test_an_error_of_a_module_arrives_as_its_nearest_base() -> None:
@@ -423,34 +423,23 @@ def test_an_error_of_a_module_arrives_as_its_nearest_base() -> None:
     class LocalError(CheckpointError):
         """Known where it is raised."""
 
-    assert type(ActorFault.of(LocalError("gone")).exception()) is CheckpointError
+    assert type(_sent(LocalError("gone"))) is CheckpointError
 
 
 def test_a_model_s_own_exception_keeps_its_name() -> None:
     """What is stored of a failed input has the words that it has in a run in one process."""
-    fault = ActorFault.of(ArithmeticError("no sum"))
-    error = fault.exception()
+    error = _sent(ArithmeticError("no sum"))
 
     assert (type(error).__name__, str(error)) == ("ArithmeticError", "no sum")
     assert not isinstance(error, MemoryError)
-    assert (fault.ours, fault.memory) == (False, False)
 
 
 def test_memory_that_ran_out_is_a_memory_error_in_the_driver() -> None:
     """So the batch is halved there, as in one process."""
-    fault = ActorFault.of(RuntimeError("CUDA out of memory"))
-    error = fault.exception()
+    error = _sent(RuntimeError("CUDA out of memory"))
 
-    assert fault.memory
-    assert not fault.ours
     assert isinstance(error, MemoryError)
     assert type(error).__name__ == "RuntimeError"
-
-
-def test_a_bound_role_does_not_load_in_the_driver() -> None:
-    """Its model lives in an actor."""
-    with pytest.raises(AssertionError, match="loaded by an actor"):
-        refuse_to_load()
 
 
 def test_ray_is_imported_in_its_folder_alone_and_late() -> None:

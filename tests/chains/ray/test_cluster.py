@@ -16,7 +16,6 @@ from pytest_cepbench.chains.ray import cluster as module
 from pytest_cepbench.chains.ray.cluster import (
     Cluster,
     Node,
-    ResourceRequest,
     allocate,
     list_nodes,
     reserve,
@@ -89,7 +88,7 @@ def test_a_process_is_put_back_as_it_was(
 
     cluster = module.connect("other:1")
 
-    assert (cluster.address, cluster.borrowed, cluster.own) == ("h:1", True, False)
+    assert (cluster.address, cluster.own) == ("h:1", False)
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
     assert os.environ["RAY_gcs_server_request_timeout_seconds"] == "7"  # noqa: SIM112 - Ray's name
     monkeypatch.setenv("RAY_AUTH_MODE", "token")  # as Ray does
@@ -139,7 +138,7 @@ def test_a_cluster_is_started_unless_there_is_an_address(
     cluster = module.connect(address)
 
     (options,) = started
-    assert (cluster.own, cluster.borrowed, cluster.address) == (expected is None, False, "h:1")
+    assert (cluster.own, cluster.address) == (expected is None, "h:1")
     assert options["address"] == (expected or "local")
     assert options.get("num_cpus") == (None if expected else usable_cores())
     cluster.close()
@@ -237,7 +236,7 @@ def test_without_accelerators_cores_are_divided() -> None:
 
 def test_a_request_leaves_the_rest_to_the_others() -> None:
     """What one role asks for is gone; the others share the devices that are left."""
-    pools = allocate(ROLES, {"describer": ResourceRequest(2, 1.0, 2.0)}, _nodes((16, 4)))
+    pools = allocate(ROLES, {"describer": {"actors": 2, "gpus": 1.0, "cpus": 2.0}}, _nodes((16, 4)))
 
     assert (pools["describer"].actors, pools["describer"].gpus) == (2, 1.0)
     assert (pools["generator"].actors, pools["generator"].gpus) == (2, 0.5)
@@ -246,7 +245,7 @@ def test_a_request_leaves_the_rest_to_the_others() -> None:
 
 def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
     """`gpus=0` puts a role on the processor, beside the devices."""
-    pools = allocate(ROLES, {"encoder": ResourceRequest(gpus=0.0)}, _nodes((16, 2)))
+    pools = allocate(ROLES, {"encoder": {"gpus": 0.0}}, _nodes((16, 2)))
 
     assert (pools["encoder"].gpus, pools["generator"].gpus) == (0.0, 0.5)
 
@@ -255,16 +254,16 @@ def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
     ("requested", "message"),
     [
         (
-            ResourceRequest(4, 1.0),
+            {"actors": 4, "gpus": 1.0},
             "the pools together (describer 4 x 1 GPU + 1 CPU) ask for 4 GPUs, the cluster has 2",
         ),
         (
-            ResourceRequest(1, 0.0, 12.0),
+            {"actors": 1, "gpus": 0.0, "cpus": 12.0},
             "no node has enough for one actor of the describer pool, 1 x 12 CPU; there are node0",
         ),
     ],
 )
-def test_more_than_there_is_is_refused(requested: ResourceRequest, message: str) -> None:
+def test_more_than_there_is_is_refused(requested: dict[str, float], message: str) -> None:
     """At once, with what there is: no run waits for it."""
     with pytest.raises(SpecError) as caught:
         allocate(["describer"], {"describer": requested}, _nodes((8, 1), (8, 1)))
@@ -275,7 +274,7 @@ def test_more_than_there_is_is_refused(requested: ResourceRequest, message: str)
 def test_nothing_left_is_refused() -> None:
     """A role without a request would wait for a device that others have."""
     with pytest.raises(SpecError, match="leaves no GPU for other roles: ask for less, or give "):
-        allocate(ROLES, {"describer": ResourceRequest(2, 1.0)}, _nodes((8, 2)))
+        allocate(ROLES, {"describer": {"actors": 2, "gpus": 1.0}}, _nodes((8, 2)))
 
 
 def test_a_cluster_of_single_cores_has_sixteen_places() -> None:
@@ -292,21 +291,23 @@ def test_a_cluster_of_single_cores_has_sixteen_places() -> None:
 
 def test_more_actors_than_devices_have_less_of_each() -> None:
     """Of the device, and of its cores."""
-    pools = allocate(["encoder"], {"encoder": ResourceRequest(actors=4)}, _nodes((6, 2)))
+    pools = allocate(["encoder"], {"encoder": {"actors": 4}}, _nodes((6, 2)))
     assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.5, 1.0)
     assert str(pools["encoder"]) == "4 x 0.5 GPU + 1 CPU"
 
-    pools = allocate(["encoder"], {"encoder": ResourceRequest(actors=4)}, _nodes((2, 0)))
+    pools = allocate(["encoder"], {"encoder": {"actors": 4}}, _nodes((2, 0)))
     assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.0, 0.5)
     assert not pools["encoder"].shared
 
-    pools = allocate(["encoder"], {"encoder": ResourceRequest(1, 0.0, 0.0)}, _nodes((2, 0)))
+    pools = allocate(
+        ["encoder"], {"encoder": {"actors": 1, "gpus": 0.0, "cpus": 0.0}}, _nodes((2, 0))
+    )
     assert str(pools["encoder"]) == "1 x nothing"
 
 
 def test_threads_are_those_of_the_actor_s_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unless the user says how many; on an accelerator the library decides."""
-    requested = {"encoder": ResourceRequest(actors=1, cpus=3.5)}
+    requested = {"encoder": {"actors": 1, "cpus": 3.5}}
     assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 3
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     assert allocate(["encoder"], requested, _nodes((8, 0)))["encoder"].threads == 7
@@ -320,7 +321,10 @@ def test_places_are_reserved_one_of_each_model_in_a_bundle(monkeypatch: pytest.M
     """Models without a request share a group; others have their own, or none without resources."""
     placement = pytest.importorskip("ray.util.placement_group")
     monkeypatch.setattr(placement, "placement_group", lambda bundles, _: tuple(bundles))
-    requests = {"generator": ResourceRequest(2, 0.5, 2.0), "detector": ResourceRequest(2, 0.0, 0.0)}
+    requests = {
+        "generator": {"actors": 2, "gpus": 0.5, "cpus": 2.0},
+        "detector": {"actors": 2, "gpus": 0.0, "cpus": 0.0},
+    }
     pools = allocate([*ROLES, "encoder", "detector"], requests, _nodes((8, 3)))
 
     shared = reserve([pools["describer"], pools["encoder"], pools["encoder"]])

@@ -16,7 +16,6 @@ from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray.actor import (
-    ActorFault,
     ActorSetup,
     ChainActor,
     RemoteModel,
@@ -74,17 +73,17 @@ CALLS: dict[RoleName, tuple[str, ...]] = {
 def _in_actor(role: RoleName) -> RemoteModel:
     """The model in an actor; what is sent there and back is pickled, as Ray does."""
     setup = ActorSetup(role, SPEC, force=False, threads=None, gpus=1.0)
-    identity = bind_here(setup).bound.identity  # type: ignore[union-attr] # it can be bound
+    identity = bind_here(setup).identity  # type: ignore[union-attr] # it can be bound
     actor = ChainActor(replace(setup, identity=identity), "id1", "here")
 
     def ask(method: str, args: Any) -> Any:
         sent = pickle.loads(pickle.dumps(as_sent(args)))
         answer = pickle.loads(pickle.dumps(actor.answer(method, sent)))
-        if isinstance(answer, ActorFault):
-            raise answer.exception()
+        if isinstance(answer, Exception):
+            raise answer
         return answer
 
-    return RemoteModel(actor.ready.methods, ask)  # type: ignore[union-attr] # it was loaded
+    return RemoteModel(actor.state().methods, ask)  # type: ignore[union-attr] # it was loaded
 
 
 def _plain(result: Any) -> Any:

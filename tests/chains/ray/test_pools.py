@@ -20,14 +20,9 @@ from ray.exceptions import (
 )
 
 from pytest_cepbench.chains.ray import pools as module
-from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorFault, ActorSetup
-from pytest_cepbench.chains.ray.cluster import Cluster, Node, ResourceRequest
-from pytest_cepbench.chains.ray.pools import (
-    ActorPool,
-    LossLog,
-    PoolManager,
-    format_actor_error,
-)
+from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorSetup
+from pytest_cepbench.chains.ray.cluster import Allocation, Cluster, Node
+from pytest_cepbench.chains.ray.pools import ActorPool, PoolManager, last_line
 from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
@@ -39,7 +34,16 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.models.binding import BindContext, IdleParts
 from pytest_cepbench.models.protocols import Describer, Writer
 from pytest_cepbench.models.spec import parse_spec
-from tests.chains.ray.local_actors import NOT_YET, READY, LocalCluster, Ref, local, task_error
+from tests.chains.ray.local_actors import (
+    BOUND,
+    NOT_YET,
+    READY,
+    SETUP,
+    LocalCluster,
+    Ref,
+    local,
+    task_error,
+)
 
 __all__ = ["local"]
 
@@ -47,7 +51,7 @@ FIRST, SECOND, POISON = (("describe", [[name], "say"]) for name in ("1", "2", "p
 
 AWAY = ActorUnavailableError("restarting", b"x" * 16)
 DIED: dict[str, Any] = {"ready_says": ActorDiedError()}
-FULL: dict[str, Any] = {"ready_says": ActorFault.of(DeviceMemoryError("node node1: full"))}
+FULL: dict[str, Any] = {"ready_says": DeviceMemoryError("node node1: full")}
 
 _deadline = 0.0
 
@@ -156,7 +160,7 @@ def test_an_actor_has_a_batch_at_a_time(local: LocalCluster) -> None:
 
 def test_what_a_model_raises_is_raised_here(local: LocalCluster) -> None:
     """As it is; what escapes in an actor names model and error. The actor is free again."""
-    errors = iter([ActorFault.of(ArithmeticError("no sum")), task_error("x\nE: y")])
+    errors = iter([ArithmeticError("no sum"), task_error("x\nE: y")])
     local.begin = [{"answers": lambda _: next(errors)}]
     pool = _pool(local)
 
@@ -184,7 +188,7 @@ def test_a_batch_that_kills_twice_is_given_up(local: LocalCluster) -> None:
     pool.start(_never)
     assert pool.loads == 4
     assert not any(actor.killed for actor in local.actors)
-    lines = [line.replace("maynot", "may not") for line in pool.losses.lines()]  # Ray 2.44
+    lines = [line.replace("maynot", "may not") for line in pool.messages()]  # Ray 2.44
     assert lines == [
         (
             "node node1 lost 2 describer actors in the middle of a batch, which was asked for "
@@ -211,7 +215,7 @@ def test_actors_beside_a_lost_one_are_looked_at_first(local: LocalCluster) -> No
     assert pool.ask(*FIRST, _never).value == ["1"]
 
     assert [len(actor.requests) for actor in local.actors] == [1, 0, 1]
-    assert pool.losses.lines()[0].startswith("node node1 lost 1 describer actor in the middle of ")
+    assert pool.messages()[0].startswith("node node1 lost 1 describer actor in the middle of ")
 
 
 def test_threads_leave_when_the_run_stops(local: LocalCluster) -> None:
@@ -248,7 +252,7 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
 
 def test_an_actor_with_another_model_ends_the_pool(local: LocalCluster) -> None:
     """Its process is ended, and everyone who asks is told the reason."""
-    local.begin = [{"ready_says": ActorFault.of(CheckpointError("node node1: no weights"))}]
+    local.begin = [{"ready_says": CheckpointError("node node1: no weights")}]
     pool = local.pool(2)
     for _ in range(2):
         with pytest.raises(CheckpointError, match=r"^node node1: no weights$"):
@@ -259,7 +263,7 @@ def test_an_actor_with_another_model_ends_the_pool(local: LocalCluster) -> None:
 @pytest.mark.parametrize(
     ("says", "message"),
     [
-        (ActorFault("OddError", "odd", ours=False), "odd"),
+        (LookupError("odd"), "odd"),
         (task_error("Traceback\nKeyError: 'a'"), "describer shapes:: KeyError: 'a'"),
     ],
 )
@@ -270,7 +274,7 @@ def test_what_else_loading_raises_ends_the_pool(
     local.begin = [{"ready_says": says}]
     with pytest.raises(Exception, match=message) as caught:
         _pool(local)
-    assert type(caught.value).__name__ in ("OddError", "ModelError")
+    assert type(caught.value).__name__ in ("LookupError", "ModelError")
 
 
 def test_an_actor_that_cannot_be_made_ends_the_pool(local: LocalCluster) -> None:
@@ -286,7 +290,7 @@ def test_memory_for_fewer_actors_does(local: LocalCluster) -> None:
     local.begin = [FULL]
     pool = _pool(local, 2)
     assert len(pool.actors) == 1
-    assert pool.losses.lines() == ["the describer shapes: has an actor less: node node1: full"]
+    assert pool.messages() == ["the describer shapes: has an actor less: node node1: full"]
 
     local.begin = [FULL]
     alone = local.pool(1)
@@ -301,7 +305,7 @@ def test_an_actor_that_never_starts_is_done_without(local: LocalCluster) -> None
     local.begin = [DIED]
     pool = _pool(local, 2)
     assert len(pool.actors) == 1
-    (line,) = pool.losses.lines()
+    (line,) = pool.messages()
     assert line.startswith("the describer shapes: has an actor less: ActorDiedError: The ")
 
     local.begin = [DIED]
@@ -339,23 +343,21 @@ def test_memory_that_ran_out_is_said(local: LocalCluster) -> None:
     local.begin = [_dying(error, times=1)]
     pool = _pool(local)
     assert pool.ask(*POISON, _never).value == ["poison"]
-    (line,) = pool.losses.lines()
+    (line,) = pool.messages()
     assert line.endswith(" a batch, which was asked for again: OutOfMemoryError: full")
 
 
 def test_a_process_that_is_another_model_by_now_is_done_without(local: LocalCluster) -> None:
     """It answers nothing; the pool goes on with the others, and the report says so."""
-    refusal = ActorFault.of(ModelError("fingerprint B on node node1"))
+    refusal = ModelError("fingerprint B on node node1")
     local.begin = [{"answers": lambda _: None, "ready_says": [READY, refusal]}]
     pool = _pool(local, 2)
     assert pool.ask(*FIRST, _never).value == ["1"]
 
     assert pool.ask(*SECOND, _never).value == ["2"]
     assert [actor.killed for actor in local.actors] == [True, False]
-    assert pool.losses.lines() == [
-        "no new actor of the describer shapes:: fingerprint B on node node1"
-    ]
-    assert not pool.losses.batches
+    assert pool.messages() == ["no new actor of the describer shapes:: fingerprint B on node node1"]
+    assert not pool.lost
 
 
 def test_patience_ends_where_no_actor_gets_a_place(local: LocalCluster, clock: list[float]) -> None:
@@ -415,26 +417,24 @@ def test_where_a_node_is_lost_another_one_s_cores_are_shared(
 
 def test_losses_are_told_by_node_and_reason() -> None:
     """How many of which role, and what Ray says; remarks come last, each once."""
-    log = LossLog()
+    pool = ActorPool(Cluster("h:1"), replace(SETUP, role="encoder"), Allocation(2, 0.0, 0.5, 1))
     for node in ("node1", "node1", "node2"):
-        log.batches["encoder", node, "ActorDiedError: gone"] += 1
-    log.remarks["node node1 left the cluster"] = None
+        pool.lost[node, "ActorDiedError: gone"] += 1
+    pool.remarks["the encoder has an actor less"] = None
 
     words = "in the middle of a batch, which was asked for again: ActorDiedError: gone"
-    assert log.lines() == [
+    assert pool.messages() == [
         f"node node1 lost 2 encoder actors {words}",
         f"node node2 lost 1 encoder actor {words}",
-        "node node1 left the cluster",
+        "the encoder has an actor less",
     ]
 
 
 def test_an_exception_in_an_actor_is_its_last_line() -> None:
     """Ray's own text is a traceback; without any, the class has to do."""
-    assert format_actor_error(ValueError("Traceback\n  File x\nKeyError:  'a'\n\n")) == (
-        "KeyError: 'a'"
-    )
-    assert format_actor_error(ValueError("")) == "ValueError"
-    assert len(format_actor_error(ValueError("x" * 400))) == 300
+    assert last_line(ValueError("Traceback\n  File x\nKeyError:  'a'\n\n")) == ("KeyError: 'a'")
+    assert last_line(ValueError("")) == "ValueError"
+    assert len(last_line(ValueError("x" * 400))) == 300
 
 
 # -- all pools of a run --------------------------------------------------------------------------
@@ -468,7 +468,7 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
             words = "a\n b"
             return Ref(lambda: ActorUnavailableError(words, b"x" * 16))
         bad = setup.spec == "shapes:?bad=1"
-        return Ref(lambda: ActorFault.of(SpecError("not understood")) if bad else READY)
+        return Ref(lambda: SpecError("not understood") if bad else BOUND)
 
     monkeypatch.setattr(module, "start_binding", start_binding)
     monkeypatch.setattr(module, "reserve", lambda _: "group")
@@ -477,13 +477,13 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
     return calls
 
 
-def _manager(*nodes: Node, **requests: ResourceRequest) -> PoolManager:
+def _manager(*nodes: Node, **requests: dict[str, float]) -> PoolManager:
     return PoolManager(_Nodes(*nodes), requests, BindContext(str, None))
 
 
 def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None:
     """One with accelerators, unless the role has none; provenance and build name the engine."""
-    manager = _manager(SMALL, DEVICES, LARGE, encoder=ResourceRequest(gpus=0.0))
+    manager = _manager(SMALL, DEVICES, LARGE, encoder={"gpus": 0.0})
     manager.plan([("describer", parse_spec("shapes:")), ("encoder", parse_spec("shapes:?miss=0"))])
     for _ in range(2):
         bound = manager.bound("describer", parse_spec("shapes:"), _never)
@@ -500,9 +500,7 @@ def test_a_role_that_was_not_planned_has_what_was_asked_for(bound_on: list[Any])
     """A whole device where there are some, else none."""
     _manager(DEVICES).bound("describer", parse_spec("shapes:"), _never)
     _manager(LARGE).bound("describer", parse_spec("shapes:"), _never)
-    _manager(DEVICES, describer=ResourceRequest(gpus=0.5)).bound(
-        "describer", parse_spec("shapes:"), _never
-    )
+    _manager(DEVICES, describer={"gpus": 0.5}).bound("describer", parse_spec("shapes:"), _never)
 
     assert [setup.gpus for _, setup in bound_on] == [1.0, 0.0, 0.5]
 
@@ -536,7 +534,7 @@ def test_pools_are_made_when_a_model_is_needed(local: LocalCluster, bound_on: li
     assert first.describe([], "p", []) == again.describe([], "p", [])  # type: ignore[union-attr]
     assert isinstance(first, Describer)
     assert isinstance(first, Writer)
-    assert all(actor.setup.identity == READY.bound.identity for actor in local.actors)
+    assert all(actor.setup.identity == BOUND.identity for actor in local.actors)
     loads, seconds = manager.usage()
     assert dict(loads) == {"describer": loads["describer"]}
     assert seconds == loads["describer"] * 0.5 + 2 * 0.25
@@ -574,9 +572,7 @@ def test_models_of_servers_are_asked_from_here(
         loads.append(1)
         return Server()
 
-    monkeypatch.setattr(
-        module, "bind", lambda *_, **__: replace(READY.bound, load=load, provenance={})
-    )
+    monkeypatch.setattr(module, "bind", lambda *_, **__: replace(BOUND, load=load, provenance={}))
     manager = _manager(LARGE)
     assert manager.plan([("describer", parse_spec("openai:m"))]) == {}
     assert manager.helpers == 2

@@ -17,7 +17,7 @@ from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ASKED as ASKED_METHODS
 from pytest_cepbench.chains.ray.actor import ActorAnswer, RemoteModel, as_sent, methods_of
-from pytest_cepbench.chains.ray.pools import ServedModel
+from pytest_cepbench.chains.ray.pools import ServedModel, for_thread
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import StoppedError
 from pytest_cepbench.models.binding import BindContext, bind
@@ -141,7 +141,7 @@ def test_a_model_behind_a_server_is_loaded_once() -> None:
 
     shared = ServedModel(load)
     assert shared.loads == 0
-    models: list[Any] = [shared.remote(_never) for _ in range(2)]
+    models: list[Any] = [for_thread(shared, _never) for _ in range(2)]
     assert models[0].describe([IMAGE], "p", (2,)) == ([IMAGE], "p", (2,))
     assert models[1].generate(["t"], [3]) == (["t"], [3])
     assert not hasattr(models[0], "judge")
@@ -165,8 +165,8 @@ def test_threads_take_turns_until_the_run_stops(monkeypatch: pytest.MonkeyPatch)
             return asked
 
     shared = ServedModel(Slow)
-    first: Any = shared.remote(_never)
-    second: Any = shared.remote(stopped.is_set)
+    first: Any = for_thread(shared, _never)
+    second: Any = for_thread(shared, stopped.is_set)
 
     def wait() -> None:
         try:
@@ -198,7 +198,7 @@ def test_questions_about_a_picture_reach_a_server(
         server.answer = lambda _: chat_answer("yes")
         bound = bind(parse_spec(f"{server.spec()}&logprobs=false"), "vqa", BindContext(str))
         served = ServedModel(bound.load)
-        runner = RoleRunner(replace(bound, load=lambda: served.remote(_never)), store)
+        runner = RoleRunner(replace(bound, load=lambda: for_thread(served, _never)), store)
 
         (answer,) = runner.ask("answer", [step])
 
