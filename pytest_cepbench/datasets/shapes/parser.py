@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from PIL import Image
@@ -46,14 +47,38 @@ _REACH = 0.9  # of the root of its area: how far a triangle's corners lie from i
 _SLACK = 1.5  # pixels, for soft edges and for a center that the neighbors have pulled aside
 _SIZE_BORDER = sum(RADII) / 2
 
+_AREAS = np.array([[AREA[shape]] for shape in SHAPES])
+_DROPS = np.array([[DROP[shape]] for shape in SHAPES])
+
 _HUES = PALETTE - BACKGROUND
 _DIRECTIONS = _HUES / np.linalg.norm(_HUES, axis=1, keepdims=True)
 _PIXELS = np.arange(_WINDOW) + 0.5
 
+_WINDOWS = np.stack(
+    [
+        np.arange(SIDE**2).reshape(SIDE, SIDE)[y : y + _WINDOW, x : x + _WINDOW].ravel()
+        for y in _STARTS
+        for x in _STARTS
+    ]
+)
+"""(9, 484): the numbers of the pixels around each cell, row by row."""
+
+
+_MOST_KEPT = 4096
+"""Scenes that are kept: describers, encoders and checkers each look at every picture of a chain."""
+
+_kept: dict[str, Scene] = {}
+
 
 def parse_image(image: ImageArtifact) -> Scene:
     """The scene in an image of any size; it is brought to 64 x 64 pixels first. Never raises."""
-    return Scene(tuple(scene_object for scene_object, _, _, _ in sightings(image)))
+    scene = _kept.get(image.digest)
+    if scene is None:
+        scene = Scene(tuple(scene_object for scene_object, _, _, _ in sightings(image)))
+        if len(_kept) >= _MOST_KEPT:
+            _kept.clear()
+        _kept[image.digest] = scene
+    return scene
 
 
 def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, int, int]]:
@@ -62,29 +87,31 @@ def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, i
     Yields (object, (22, 22) coverage in [0, 1], left, top): the window's corner in the 64 x 64
     pixels that the image is brought to.
     """
-    rise = world_pixels(image) / 255.0 - BACKGROUND
-    windows = np.stack([rise[y : y + _WINDOW, x : x + _WINDOW] for y in _STARTS for x in _STARTS])
+    rise = (world_pixels(image) / 255.0 - BACKGROUND).reshape(-1, 3)
+    highest = np.maximum(np.maximum(rise[:, 0], rise[:, 1]), rise[:, 2])
+    windows = rise.take(_WINDOWS, axis=0)
     # The palette's color nearest in direction to each window's visible pixels.
-    visible = windows.max(axis=3, keepdims=True) > _VISIBLE
-    totals = (windows * visible).sum(axis=(1, 2))
+    visible = (highest > _VISIBLE).astype(np.float64).take(_WINDOWS)
+    totals = np.matmul(visible[:, None], windows)[:, 0]
     colors: list[int] = (totals @ _DIRECTIONS.T).argmax(axis=1).tolist()
     # How much each pixel is covered by an object of its cell's color: stretched about one half, so
     # that blur changes no area.
     hues = _HUES[colors]
     scale = (hues**2).sum(axis=1)
-    share = np.matmul(windows.reshape(CELLS, -1, 3), hues[:, :, None]) / scale[:, None, None]
-    covers = np.clip((share.reshape(windows.shape[:3]) - _HALO) / (1 - 2 * _HALO), 0.0, 1.0)
-    for cell, cover in enumerate(covers):
-        if cover.sum() < _LEAST_AREA:
-            continue
-        # Without what lies farther out than any shape of this area reaches: a neighbor's corners.
-        x, y, area = _mass(cover)
-        squared = (_PIXELS - x)[None, :] ** 2 + (_PIXELS - y)[:, None] ** 2
-        kept: FloatArray = np.where(squared <= (_REACH * area**0.5 + _SLACK) ** 2, cover, 0.0)
-        if kept.sum() >= _LEAST_AREA:
-            shape, size = _fit(kept)
-            what = SceneObject(cell, SIZES[size], COLORS[colors[cell]], SHAPES[shape])
-            yield what, kept, _STARTS[what.column], _STARTS[what.row]
+    share = np.matmul(windows, hues[:, :, None])[..., 0] / scale[:, None]
+    covers = np.clip((share.reshape(CELLS, _WINDOW, _WINDOW) - _HALO) / (1 - 2 * _HALO), 0.0, 1.0)
+    cells = np.flatnonzero(_areas(covers) >= _LEAST_AREA)
+    covers = covers[cells]
+    # Without what lies farther out than any shape of this area reaches: a neighbor's corners.
+    x, y, area = _masses(covers)
+    squared = (_PIXELS - x[:, None])[:, None, :] ** 2 + (_PIXELS - y[:, None])[:, :, None] ** 2
+    farthest = (_REACH * np.sqrt(area) + _SLACK) ** 2
+    kept = np.where(squared <= farthest[:, None, None], covers, 0.0)
+    seen = np.flatnonzero(_areas(kept) >= _LEAST_AREA)
+    cells, kept = cells[seen], kept[seen]
+    for cell, cover, (shape, size) in zip(cells.tolist(), kept, _fit(kept), strict=True):
+        what = SceneObject(cell, SIZES[size], COLORS[colors[cell]], SHAPES[shape])
+        yield what, cover, _STARTS[what.column], _STARTS[what.row]
 
 
 def world_pixels(image: ImageArtifact) -> FloatArray:
@@ -95,29 +122,31 @@ def world_pixels(image: ImageArtifact) -> FloatArray:
     return np.asarray(small, dtype=np.float64)
 
 
-def _fit(cover: FloatArray) -> tuple[int, int]:
-    """Indices of the shape and the size that explain a window best."""
-    x, y, area = _mass(cover)
-    across = (_PIXELS - x)[None, :]
-    fits = []
-    for number, shape in enumerate(SHAPES):
-        radius = (area / AREA[shape]) ** 0.5
-        size = int(radius > _SIZE_BORDER)
-        # Only radii that the world has: a blurred cross would else pass for a smaller circle.
-        radius = min(max(radius, RADII[size] - RADIUS_JITTER), RADII[size] + RADIUS_JITTER)
-        down = (_PIXELS - (y - DROP[shape] * radius))[:, None]
-        misfit = float(((coverage(shape, across, down, radius) - cover) ** 2).sum())
-        fits.append((misfit, number, size))
-    _, best, size = min(fits)
-    return best, size
+def _fit(covers: FloatArray) -> list[tuple[int, int]]:
+    """Indices of the shape and the size that explain each of (n, 22, 22) windows best."""
+    x, y, area = _masses(covers)
+    across = (_PIXELS - x[:, None])[:, None, :]
+    radii = np.sqrt(area / _AREAS)
+    sizes = (radii > _SIZE_BORDER).astype(int)
+    # Only radii that the world has: a blurred cross would else pass for a smaller circle.
+    nominal = np.array(RADII)[sizes]
+    radii = np.clip(radii, nominal - RADIUS_JITTER, nominal + RADIUS_JITTER)
+    down = (_PIXELS - (y - _DROPS * radii)[..., None])[..., None]
+    drawn = map(coverage, SHAPES, repeat(across), down, radii[..., None, None])
+    best = np.array([_areas((own - covers) ** 2) for own in drawn]).argmin(axis=0)
+    return list(zip(best.tolist(), sizes[best, np.arange(len(best))].tolist(), strict=True))
 
 
-def _mass(cover: FloatArray) -> tuple[float, float, float]:
-    """Center of mass (x, y), and area, in pixels."""
-    area = float(cover.sum())
-    x = float(cover.sum(axis=0) @ _PIXELS) / area
-    y = float(cover.sum(axis=1) @ _PIXELS) / area
-    return x, y, area
+def _areas(covers: FloatArray) -> FloatArray:
+    """(n,) sums of (n, 22, 22) windows, each as NumPy sums one alone."""
+    areas: FloatArray = covers.reshape(len(covers), _WINDOW**2).sum(axis=1)
+    return areas
+
+
+def _masses(covers: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Center of mass (x, y), and area, of (n, 22, 22) windows, each (n,), in pixels."""
+    area = _areas(covers)
+    return covers.sum(axis=1) @ _PIXELS / area, covers.sum(axis=2) @ _PIXELS / area, area
 
 
 _INSIDE = 0.5  # coverage of a pixel whose center lies on a shape's edge
