@@ -79,7 +79,7 @@ def test_both_layouts_are_what_the_judge_is_asked(tmp_path: Path, name: str) -> 
 
     def render(messages: Any, *, asks: bool = False) -> str:
         return str(
-            judge._conversations.loaded.processor.apply_chat_template(
+            judge.loaded.processor.apply_chat_template(
                 messages, add_generation_prompt=asks, tokenize=False
             )
         )

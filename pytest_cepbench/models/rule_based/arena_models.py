@@ -54,22 +54,20 @@ class ShapesInterleaver:
         self, questions: Sequence[Question], limits: Sequence[StepLimit], seeds: Sequence[int]
     ) -> list[tuple[AnswerStep, ...] | Failure]:
         """The steps of each answer; a failure for a question that is none of the arena."""
-        return [
-            self._single(question, limit, seed)
-            for question, limit, seed in zip(questions, limits, seeds, strict=True)
-        ]
-
-    def _single(
-        self, question: Question, limit: StepLimit, seed: int
-    ) -> tuple[AnswerStep, ...] | Failure:
-        try:
+        answers: list[tuple[AnswerStep, ...] | Failure] = []
+        for question, limit, seed in zip(questions, limits, seeds, strict=True):
             solution = _solve(question)
-        except DatasetError as error:
-            return Failure("refused", str(error))
-        steps = degraded_answer(solution, self.knobs, seed, limit.told, limit.most)
-        return tuple(
-            AnswerStep(text, None if image is None else image.pixels) for text, image in steps
-        )
+            if isinstance(solution, Failure):
+                answers.append(solution)
+                continue
+            steps = degraded_answer(solution, self.knobs, seed, limit.told, limit.most)
+            answers.append(
+                tuple(
+                    AnswerStep(text, None if image is None else image.pixels)
+                    for text, image in steps
+                )
+            )
+        return answers
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,16 @@ class ShapesWriter:
         seeds: Sequence[int],
     ) -> list[str | Failure]:
         """The captions of each answer's steps, each ended by `STEP_END`; a failure as above."""
-        return [
-            self._single(question, seed) for question, seed in zip(questions, seeds, strict=True)
-        ]
+        knobs = AnswerDegradation(**vars(self.knobs), no_image=1.0)
+        texts: list[str | Failure] = []
+        for question, seed in zip(questions, seeds, strict=True):
+            solution = _solve(question)
+            if isinstance(solution, Failure):
+                texts.append(solution)
+                continue
+            steps = degraded_answer(solution, knobs, seed)
+            texts.append(" ".join(f"{text} {STEP_END}" for text, _ in steps))
+        return texts
 
     def write_json(
         self,
@@ -101,14 +106,6 @@ class ShapesWriter:
     ) -> list[str | Failure]:
         """Summaries of patterns, as JSON; a failure for any other question."""
         return [summarize_patterns(question, schema) for question in questions]
-
-    def _single(self, question: Question, seed: int) -> str | Failure:
-        try:
-            solution = _solve(question)
-        except DatasetError as error:
-            return Failure("refused", str(error))
-        steps = degraded_answer(solution, AnswerDegradation(**vars(self.knobs), no_image=1.0), seed)
-        return " ".join(f"{text} {STEP_END}" for text, _ in steps)
 
 
 @dataclass(frozen=True)
@@ -283,8 +280,11 @@ def _draws(seed: int, digests: tuple[str, str]) -> dict[str, float]:
     return dict(zip(_DRAWS, source.random(len(_DRAWS)).tolist(), strict=True))
 
 
-def _solve(question: Question) -> Solution:
-    return solve(read_question(_artifacts(question)))
+def _solve(question: Question) -> Solution | Failure:
+    try:
+        return solve(read_question(_artifacts(question)))
+    except DatasetError as error:
+        return Failure("refused", str(error))
 
 
 def _artifacts(pieces: Sequence[Piece]) -> list[str | ImageArtifact]:

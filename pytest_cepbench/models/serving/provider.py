@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError, unknown_name
+from pytest_cepbench.errors import RoleError, SpecError, unknown_name
 from pytest_cepbench.models.api import provider as api
 from pytest_cepbench.models.api.client import ApiClient
 from pytest_cepbench.models.api.endpoint import (
@@ -37,47 +37,31 @@ from pytest_cepbench.models.checkpoints import (
     fingerprint,
     inspect_checkpoint,
     list_files,
-    read_json,
 )
 from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS
+from pytest_cepbench.models.checkpoints.peft_adapters import (
+    adapter_weights,
+    check_adapter,
+    read_adapter,
+)
 from pytest_cepbench.models.protocols import Model, RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, Engine, ServerPlan, find_program
 from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
 from pytest_cepbench.models.serving.run_servers import own_servers
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
-_CONFIG = "adapter_config.json"
-
 _READ = (".json", ".safetensors", ".txt", ".model", ".jinja")
-
-_PICKLED = (".bin", ".pt", ".pth")
 
 
 def _adapter_files(folder: Path, *, allow_pickle: bool) -> list[str]:
     """The files of a PEFT adapter that an engine can read.
 
-    Raises CheckpointError where the folder holds no adapter, or only pickled weights that are not
-    allowed.
+    Raises as `read_adapter` and `check_adapter`.
     """
-    if not (folder / _CONFIG).is_file():
-        raise CheckpointError(
-            f"{folder}: no PEFT adapter; lora_modules expects a folder with {_CONFIG} in it"
-        )
-    inner = [name for name in list_files(folder) if "/" not in name]
-    safe = [name for name in inner if name.endswith(".safetensors")]
-    pickled = [
-        name for name in inner if name.startswith("adapter_model") and name.endswith(_PICKLED)
-    ]
-    if not safe and not pickled:
-        raise CheckpointError(
-            f"{folder}: the adapter's weights are missing (adapter_model.safetensors)"
-        )
-    if not safe and not allow_pickle:
-        raise CheckpointError(
-            f"{folder}: the adapter's weights are pickled ({pickled[0]}), and pickles can run "
-            "code: save them as safetensors, or give allow_pickle=true"
-        )
-    return [name for name in inner if name.endswith(_READ)] + ([] if safe else pickled)
+    read_adapter(folder)
+    check_adapter(folder, allow_pickle=allow_pickle)
+    inner = [name for name in list_files(folder) if "/" not in name and name.endswith(_READ)]
+    return sorted({*inner, adapter_weights(folder).name})
 
 
 def _hashed(folder: Path, names: list[str], hash_file: HashFile) -> list[list[str]]:
@@ -186,7 +170,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     own = files.fingerprint
     ranks = []  # of adapters, the largest of each
     for folder in params.adapters.values():
-        config = read_json(folder / _CONFIG)
+        config = read_adapter(folder)
         pattern = config.get("rank_pattern")
         values = [config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())]
         ranks.append(max((rank for rank in values if isinstance(rank, int)), default=0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from pytest_cepbench.models.text_model.loading import (
     conversation,
     load_text_model,
 )
-from pytest_cepbench.models.text_model.parameters import has_chat_template
+from pytest_cepbench.models.text_model.parameters import ConversationParams, has_chat_template
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, quiet
+
+P = TypeVar("P", bound=ConversationParams)
 
 
 @dataclass(frozen=True)
@@ -60,19 +62,23 @@ def check_chat(plan: LoadPlan[Any]) -> None:
         )
 
 
-class Conversations:
-    """Loads a checkpoint, builds conversations for it, and has it read them.
+class ConversationModel(Generic[P]):
+    """A loaded model that reads conversations: holds the model and what prepares its inputs.
 
-    loaded: the model and what prepares its inputs.
+    loaded: both.
     """
 
-    def __init__(self, plan: LoadPlan[Any]) -> None:
+    def __init__(self, plan: LoadPlan[P]) -> None:
         self._plan = plan
         self.loaded = loaded = load_text_model(plan, {"do_sample": False}, chat=True)
         added = loaded.tokenizer.added_tokens_decoder.values()
         controls = {t.content for t in added if t.special or t.content.startswith("<")}
         controls |= {getattr(loaded.processor, "image_token", None)}
         self._controls = any_of(filter(None, controls))
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        self.loaded.model.to(device)
 
     def turns(self, pieces: Sequence[Piece], system: str) -> Conversation:
         """A system prompt, where there is one, and a message of texts and images.

@@ -27,7 +27,7 @@ from pytest_cepbench.artifacts.outcome import (
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, FloatArray, Reply
-from pytest_cepbench.models.text_model.conversations import Conversations, check_chat
+from pytest_cepbench.models.text_model.conversations import ConversationModel, check_chat
 from pytest_cepbench.models.text_model.judge_prompts import (
     JUDGE_PROMPTS,
     LINE_CLOSING,
@@ -58,17 +58,16 @@ _PROBES = (
 """Battles of unequal length, so that one is padded, first with images and then without."""
 
 
-class TransformersJudge:
-    """A loaded judge: holds the model, its processor and the tokens of its verdicts and scores."""
+class TransformersJudge(ConversationModel[LocalJudgeParams]):
+    """A loaded judge, with the tokens of its verdicts and scores."""
 
     def __init__(self, plan: LoadPlan[LocalJudgeParams]) -> None:
         """Raises what loading does, CheckpointError for a tokenizer that cannot tell the verdicts
         apart and for a chat template that takes images out of their order, ModelError for a model
         that fails when it is shown a battle.
         """
-        self._plan = plan
-        self._conversations = Conversations(plan)
-        loaded = self._conversations.loaded
+        super().__init__(plan)
+        loaded = self.loaded
         self._prompt: JudgePrompt = JUDGE_PROMPTS[plan.params.prompt]
         phrases = [self._prompt.phrases[winner] for winner in WINNERS]
         tokens: list[list[int]] = [
@@ -84,11 +83,7 @@ class TransformersJudge:
             _check_order(plan, loaded)
         self._scorer = phrase_scorer(loaded.model, tokens)
         probes = [[self._conversation(battle) for battle in battles] for battles in _PROBES]
-        self._batched, _ = self._conversations.compare_ways(probes, self._scorer)
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._conversations.loaded.model.to(device)
+        self._batched, _ = self.compare_ways(probes, self._scorer)
 
     def judge(
         self,
@@ -99,13 +94,14 @@ class TransformersJudge:
 
         The provenance of a reply has the four probabilities under `PROBABILITIES`.
         """
-        likelihoods = self._conversations.likelihoods(
+        likelihoods = self.likelihoods(
             [self._conversation(battle) for battle in battles],
             self._scorer,
             batched=self._batched,
             what="battle",
         )
-        remarks = () if self._batched else self._one_by_one("battle", "four")
+        how = "shown one battle at a time, each of them four times"
+        remarks = () if self._batched else self.one_by_one(how)
         replies = []
         for own in likelihoods:
             if isinstance(own, Failure):
@@ -127,13 +123,14 @@ class TransformersJudge:
         tokenizer that cannot tell the numbers apart.
         """
         scorer, batched = self._number_scorer
-        likelihoods = self._conversations.likelihoods(
+        likelihoods = self.likelihoods(
             [self._answer_conversation(answered) for answered in answers],
             scorer,
             batched=batched,
             what="answer",
         )
-        remarks = () if batched else self._one_by_one("answer", "seven")
+        how = "shown one answer at a time, each of them seven times"
+        remarks = () if batched else self.one_by_one(how)
         return [
             Reply(own if isinstance(own, Failure) else _scores(own), remarks=remarks)
             for own in likelihoods
@@ -142,7 +139,7 @@ class TransformersJudge:
     @cached_property
     def _number_scorer(self) -> tuple[Scorer, bool]:
         """Scores of numbers, and whether answers go in batches; made when scores are asked for."""
-        loaded = self._conversations.loaded
+        loaded = self.loaded
         try:
             scorer = number_scorer(loaded.model, loaded.tokenizer, LINE_LEADS, HIGHEST_SCORE + 1)
         except ValueError as error:
@@ -157,25 +154,20 @@ class TransformersJudge:
             ]
             for battles in _PROBES
         ]
-        batched, _ = self._conversations.compare_ways(probes, scorer)
+        batched, _ = self.compare_ways(probes, scorer)
         return scorer, batched
 
     def _conversation(self, battle: Battle) -> Conversation:
         params = self._plan.params
         own = params.system_prompt
         system = self._prompt.system if own is None else own
-        return self._conversations.turns(self._prompt.show(battle, params.max_pixels), system)
+        return self.turns(self._prompt.show(battle, params.max_pixels), system)
 
     def _answer_conversation(self, answered: AnsweredQuestion) -> Conversation:
         pixels = self._plan.params.max_pixels
-        return self._conversations.turns(
+        return self.turns(
             self._prompt.show_answer(answered, LINE_CLOSING, pixels),
             score_system(numbered=self._prompt.numbered),
-        )
-
-    def _one_by_one(self, what: str, times: str) -> tuple[str]:
-        return self._conversations.one_by_one(
-            f"shown one {what} at a time, each of them {times} times"
         )
 
 

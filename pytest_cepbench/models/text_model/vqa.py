@@ -16,7 +16,7 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.protocols import Piece, Reply, VqaQuestion
-from pytest_cepbench.models.text_model.conversations import Conversations, check_chat, has_image
+from pytest_cepbench.models.text_model.conversations import ConversationModel, check_chat, has_image
 from pytest_cepbench.models.text_model.judge_prompts import shrink_image
 from pytest_cepbench.models.text_model.likelihood import first_tokens, token_scorer
 from pytest_cepbench.models.text_model.loading import Conversation
@@ -33,16 +33,15 @@ _PROBES: tuple[tuple[tuple[Piece, str], ...], ...] = (
 """Questions of unequal length, so that one is padded, first about pictures and then about texts."""
 
 
-class TransformersVqa:
-    """A loaded VQA model: holds the model and its processor."""
+class TransformersVqa(ConversationModel[ConversationParams]):
+    """A loaded VQA model."""
 
     def __init__(self, plan: LoadPlan[ConversationParams]) -> None:
         """Raises what loading does, CheckpointError for a tokenizer that does not tell yes from no,
         ModelError for a model that fails when it is shown a picture and a question.
         """
-        self._plan = plan
-        self._conversations = Conversations(plan)
-        loaded = self._conversations.loaded
+        super().__init__(plan)
+        loaded = self.loaded
         yes, no = (first_tokens(loaded.tokenizer, words) for words in (_YES, _NO))
         if not yes or not no or yes & no:
             raise CheckpointError(
@@ -51,11 +50,7 @@ class TransformersVqa:
             )
         scorer = token_scorer(loaded.model, sorted(yes | no))
         probes = [[self._conversation(*asked) for asked in batch] for batch in _PROBES]
-        self._batched, self._reads_texts = self._conversations.compare_ways(probes, scorer)
-
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        self._conversations.loaded.model.to(device)
+        self._batched, self._reads_texts = self.compare_ways(probes, scorer)
 
     def answer(
         self, pieces: Sequence[Piece], questions: Sequence[Sequence[VqaQuestion]]
@@ -74,7 +69,7 @@ class TransformersVqa:
         for low in range(0, len(asked), most):
             results += self._probabilities(asked[low : low + most])
         how = "asked one question at a time"
-        remarks = () if self._batched else self._conversations.one_by_one(how)
+        remarks = () if self._batched else self.one_by_one(how)
         replies = []
         for own in questions:
             answers, results = results[: len(own)], results[len(own) :]
@@ -85,7 +80,7 @@ class TransformersVqa:
     def _probabilities(self, asked: Sequence[tuple[Piece, VqaQuestion]]) -> list[float | Failure]:
         wanted = []
         for _, question in asked:
-            tokens = first_tokens(self._conversations.loaded.tokenizer, question.answers)
+            tokens = first_tokens(self.loaded.tokenizer, question.answers)
             if not tokens:
                 raise CheckpointError(
                     f"{self._plan.checkpoint.path}: its tokenizer has no token that begins the "
@@ -98,9 +93,9 @@ class TransformersVqa:
         conversations = [self._conversation(piece, question.text) for piece, question in asked]
         readable = [self._reads_texts or has_image(own) for own in conversations]
         likelihoods = iter(
-            self._conversations.likelihoods(
+            self.likelihoods(
                 list(compress(conversations, readable)),
-                token_scorer(self._conversations.loaded.model, known),
+                token_scorer(self.loaded.model, known),
                 batched=self._batched,
                 what="question",
             )
@@ -119,7 +114,7 @@ class TransformersVqa:
     def _conversation(self, piece: Piece, question: str) -> Conversation:
         params = self._plan.params
         shown = piece if isinstance(piece, str) else shrink_image(piece, params.max_pixels)
-        return self._conversations.turns([shown, question], params.system_prompt or "")
+        return self.turns([shown, question], params.system_prompt or "")
 
 
 ADAPTER = adapter(

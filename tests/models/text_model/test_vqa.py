@@ -89,12 +89,10 @@ def test_probabilities_are_those_of_the_plain_model(tiny: Build) -> None:
     model = _load(tiny("llava"))
     (red, *_) = pictures()
     (question, *_) = QUESTIONS
-    inputs = dict(model._conversations.inputs([model._conversation(red, question.text)]))
+    inputs = dict(model.inputs([model._conversation(red, question.text)]))
     with torch.inference_mode():
-        logits = model._conversations.loaded.model(**inputs).logits[0, -1].softmax(-1)
-    tokens = [
-        model._conversations.loaded.tokenizer.convert_tokens_to_ids(word) for word in ("Yes", "yes")
-    ]
+        logits = model.loaded.model(**inputs).logits[0, -1].softmax(-1)
+    tokens = [model.loaded.tokenizer.convert_tokens_to_ids(word) for word in ("Yes", "yes")]
     expected = float(sum(logits[token] for token in tokens))
     assert _values(model, [red], [question])[0, 0] == pytest.approx(expected, abs=1e-6)
 
