@@ -239,34 +239,60 @@ _TYPES: Mapping[str, Callable[[str], object]] = {
 """What stands for a value in help -> its type, where an option has none of its own."""
 
 
-def option(words: str, about: str = "", **settings: Any) -> Option:
+_HEAD = re.compile(
+    r"(?P<flag>\S+?)(?: (?P<value>[^\s=]\S*?))?(?: (?P<how>[?*+]|several|required|= \S+))?"
+)
+
+
+def option(head: str, about: str = "", **settings: Any) -> Option:
     """An option, or an argument without a flag.
 
-    words: its flags, and what stands for its value, which says of which type values are:
-    `"--samples N"`, `"suite SUITE"`; without it the option has choices, or a type of its own.
+    head: its name; what stands for its value, which says of which type values are, or the values
+    themselves in braces; and how often it is given, that it is required, or its default: `--plan`,
+    `suite SUITE`, `verdicts VERDICTS +`, `--seen MODEL several`, `--order {both,balanced} = both`.
+    `--[cep-]NAME` is an option that pytest has as `--cep-NAME`, a spelling that works here too.
     about: for the help, which shows the default below it.
+    settings: of `add_argument`, beside those or in their place.
     """
-    *flags, metavar = words.split(" ") if " " in words else (words, "")
-    if settings.get("default") not in (None, [], ()) and DEFAULT not in about:
+    match = _HEAD.fullmatch(head)
+    assert match is not None
+    name, value, how = match["flag"], match["value"], match["how"]
+    own: dict[str, Any] = {}
+    if value is None:
+        own = {} if settings else {"action": "store_true"}
+    elif value.startswith("{"):
+        own["choices"] = tuple(value.strip("{}").split(","))
+    else:
+        own["metavar"] = value
+        own |= {"type": _TYPES[value]} if value in _TYPES else {}
+    if how == "several":
+        own |= {"action": "append", "default": []}
+    elif how == "required":
+        own["required"] = True
+    elif how is not None:
+        own |= {"default": how[2:]} if how.startswith("=") else {"nargs": how}
+    own |= settings
+    if own.get("default") not in (None, [], ()) and DEFAULT not in about:
         about = f"{about}; {DEFAULT}" if about else DEFAULT
-    own: dict[str, Any] = {"metavar": metavar} if metavar else {}
-    own |= {"type": _TYPES[metavar]} if metavar in _TYPES else {}
-    return Option(tuple(flags), {"help": about, **own, **settings})
+    return Option((name.replace("[cep-]", ""),), {"help": about, **own}, "[cep-]" in name)
 
 
-def shared(words: str, about: str = "", **settings: Any) -> Option:
-    """An option that pytest has as `--cep-NAME`, a spelling that works here too."""
-    return option(words, about, **settings)._replace(shared=True)
+def options(text: str, **settings: Mapping[str, Any]) -> list[Option]:
+    """The options of a table: the head of each, two spaces or more, and what it is about.
 
-
-def several(words: str, about: str, **settings: Any) -> Option:
-    """An option that may be given several times."""
-    return option(words, about, action="append", default=[], **settings)
-
-
-def flag(name: str, about: str) -> Option:
-    """An option without a value."""
-    return Option((name,), {"action": "store_true", "help": about})
+    What goes on below a line is indented. settings: more of an option, by its name.
+    """
+    entries: list[list[str]] = []
+    for line in textwrap.dedent(text).strip().splitlines():
+        if line.startswith(" "):
+            entries[-1].append(line.strip())
+        else:
+            entries.append(re.split(" {2,}", line, maxsplit=1))
+    made = []
+    for head, *about in entries:
+        name = head.partition(" ")[0].removeprefix("--").replace("[cep-]", "").replace("-", "_")
+        made.append(option(head, " ".join(about), **settings.get(name, {})))
+    return made
 
 
 # -- the parser ------------------------------------------------------------------------------------
@@ -396,12 +422,10 @@ REFUSED = EXIT_CODES.format("the results were refused or a file could not be cha
 
 _NO_STORE = "no store at {!r}: give its folder with --store DIR"
 
-OWN_STORE = shared(
-    "--store DIR", type=_holding("index.sqlite", _NO_STORE), default=".cepbench/store"
-)
+OWN_STORE = option("--[cep-]store DIR = .cepbench/store", type=_holding("index.sqlite", _NO_STORE))
 """Of the commands that look at a store alone; a default that is text is checked too."""
 
-STORE = shared("--store DIR", default=".cepbench/store")
+STORE = option("--[cep-]store DIR = .cepbench/store")
 
 ROLES = ("describer", "generator", "encoder", "detector", "vqa")
 """The roles of chains, to which these commands can give a model."""
@@ -411,22 +435,22 @@ ANSWER_ROLES = ("interleaver", "writer", "generator", "editor", "judge")
 
 RESULTS = option("results REPORT", "what pytest --cep-report wrote")
 
-DATA = shared("--data NAME=PATH", "where a data set lies", action="append", default=[])
+DATA = option("--[cep-]data NAME=PATH several", "where a data set lies")
 
 SUITE = option("suite SUITE", "folder with a suite.toml, or such a file")
 
-BASELINES = shared("--baselines DIR", "folder of accepted baselines", default="baselines")
+BASELINES = option("--[cep-]baselines DIR = baselines", "folder of accepted baselines")
 
-CASES = several(
-    "--case [SUITE/]PART/METRIC",
+CASES = option(
+    "--case [SUITE/]PART/METRIC several",
     "these cases only, with the wildcards *, ? and [...] (several allowed); default: all",
 )
 
-DRY_RUN = flag("--dry-run", "write no baseline")
+DRY_RUN = option("--dry-run", "write no baseline")
 
 MODELS = {
-    role: several(
-        "--encoder [NAME=]SPEC",
+    role: option(
+        "--encoder [NAME=]SPEC several",
         "model whose vectors are compared; with NAME= one of the suite's further encoders",
     )
     if role == "encoder"
@@ -436,7 +460,7 @@ MODELS = {
 """Role -> its option, where its model is the same for all."""
 
 ROLE_AND_DATA = [
-    shared("--role", "what the models under test play", choices=(*ROLES, "unified")),
+    option("--[cep-]role", "what the models under test play", choices=(*ROLES, "unified")),
     DATA,
-    shared("--samples N", "most samples of each category"),
+    option("--[cep-]samples N", "most samples of each category"),
 ]

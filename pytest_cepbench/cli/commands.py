@@ -17,7 +17,6 @@ from pytest_cepbench.cli.arguments import (
     REFUSED,
     RESULTS,
     ROLE_AND_DATA,
-    ROLES,
     STORE,
     SUITE,
     UNMEASURED,
@@ -25,38 +24,34 @@ from pytest_cepbench.cli.arguments import (
     Command,
     Option,
     OptionGroup,
-    flag,
     image_folder,
     number_from,
     option,
+    options,
     run_of,
-    several,
-    shared,
     suite_file,
 )
 from pytest_cepbench.cli.model_commands import AGREE, ARENA, DATASET, RATE, STUDY
 
 _DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")
 
-_DELETE = flag("--delete", "delete what is listed")
+_DELETE = option("--delete", "delete what is listed")
 
 # -- set up ----------------------------------------------------------------------------------------
 
 
 def _trial_options(model: Option, seeds: int, suite: Option = SUITE) -> list[Option]:
     """Of a model that is measured with several seeds and judged by the suite's cases."""
-    instead = "in the place of the suite's, for what is printed"
-    return [
-        suite,
-        model,
-        *MODELS.values(),
-        *ROLE_AND_DATA,
-        option("--seeds N", "how many seeds, from the suite's own on", default=seeds),
-        shared("--tolerance X", f"tolerated drop of every case, {instead}"),
-        shared("--alpha X", f"error that the cases share, {instead}"),
-        STORE,
-        BASELINES,
-    ]
+    own = options(
+        f"""
+        --seeds N = {seeds}       how many seeds, from the suite's own on
+        --[cep-]tolerance X  tolerated drop of every case, in the place of the suite's, for what is
+                             printed
+        --[cep-]alpha X      error that the cases share, in the place of the suite's, for what is
+                             printed
+        """
+    )
+    return [suite, model, *MODELS.values(), *ROLE_AND_DATA, *own, STORE, BASELINES]
 
 
 _INIT = Command(
@@ -65,23 +60,25 @@ _INIT = Command(
     UNWRITTEN,
     "init",
     [
-        option("--images DIR", "sub-folders are categories", type=image_folder, required=True),
-        option("--model SPEC", "the model that will be gated", required=True),
-        *(
-            option(f"--{role} SPEC", f"the {role} of the suite, the same for all models")
-            for role in ROLES[:3]
+        *options(
+            """
+            --images DIR required  sub-folders are categories
+            --model SPEC required  the model that will be gated
+            --describer SPEC       the describer of the suite, the same for all models
+            --generator SPEC       the generator of the suite, the same for all models
+            --encoder SPEC         the encoder of the suite, the same for all models
+            --[cep-]role {describer,generator,encoder,unified}
+                                   what the model under test plays
+            --name NAME            of the suite; default: that of the folder of images
+            --samples N = 8        most images of each category that the noise is measured on
+            --seeds N = 3          under how many seeds
+            --no-measure           ask no model, and write the default tolerance
+            --accept               measure the model on the whole suite, and accept its numbers as
+                                   baselines
+            --out DIR = .cepbench/studies  of the report of what was measured
+            """,
+            images={"type": image_folder},
         ),
-        shared("--role", "what the model under test plays", choices=(*ROLES[:3], "unified")),
-        option("--name NAME", "of the suite; default: that of the folder of images"),
-        option(
-            "--samples N", "most images of each category that the noise is measured on", default=8
-        ),
-        option("--seeds N", "under how many seeds", default=3),
-        flag("--no-measure", "ask no model, and write the default tolerance"),
-        flag(
-            "--accept", "measure the model on the whole suite, and accept its numbers as baselines"
-        ),
-        option("--out DIR", "of the report of what was measured", default=".cepbench/studies"),
         STORE,
     ],
 )
@@ -91,7 +88,7 @@ _SUITES = Command(
     "list the suites that come with the package, and what each of them needs",
     EXIT_CODES.format("a suite's file cannot be read"),
     "suites",
-    [option("name NAME", "show this suite in full", nargs="?")],
+    [option("name NAME ?", "show this suite in full")],
 )
 
 _DOCTOR = Command(
@@ -109,19 +106,18 @@ _DOCTOR = Command(
             ),
             seeds=2,
             suite=option(
-                "suite SUITE",
-                "folder with a suite.toml, or such a file; none with --report",
-                nargs="?",
+                "suite SUITE ?", "folder with a suite.toml, or such a file; none with --report"
             ),
         ),
-        option("--out DIR", default=".cepbench/studies"),
-        option(
-            "--report REPORT",
-            "for a bug report: print versions, settings and, of a JSON report, what became of its "
-            "cases, without keys, prompts or images; nothing is measured",
-            type=str,  # argparse would check the empty text of the bare option too
-            nargs="?",
-            const="",
+        *options(
+            """
+            --out DIR = .cepbench/studies
+            --report REPORT ?  for a bug report: print versions, settings and, of a JSON report,
+                               what became of its cases, without keys, prompts or images; nothing
+                               is measured
+            """,
+            # argparse would check the empty text of the bare option too
+            report={"type": str, "const": ""},
         ),
     ],
 )
@@ -133,8 +129,7 @@ _CALIBRATE = Command(
     "calibrate",
     [
         *_trial_options(
-            option("--model SPEC", "the model that is measured against itself", required=True),
-            seeds=5,
+            option("--model SPEC required", "the model that is measured against itself"), seeds=5
         ),
         DRY_RUN,
     ],
@@ -143,24 +138,24 @@ _CALIBRATE = Command(
 
 # -- baselines -------------------------------------------------------------------------------------
 
+_SEVERAL_SEEDS = number_from(
+    2,
+    "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out",
+)
+
 _REMEASURE = OptionGroup(
     "a checkpoint that was chosen as the best of several",
     [
-        option(
-            "--remeasure SUITE",
-            "measure it again, on held-out samples or under a fresh seed, and accept that",
+        *options(
+            """
+            --remeasure SUITE  measure it again, on held-out samples or under a fresh seed, and
+                               accept that
+            --seeds K          measure it under so many seeds, at least 2, and accept the means; the
+                               gate then allows for the spread between them; take 5 or more
+            --model SPEC       default: as in the results
+            """,
+            seeds={"type": _SEVERAL_SEEDS},
         ),
-        option(
-            "--seeds K",
-            "measure it under so many seeds, at least 2, and accept the means; the gate then "
-            "allows for the spread between them; take 5 or more",
-            type=number_from(
-                2,
-                "a spread shows between at least 2 measurements; for a single fresh one leave "
-                "--seeds out",
-            ),
-        ),
-        option("--model SPEC", "default: as in the results"),
         *MODELS.values(),
         *ROLE_AND_DATA,
         STORE,
@@ -174,10 +169,10 @@ _ACCEPT = Command(
     "accept",
     [
         RESULTS,
-        option("--reason TEXT", "why, in a sentence; kept in each baseline", required=True),
+        option("--reason TEXT required", "why, in a sentence; kept in each baseline"),
         CASES,
         BASELINES,
-        flag(
+        option(
             "--move-anchor",
             "make what is accepted the anchor too: the steps until here are forgotten",
         ),
@@ -203,8 +198,9 @@ _PRUNE = Command(
     [
         RESULTS,
         _DELETE,
-        several(
-            "--suite NAME", "also all baselines of this suite, which is gone (several allowed)"
+        option(
+            "--suite NAME several",
+            "also all baselines of this suite, which is gone (several allowed)",
         ),
         BASELINES,
     ],
@@ -213,9 +209,9 @@ _PRUNE = Command(
 
 # -- results ---------------------------------------------------------------------------------------
 
-_HISTORY_FOLDER = shared("--history DIR", "folder of the history", default=".cepbench/history")
+_HISTORY_FOLDER = option("--[cep-]history DIR = .cepbench/history", "folder of the history")
 
-_CASES = [several("--suite NAME", "cases of this suite only (several allowed)"), CASES]
+_CASES = [option("--suite NAME several", "cases of this suite only (several allowed)"), CASES]
 
 _COMPARE = Command(
     "compare",
@@ -223,28 +219,29 @@ _COMPARE = Command(
     UNWRITTEN,
     "compare",
     [
-        option(
-            "runs [NAME=]REPORT|SPEC",
-            "two or more runs, the first one being compared with: a JSON report (--cep-report), "
-            "or the spec of a model, whose latest report the history knows",
-            type=run_of,
-            nargs="+",
+        *options(
+            """
+            runs [NAME=]REPORT|SPEC +
+                          two or more runs, the first one being compared with: a JSON report
+                          (--cep-report), or the spec of a model, whose latest report the history
+                          knows
+            --html FILE   write a page with plots and chains as well
+            --out DIR     write the ranks there, as JSON, Markdown and SVG
+            """,
+            runs={"type": run_of},
         ),
-        option("--html FILE", "write a page with plots and chains as well"),
-        option("--out DIR", "write the ranks there, as JSON, Markdown and SVG"),
         *_CASES,
-        shared("--alpha X", "error of all bounds together, in each direction", default=0.05),
-        shared(
-            "--store DIR|URL",
-            "where the page's chains are read (several allowed); default: .cepbench/store",
-            action="append",
-            default=[],
-        ),
-        several(
-            "--suite-file FILE",
-            "a suite of the page's chains (several allowed); default: beside the tests of the "
-            "reports",
-            type=suite_file,
+        *options(
+            """
+            --[cep-]alpha X = 0.05  error of all bounds together, in each direction
+            --[cep-]store DIR|URL several
+                          where the page's chains are read (several allowed); default:
+                          .cepbench/store
+            --suite-file FILE several
+                          a suite of the page's chains (several allowed); default: beside the tests
+                          of the reports
+            """,
+            suite_file={"type": suite_file},
         ),
         *MODELS.values(),
         DATA,
@@ -260,14 +257,14 @@ _HISTORY = Command(
     [
         option("--html FILE", "draw the cases on a page, in this file"),
         *_CASES,
-        several(
-            "--model PATTERN",
-            "runs of models whose spec is like this, such as 'runs/a/*' (several allowed)",
-        ),
-        option("--last N", "the latest N runs only"),
-        option(
-            "--series NAME",
-            "what a series (--cep-series NAME) looked at, and how soon it finds a drop",
+        *options(
+            """
+            --model PATTERN several  runs of models whose spec is like this, such as 'runs/a/*'
+                                     (several allowed)
+            --last N                 the latest N runs only
+            --series NAME            what a series (--cep-series NAME) looked at, and how soon it
+                                     finds a drop
+            """
         ),
         BASELINES,
         _HISTORY_FOLDER,
@@ -279,12 +276,15 @@ _VIEW = Command(
     "show the history and the reports of a project in a browser, or write them as a site",
     UNWRITTEN,
     "history:view",
-    [
-        option("project DIR", "the project", nargs="?", default="."),
-        option("--port PORT", "of 127.0.0.1; default: %(default)s, 0: any free", default=8765),
-        option("--out DIR", "write the pages into this new folder, and serve none"),
-        shared("--history DIR", "folder of the history; default: .cepbench/history of the project"),
-    ],
+    options(
+        """
+        project DIR ?        the project
+        --port PORT = 8765   of 127.0.0.1; default: %(default)s, 0: any free
+        --out DIR            write the pages into this new folder, and serve none
+        --[cep-]history DIR  folder of the history; default: .cepbench/history of the project
+        """,
+        project={"default": "."},
+    ),
 )
 
 _FORMATS = ("csv", "parquet", "lm-eval", "hf-eval-results", "wandb", "mlflow", "tensorboard")
@@ -296,144 +296,116 @@ _EXPORT = Command(
     "export",
     [
         RESULTS,
-        option(
-            "--to FORMAT",
-            f"{', '.join(_FORMATS[:-1])} or {_FORMATS[-1]}",
-            choices=_FORMATS,
-            required=True,
+        *options(
+            f"""
+            --to FORMAT required  {", ".join(_FORMATS[:-1])} or {_FORMATS[-1]}
+            --rows {{cases,samples}} = cases
+                                  what a row of csv and parquet is
+            --out PATH            file or folder to write; default: below .cepbench/exports
+            --name NAME           of the run; default: the report's file name
+            --step N = 0          of the training
+            --dataset ORG/NAME    benchmark on the Hub, for hf-eval-results
+            """,
+            to={"choices": _FORMATS},
+            step={"type": number_from(0, "no step of a training; give a number from 0 on")},
         ),
-        option(
-            "--rows",
-            "what a row of csv and parquet is",
-            choices=("cases", "samples"),
-            default="cases",
-        ),
-        option("--out PATH", "file or folder to write; default: below .cepbench/exports"),
-        option("--name NAME", "of the run; default: the report's file name"),
-        option(
-            "--step N",
-            "of the training",
-            type=number_from(0, "no step of a training; give a number from 0 on"),
-            default=0,
-        ),
-        option("--dataset ORG/NAME", "benchmark on the Hub, for hf-eval-results"),
     ],
 )
 
 # -- store -----------------------------------------------------------------------------------------
+
+
+def _store_command(name: str, about: str, run: str, own: list[Option | OptionGroup]) -> Command:
+    return Command(name, about, _DAMAGED, f"store:{run}", own, finds=True)
+
 
 _STORE = Command(
     "store",
     "look at a store of results, make it smaller, fill it from a shared one",
     _DAMAGED,
     commands=(
-        Command(
-            "stats",
-            "what a store holds",
-            _DAMAGED,
-            "store:stats",
-            [flag("--json", "print JSON"), OWN_STORE],
-            finds=True,
+        _store_command(
+            "stats", "what a store holds", "stats", [option("--json", "print JSON"), OWN_STORE]
         ),
-        Command(
+        _store_command(
             "verify",
             "read all of a store, and say what is damaged",
-            _DAMAGED,
-            "store:verify",
+            "verify",
             [
-                option(
-                    "url URL", "a shared store of objects, in the place of a local one", nargs="?"
+                *options(
+                    """
+                    url URL ?  a shared store of objects, in the place of a local one
+                    --repair   drop what is damaged; it is computed again
+                    """
                 ),
-                flag("--repair", "drop what is damaged; it is computed again"),
                 STORE,
             ],
-            finds=True,
         ),
-        Command(
+        _store_command(
             "gc",
             "find what is old, too much, or needed by no baseline, and delete it",
-            _DAMAGED,
-            "store:gc",
+            "gc",
             [
-                option(
-                    "--unused-for 30d",
-                    "results that no run has used for so many days (d) or weeks (w)",
-                ),
-                option(
-                    "--max-size 20G",
-                    "the least recently used results, until no more than this is left",
+                *options(
+                    """
+                    --unused-for 30d  results that no run has used for so many days (d) or weeks (w)
+                    --max-size 20G    the least recently used results, until no more than this is
+                                      left
+                    """
                 ),
                 OptionGroup(
                     None,
-                    [
-                        several(
-                            "--baselines DIR",
-                            "keep all that the models of these baselines made (several allowed)",
-                        ),
-                        flag(
-                            "--without-baselines",
-                            "delete also what is kept for the project's baselines",
-                        ),
-                    ],
+                    options(
+                        """
+                        --baselines DIR several
+                            keep all that the models of these baselines made (several allowed)
+                        --without-baselines
+                            delete also what is kept for the project's baselines
+                        """
+                    ),
                 ),
                 _DELETE,
                 OWN_STORE,
             ],
-            finds=True,
         ),
-        Command(
+        _store_command(
             "pull",
             "take over what a shared store of objects has more",
-            _DAMAGED,
-            "store:pull_results",
+            "pull_results",
             [
                 option(
                     "url URL|DIR", "s3://BUCKET/PREFIX, gs://..., or a folder that machines mount"
                 ),
                 STORE,
             ],
-            finds=True,
         ),
-        Command(
+        _store_command(
             "export",
             "write a suite's accepted answers into one file beside its baselines, for others to "
             "battle",
-            _DAMAGED,
-            "store:export_answers",
+            "export_answers",
             [
-                option(
-                    "--answers SUITE",
-                    "folder with a suite.toml, or such a file",
-                    required=True,
-                    dest="suite",
-                ),
-                option(
-                    "--out FILE",
-                    "the file; default: answers.zip beside the suite's baselines. Of the layout "
-                    "opening a folder; default: .cepbench/answers",
-                ),
-                option(
-                    "--layout",
-                    "one file, or a folder as OpenING's scripts read it",
-                    choices=("bundle", "opening"),
-                    default="bundle",
-                ),
-                option(
-                    "--name MODEL", "name of the model, of the layout opening", default="accepted"
+                *options(
+                    """
+                    --answers SUITE required  folder with a suite.toml, or such a file
+                    --out FILE   the file; default: answers.zip beside the suite's baselines. Of the
+                                 layout opening a folder; default: .cepbench/answers
+                    --layout {bundle,opening} = bundle
+                                 one file, or a folder as OpenING's scripts read it
+                    --name MODEL = accepted  name of the model, of the layout opening
+                    """,
+                    answers={"dest": "suite"},
                 ),
                 DATA,
                 BASELINES,
                 STORE,
             ],
-            finds=True,
         ),
-        Command(
+        _store_command(
             "import",
             "take over answers that were exported",
-            _DAMAGED,
-            "store:import_answers",
-            [option("bundles FILE", "what export wrote", nargs="+"), STORE],
-            finds=True,
+            "import_answers",
+            [option("bundles FILE +", "what export wrote"), STORE],
         ),
     ),
 )

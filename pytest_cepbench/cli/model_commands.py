@@ -20,11 +20,9 @@ from pytest_cepbench.cli.arguments import (
     Command,
     OptionGroup,
     comma_names,
-    flag,
     number_from,
     option,
-    several,
-    shared,
+    options,
     verdict_file,
 )
 
@@ -32,7 +30,7 @@ _JUDGE = option("--judge SPEC", "the judge; default: the suite's own")
 
 _RATINGS = option("ratings RATINGS", "a ratings folder")
 
-_NEW_FOLDER = option("--out FOLDER", "folder of the data set", required=True)
+_NEW_FOLDER = option("--out FOLDER required", "folder of the data set")
 
 # -- study -----------------------------------------------------------------------------------------
 
@@ -52,93 +50,75 @@ STUDY = Command(
     "study",
     [
         SUITE,
-        option(
-            "--vary",
-            "the seed; the text-to-image model; the encoder that compares the same chains; "
-            "descriptions of fewer than 20, 20 to 60, and more than 60 words; or GC@T against "
-            "s(T), its last similarity without weights",
-            required=True,
-            choices=("seeds", "generators", "encoders", "lengths", "weighting"),
+        *options(
+            """
+            --vary {seeds,generators,encoders,lengths,weighting} required
+                the seed; the text-to-image model; the encoder that compares the same chains;
+                descriptions of fewer than 20, 20 to 60, and more than 60 words; or GC@T against
+                s(T), its last similarity without weights
+            --model [NAME=]SPEC required
+                a model under test, and its name in tables (several allowed)
+            --seeds N,N,...  that are compared; default: 0,1,2,3,4
+            """,
+            model={"action": "append"},
+            seeds={"type": _seeds},
         ),
-        option(
-            "--model [NAME=]SPEC",
-            "a model under test, and its name in tables (several allowed)",
-            action="append",
-            required=True,
-        ),
-        option("--seeds N,N,...", "that are compared; default: 0,1,2,3,4", type=_seeds),
         *(own for role, own in MODELS.items() if role not in ("generator", "encoder")),
         *(
             option(f"--{role} SPEC", f"the {role} of a suite of answers, the same for all")
             for role in ANSWER_ROLES
             if role != "generator"
         ),
-        several(
-            "--generator [NAME=]SPEC",
-            "the generator, the same for all; or one of those that are compared, and its name in "
-            "tables",
-        ),
-        several(
-            "--encoder [NAME=]SPEC",
-            "model whose vectors are compared, with NAME= one of the suite's further encoders; or "
-            "one of the encoders that are compared, and its name in tables",
-        ),
-        option(
-            "--seat NAME",
-            "which of the suite's encoders is exchanged; default: the one without a name",
-        ),
-        option(
-            "--role",
-            "what the models under test play",
-            choices=(*dict.fromkeys((*MODELS, *ANSWER_ROLES)), "unified"),
+        *options(
+            """
+            --generator [NAME=]SPEC several
+                the generator, the same for all; or one of those that are compared, and its name in
+                tables
+            --encoder [NAME=]SPEC several
+                model whose vectors are compared, with NAME= one of the suite's further encoders; or
+                one of the encoders that are compared, and its name in tables
+            --seat NAME  which of the suite's encoders is exchanged; default: the one without a name
+            --role       what the models under test play
+            """,
+            role={"choices": (*dict.fromkeys((*MODELS, *ANSWER_ROLES)), "unified")},
         ),
         *ROLE_AND_DATA[1:],
-        option("--metrics NAME,...", "of the suite's metrics; default: all"),
-        option("--parts NAME,...", "categories, groups or mappings, beside the whole", default=()),
+        *options(
+            """
+            --metrics NAME,...  of the suite's metrics; default: all
+            --parts NAME,...    categories, groups or mappings, beside the whole
+            """,
+            parts={"default": ()},
+        ),
         STORE,
-        option("--out DIR", default=".cepbench/studies"),
+        option("--out DIR = .cepbench/studies"),
     ],
     description=f"Measure {_STUDIED}.",
 )
 
 # -- arena -----------------------------------------------------------------------------------------
 
-_SHOWN_ANSWERS = [
-    option(
-        "--answers [MODEL=]FOLDER",
-        "the answers of a model in OpenING's layout (several allowed)",
-        nargs="+",
-        action="extend",
-        default=[],
-    ),
-    shared(
-        "--data NAME=PATH", "where the questions lie: opening=FOLDER", action="append", default=[]
-    ),
-    flag("--partial", "leave out battles whose question or answers are not all there"),
-]
+_SHOWN_ANSWERS = options(
+    """
+    --answers [MODEL=]FOLDER +  the answers of a model in OpenING's layout (several allowed)
+    --[cep-]data NAME=PATH several
+                                where the questions lie: opening=FOLDER
+    --partial                   leave out battles whose question or answers are not all there
+    """,
+    answers={"action": "extend", "default": []},
+)
 """Where what a judge is shown lies, for battles of which the verdicts alone are in a file."""
 
-_PAIR_MODEL = option(
-    "--pair-model",
-    "ordered logit of all four verdicts, or one of those in which ties are alike",
-    choices=("ordered", "davidson", "rao-kupper"),
-    default="ordered",
+_RANKING = options(
+    """
+    --pair-model {ordered,davidson,rao-kupper} = ordered
+        ordered logit of all four verdicts, or one of those in which ties are alike
+    --forfeits {charged-and-credited,charged,ignored} = charged-and-credited
+        lost by the one and won by the other, lost only, or left out
+    --by {task,meta-topic,capability,difficulty}
+        win rates of OpenING's tasks, meta-topics, capabilities, or of common and hard tasks too
+    """
 )
-
-_FORFEITS = option(
-    "--forfeits",
-    "lost by the one and won by the other, lost only, or left out",
-    choices=("charged-and-credited", "charged", "ignored"),
-    default="charged-and-credited",
-)
-
-_BY = option(
-    "--by",
-    "win rates of OpenING's tasks, meta-topics, capabilities, or of common and hard tasks too",
-    choices=("task", "meta-topic", "capability", "difficulty"),
-)
-
-_ORDERS = ("both", "balanced")
 
 _PLAY = Command(
     "play",
@@ -146,35 +126,33 @@ _PLAY = Command(
     UNMEASURED,
     "arena_play",
     [
-        option(
-            "answers [NAME=]ANSWERS",
-            "a folder of answers in OpenING's layout, or the report of a run of the suite",
-            nargs="+",
-        ),
-        option(
-            "--suite SUITE",
-            "whose questions, judge and order they are",
-            type=Path,
-            default="pytest_cepbench.suites.opening",
+        *options(
+            """
+            answers [NAME=]ANSWERS +
+                a folder of answers in OpenING's layout, or the report of a run of the suite
+            --suite SUITE = pytest_cepbench.suites.opening
+                whose questions, judge and order they are
+            """,
+            suite={"type": Path},
         ),
         _JUDGE,
-        option("--rounds K", "of each question", default=2),
-        option(
-            "--order",
-            "show each pair of answers in both orders, or once; default: the suite's",
-            choices=_ORDERS,
+        *options(
+            """
+            --rounds K = 2         of each question
+            --order {both,balanced}
+                                   show each pair of answers in both orders, or once; default: the
+                                   suite's
+            --only {text,image}    leave the other modality out of the answers
+            --reference NAME       let the reference answers battle too, as a model of this name
+            --samples N            the first N battles of all
+            --seed SEED = 0        of draw and judge
+            --name NAME            of the leaderboard; default: the suite's
+            --plan                 say what it would take, and ask nothing
+            """
         ),
-        option("--only", "leave the other modality out of the answers", choices=("text", "image")),
-        option("--reference NAME", "let the reference answers battle too, as a model of this name"),
-        option("--samples N", "the first N battles of all"),
-        option("--seed SEED", "of draw and judge", default=0),
-        option("--name NAME", "of the leaderboard; default: the suite's"),
-        flag("--plan", "say what it would take, and ask nothing"),
         DATA,
-        _PAIR_MODEL,
-        _FORFEITS,
-        _BY,
-        option("--out DIR", default=".cepbench/play"),
+        *_RANKING,
+        option("--out DIR = .cepbench/play"),
         STORE,
     ],
 )
@@ -186,24 +164,21 @@ _LEADERBOARD = Command(
     "arena",
     [
         option(
-            "verdicts VERDICTS",
-            "verdicts of one judge each: files, or ratings folders of pairs",
-            nargs="+",
+            "verdicts VERDICTS +", "verdicts of one judge each: files, or ratings folders of pairs"
         ),
-        _PAIR_MODEL,
-        option("--battles VERDICTS", "the battles that were to be judged"),
-        flag(
-            "--merge-equal-ids",
-            "count verdicts of one question and the same two model ids once, as OpenING's "
-            "script does, and name those that fall away",
+        _RANKING[0],
+        *options(
+            """
+            --battles VERDICTS  the battles that were to be judged
+            --merge-equal-ids   count verdicts of one question and the same two model ids once, as
+                                OpenING's script does, and name those that fall away
+            --no-answer MODEL several
+                                a model whose arranged battles without verdict are forfeits (several
+                                allowed)
+            """
         ),
-        several(
-            "--no-answer MODEL",
-            "a model whose arranged battles without verdict are forfeits (several allowed)",
-        ),
-        _FORFEITS,
-        _BY,
-        option("--out DIR", default=".cepbench/arena"),
+        *_RANKING[1:],
+        option("--out DIR = .cepbench/arena"),
     ],
 )
 
@@ -213,35 +188,24 @@ _TRAINING = Command(
     UNWRITTEN,
     "arena:export_training",
     [
-        option(
-            "sources SOURCE",
-            "a suite of battles with stored verdicts, such as suites/judge; a study of "
-            "pairs, ratings/NAME; people's verdicts in OpenING's format; or shapes-arena, "
-            "battles of the embedded world, which the truth decides",
-            nargs="+",
+        *options(
+            """
+            sources SOURCE +
+                a suite of battles with stored verdicts, such as suites/judge; a study of pairs,
+                ratings/NAME; people's verdicts in OpenING's format; or shapes-arena, battles of the
+                embedded world, which the truth decides
+            --format {chat,battles} = chat
+                chats for trl and LLaMA-Factory, each battle in both orders; or a table that
+                suites/judge reads
+            --out DIR required  a new folder for the files
+            --unseen NAME several
+                a model, or a category, whose battles go into a split of their own (several allowed)
+            --prompt {criteria,letters,opening-gpt,opening-intjudge} = criteria
+                what the judge is asked, as in its spec
+            --samples N      so many battles of each panel, chosen by --seed; fewer are among more
+            --seed SEED = 0  of that choice
+            """
         ),
-        option(
-            "--format",
-            "chats for trl and LLaMA-Factory, each battle in both orders; or a table that "
-            "suites/judge reads",
-            choices=("chat", "battles"),
-            default="chat",
-        ),
-        option("--out DIR", "a new folder for the files", required=True),
-        several(
-            "--unseen NAME",
-            "a model, or a category, whose battles go into a split of their own (several allowed)",
-        ),
-        option(
-            "--prompt",
-            "what the judge is asked, as in its spec",
-            choices=("criteria", "letters", "opening-gpt", "opening-intjudge"),
-            default="criteria",
-        ),
-        option(
-            "--samples N", "so many battles of each panel, chosen by --seed; fewer are among more"
-        ),
-        option("--seed SEED", "of that choice", default=0),
         *_SHOWN_ANSWERS,
         STORE,
     ],
@@ -267,28 +231,27 @@ ARENA = Command(
 
 # -- agree -----------------------------------------------------------------------------------------
 
-_DRAWS = option("--draws N", "of the bootstrap behind each interval", default=1000)
+_OUT = option("--out DIR = .cepbench/agreement")
 
-_OUT = option("--out DIR", default=".cepbench/agreement")
+_DRAWS_AND_OUT = [option("--draws N = 1000", "of the bootstrap behind each interval"), _OUT]
 
 _ASKED = OptionGroup(
     "a judge that is asked",
     [
-        option("--judge SPEC", "the judge, in the place of a file of its verdicts"),
-        option(
-            "--on FILE|RATINGS",
-            "verdicts of people, or a folder of ratings, whose battles it judges; or "
-            "shapes-arena, the battles of the embedded world, which the truth decides",
+        *options(
+            """
+            --judge SPEC       the judge, in the place of a file of its verdicts
+            --on FILE|RATINGS  verdicts of people, or a folder of ratings, whose battles it judges;
+                               or shapes-arena, the battles of the embedded world, which the truth
+                               decides
+            --order {both,balanced}
+                               show each pair of answers in both orders, or once; default: both
+            --samples N        ask about so many battles, chosen by --seed; fewer are among more
+            --seed SEED        of the judge and of the choice; default: 0
+            """
         ),
-        option(
-            "--order",
-            "show each pair of answers in both orders, or once; default: both",
-            choices=_ORDERS,
-        ),
-        option("--samples N", "ask about so many battles, chosen by --seed; fewer are among more"),
-        option("--seed SEED", "of the judge and of the choice; default: 0"),
         *_SHOWN_ANSWERS,
-        flag("--dry-run", "keep no card beside the baselines"),
+        option("--dry-run", "keep no card beside the baselines"),
         BASELINES,
         STORE,
     ],
@@ -305,12 +268,11 @@ AGREE = Command(
             "agree:agree_models",
             [
                 _RATINGS,
-                several(
-                    "--report [NAME=]REPORT",
+                option(
+                    "--report [NAME=]REPORT several",
                     "JSON report (--cep-report) of a run of a rated model (several allowed)",
                 ),
-                _DRAWS,
-                _OUT,
+                *_DRAWS_AND_OUT,
             ],
         ),
         Command(
@@ -320,31 +282,25 @@ AGREE = Command(
             EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
             "judges:agree_judges",
             [
-                option(
-                    "verdicts VERDICTS",
-                    "verdicts of the judge, with --people; or of two judges, the first of which "
-                    "is right",
-                    nargs="*",
-                ),
-                option(
-                    "--people FILE|RATINGS",
-                    "verdicts of people on the same battles, in either order of the answers, or a "
-                    "folder of their ratings",
-                    type=verdict_file,
-                ),
-                several(
-                    "--seen MODEL",
-                    "a model that was known while the judge was made (several allowed)",
-                ),
-                several(
-                    "--unseen MODEL",
-                    "a model that the second of two judges did not know while it was made "
-                    "(several allowed)",
-                ),
-                several(
-                    "--repeat FILE|N",
-                    "verdicts of the same judge, asked again (several allowed); with --judge, how "
-                    "often it is asked again, each time with another seed",
+                *options(
+                    """
+                    verdicts VERDICTS *  verdicts of the judge, with --people; or of two judges, the
+                                         first of which is right
+                    --people FILE|RATINGS
+                                         verdicts of people on the same battles, in either order of
+                                         the answers, or a folder of their ratings
+                    --seen MODEL several
+                                         a model that was known while the judge was made (several
+                                         allowed)
+                    --unseen MODEL several
+                                         a model that the second of two judges did not know while it
+                                         was made (several allowed)
+                    --repeat FILE|N several
+                                         verdicts of the same judge, asked again (several allowed);
+                                         with --judge, how often it is asked again, each time with
+                                         another seed
+                    """,
+                    people={"type": verdict_file},
                 ),
                 _OUT,
                 _ASKED,
@@ -355,7 +311,7 @@ AGREE = Command(
             "how far annotators agree with one another, with themselves and with known answers",
             UNWRITTEN,
             "agree:agree_people",
-            [_RATINGS, _DRAWS, _OUT],
+            [_RATINGS, *_DRAWS_AND_OUT],
         ),
         Command(
             "scores",
@@ -364,21 +320,17 @@ AGREE = Command(
             UNWRITTEN,
             "agree:agree_scores",
             [
-                option(
-                    "board LEADERBOARD",
-                    "JSON that `compare --out` or `arena leaderboard` wrote",
-                    type=Path,
+                *options(
+                    """
+                    board LEADERBOARD  JSON that `compare --out` or `arena leaderboard` wrote
+                    outside CSV ?      a column of models, by the names of the leaderboard, and one
+                                       of scores for each benchmark; without it the leaderboards of
+                                       the file are correlated with one another
+                    """,
+                    board={"type": Path},
+                    outside={"type": Path},
                 ),
-                option(
-                    "outside CSV",
-                    "a column of models, by the names of the leaderboard, and one of scores for "
-                    "each benchmark; without it the leaderboards of the file are correlated with "
-                    "one another",
-                    nargs="?",
-                    type=Path,
-                ),
-                _DRAWS,
-                _OUT,
+                *_DRAWS_AND_OUT,
             ],
         ),
     ),
@@ -388,17 +340,17 @@ AGREE = Command(
 
 _PAGES = OptionGroup(
     "the server",
-    [
-        option("--port PORT", "default: %(default)s, 0: any free", default="8766"),
-        option(
-            "--host ADDRESS",
-            "address of this machine to listen on; default: %(default)s, this machine alone",
-            default="127.0.0.1",
-        ),
-        several("--name HOST", "name by which browsers may call the server (several allowed)"),
-        flag("--peek", "show verdicts to the operator before the study has ended"),
-        flag("--only-write", "write the folder, and start no server"),
-    ],
+    options(
+        """
+        --port PORT = 8766    default: %(default)s, 0: any free
+        --host ADDRESS = 127.0.0.1
+                              address of this machine to listen on; default: %(default)s, this
+                              machine alone
+        --name HOST several   name by which browsers may call the server (several allowed)
+        --peek                show verdicts to the operator before the study has ended
+        --only-write          write the folder, and start no server
+        """
+    ),
 )
 """Of the commands that ask people."""
 
@@ -408,51 +360,39 @@ _ASK = Command(
     UNWRITTEN,
     "rate",
     [
-        option(
-            "target SUITE|FILE|FOLDER",
-            "a suite, a file of items (.jsonl), or a ratings folder that is there already",
-            type=Path,
+        *options(
+            """
+            target SUITE|FILE|FOLDER
+                a suite, a file of items (.jsonl), or a ratings folder that is there already
+            --kind {pair,grades,caption,describe,verify}
+                what people do: say which of two answers or captions is better, grade and rank
+                outputs, describe images, check names
+            --out DIR        the ratings folder to write
+            --report [NAME=]REPORT several
+                the JSON report of a run whose outputs are rated (several allowed)
+            --samples N      ask about so many items, chosen by --seed; default: all
+            --seed SEED      of the choice, and of all orders; default: 0
+            --annotators N|NAME,...
+                how many people, or their names; default: 3, who are called a1, a2 and a3
+            --overlap N      people who judge an item of the share; default: 3 or all
+            --share X
+                share of the items that several people judge; others go to one; default: 0.2
+            --practice N     items at the start, with feedback; default: 5
+            --attention X    share of hidden items whose answer is known; default: 0.05
+            --repeats X      share of items that come again with sides swapped; default: 0.05
+            """,
+            target={"type": Path},
+            report={"dest": "reports"},
+            practice={"type": number_from(0, "a number of items is expected, 0 for none")},
         ),
-        option(
-            "--kind",
-            "what people do: say which of two answers or captions is better, grade and rank "
-            "outputs, describe images, check names",
-            choices=("pair", "grades", "caption", "describe", "verify"),
-        ),
-        option("--out DIR", "the ratings folder to write"),
-        several(
-            "--report [NAME=]REPORT",
-            "the JSON report of a run whose outputs are rated (several allowed)",
-            dest="reports",
-        ),
-        option("--samples N", "ask about so many items, chosen by --seed; default: all"),
-        option("--seed SEED", "of the choice, and of all orders; default: 0"),
-        option(
-            "--annotators N|NAME,...",
-            "how many people, or their names; default: 3, who are called a1, a2 and a3",
-        ),
-        option("--overlap N", "people who judge an item of the share; default: 3 or all"),
-        option(
-            "--share X",
-            "share of the items that several people judge; others go to one; default: 0.2",
-        ),
-        option(
-            "--practice N",
-            "items at the start, with feedback; default: 5",
-            type=number_from(0, "a number of items is expected, 0 for none"),
-        ),
-        option("--attention X", "share of hidden items whose answer is known; default: 0.05"),
-        option("--repeats X", "share of items that come again with sides swapped; default: 0.05"),
         _PAGES,
         OptionGroup(
             "where a suite's outputs are",
             [
                 DATA,
-                shared(
-                    "--store DIR|URL",
+                option(
+                    "--[cep-]store DIR|URL several",
                     "stores of the runs (several allowed); default: .cepbench/store",
-                    action="append",
-                    default=[],
                 ),
                 BASELINES,
             ],
@@ -467,11 +407,11 @@ _DRAW = Command(
     "labels:draw",
     [
         SUITE,
-        option("--model SPEC", "the model that will be gated", required=True),
-        option(
-            "--battles N",
-            "how many; below 50 the judge's verdicts are of no use beside them",
-            default="200",
+        *options(
+            """
+            --model SPEC required  the model that will be gated
+            --battles N = 200      how many; below 50 the judge's verdicts are of no use beside them
+            """
         ),
         *(
             option(f"--{role} SPEC", f"the {role}, as in the gate; default: the suite's")
@@ -479,12 +419,15 @@ _DRAW = Command(
         ),
         option("--role ROLE", "what the model under test plays"),
         DATA,
-        option("--samples N", "most samples of each category"),
-        option(
-            "--ratings DIR", "write the battles into a new folder, which `cepbench rate ask` serves"
+        *options(
+            """
+            --samples N      most samples of each category
+            --ratings DIR    write the battles into a new folder, which `cepbench rate ask` serves
+            --annotators N|NAME,...
+                             the people who rate them
+            --overlap N = 1  how many people rate each battle
+            """
         ),
-        option("--annotators N|NAME,...", "the people who rate them"),
-        option("--overlap N", "how many people rate each battle", default="1"),
         BASELINES,
         STORE,
     ],
@@ -502,15 +445,15 @@ RATE = Command(
             "rate:export",
             [
                 _RATINGS,
-                option(
-                    "--format",
-                    "descriptions as chains for replay:, or verdicts of the majority in OpenING's "
-                    "format",
-                    choices=("replay", "opening"),
-                    required=True,
+                *options(
+                    """
+                    --format {replay,opening} required
+                        descriptions as chains for replay:, or verdicts of the majority in OpenING's
+                        format
+                    --out DIR         default: below .cepbench/ratings, by name and format
+                    --annotator NAME  of this annotator alone; default: of all
+                    """
                 ),
-                option("--out DIR", "default: below .cepbench/ratings, by name and format"),
-                option("--annotator NAME", "of this annotator alone; default: of all"),
             ],
         ),
         _DRAW,
@@ -520,16 +463,14 @@ RATE = Command(
             REFUSED,
             "labels:import_ratings",
             [
-                option("ratings RATINGS", "a ratings folder of pairs"),
-                option(
-                    "--score",
-                    "what the votes of several people on a battle make",
-                    choices=("mean", "majority"),
-                    default="mean",
-                ),
-                flag(
-                    "--all-annotators",
-                    "count those too who fail known items or agree with nobody; default: left out",
+                *options(
+                    """
+                    ratings RATINGS   a ratings folder of pairs
+                    --score {mean,majority} = mean
+                                      what the votes of several people on a battle make
+                    --all-annotators  count those too who fail known items or agree with nobody;
+                                      default: left out
+                    """
                 ),
                 BASELINES,
             ],
@@ -540,64 +481,53 @@ RATE = Command(
 
 # -- dataset ---------------------------------------------------------------------------------------
 
-_CHECKING = [
-    option(
-        "--annotators N|NAME,...",
-        "who checks labels, or how many people; not needed where the study is there already",
-    ),
-    option("--overlap N", "people who see each item; default: all of them"),
-]
+_CHECKING = options(
+    """
+    --annotators N|NAME,...
+                 who checks labels, or how many people; not needed where the study is there already
+    --overlap N  people who see each item; default: all of them
+    """
+)
 
 _FOLDER = option("folder FOLDER", "of dataset patterns or dataset arena")
 
 _MOVED_IMAGES = option("--images IMAGES", "where the images lie, if they have moved")
 
-_PATTERNS = Command(
-    "patterns",
-    "find the patterns of your images, label them by a model, and choose images of each",
-    UNMEASURED,
-    "dataset_patterns",
-    [
-        option("images IMAGES", "folder of images, also below it"),
-        _NEW_FOLDER,
-        option("--describer SPEC", "the model that names patterns", required=True),
-        option("--writer SPEC", "the model that summarizes names; not with a file"),
-        option(
-            "--patterns N|FILE",
-            "how many patterns a summary has at most, or a file of patterns",
-            default="13",
-        ),
-        option("--per-pattern N", "images of each pattern that are wanted", default="100"),
-        option(
-            "--sampling",
-            "so many of each pattern, or each image of a pattern of M with the probability N / M, "
-            "as the paper drew",
-            choices=("quota", "bernoulli"),
-            default="quota",
-        ),
-        option("--seed SEED", "of draws and of models", default="0"),
-        option(
-            "--prompts",
-            "the questions, plain or built as MMGenBench's, whose first one names examples of "
-            "patterns",
-            choices=("neutral", "paper"),
-            default="neutral",
-        ),
-        option(
-            "--until",
-            "the last stage; verify writes the study of people too; default: sample",
-            choices=("extract", "count", "summary", "annotate", "sample", "verify"),
-        ),
-        *_CHECKING,
-        STORE,
-    ],
-)
-
 DATASET = Command(
     "dataset",
     "make a data set of your own images or questions: labelled by models, checked by people",
     commands=(
-        _PATTERNS,
+        Command(
+            "patterns",
+            "find the patterns of your images, label them by a model, and choose images of each",
+            UNMEASURED,
+            "dataset_patterns",
+            [
+                option("images IMAGES", "folder of images, also below it"),
+                _NEW_FOLDER,
+                *options(
+                    """
+                    --describer SPEC required  the model that names patterns
+                    --writer SPEC            the model that summarizes names; not with a file
+                    --patterns N|FILE = 13   how many patterns a summary has at most, or a file of
+                                             patterns
+                    --per-pattern N = 100    images of each pattern that are wanted
+                    --sampling {quota,bernoulli} = quota
+                                             so many of each pattern, or each image of a pattern of
+                                             M with the probability N / M, as the paper drew
+                    --seed SEED = 0          of draws and of models
+                    --prompts {neutral,paper} = neutral
+                                             the questions, plain or built as MMGenBench's, whose
+                                             first one names examples of patterns
+                    --until {extract,count,summary,annotate,sample,verify}
+                                             the last stage; verify writes the study of people too;
+                                             default: sample
+                    """
+                ),
+                *_CHECKING,
+                STORE,
+            ],
+        ),
         Command(
             "verify",
             "let people check labels, or approve gold answers, on pages of this machine",
@@ -619,13 +549,15 @@ DATASET = Command(
             "dataset_files:run_freeze",
             [
                 _FOLDER,
-                option("--name NAME", "of the data set; default: that of the folder"),
-                option("--to DIR", "folder to write; default: FOLDER/frozen"),
-                flag(
-                    "--copy",
-                    "copy the images into the table; without it paths and digests are written",
+                *options(
+                    """
+                    --name NAME   of the data set; default: that of the folder
+                    --to DIR      folder to write; default: FOLDER/frozen
+                    --copy        copy the images into the table; without it paths and digests are
+                                  written
+                    --unverified  take the model's labels where nobody looked at an image
+                    """
                 ),
-                flag("--unverified", "take the model's labels where nobody looked at an image"),
                 _MOVED_IMAGES,
             ],
         ),
