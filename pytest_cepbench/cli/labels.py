@@ -32,8 +32,8 @@ from pytest_cepbench.gate.labels.usable import judged_first
 from pytest_cepbench.measures.answer_data import Opponents
 from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
-from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.known_items import begin_study
 from pytest_cepbench.ratings.records import Part, Source, Study, Vote
 from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.replacement import replace_files
@@ -203,9 +203,7 @@ def _write_study(
         probability=len(drawn) / len(samples),
         population=len(samples),
     )
-    known, known_images = known_items(study, made.items, made.images)
-    items, images = [*made.items, *known], made.images | known_images
-    write_study(arguments.ratings, study, items, images, made.sources)
+    begin_study(arguments.ratings, study, made.items, made.images, made.sources)
 
 
 # -- taking over -----------------------------------------------------------------------------------

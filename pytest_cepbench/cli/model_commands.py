@@ -501,7 +501,7 @@ DATASET = Command(
             "patterns",
             "find the patterns of your images, label them by a model, and choose images of each",
             UNMEASURED,
-            "dataset_patterns",
+            "dataset:patterns",
             [
                 option("images IMAGES", "folder of images, also below it"),
                 _NEW_FOLDER,
@@ -532,7 +532,7 @@ DATASET = Command(
             "verify",
             "let people check labels, or approve gold answers, on pages of this machine",
             UNWRITTEN,
-            "dataset_files:run_verify",
+            "dataset:verify",
             [
                 _FOLDER,
                 *_CHECKING,
@@ -546,7 +546,7 @@ DATASET = Command(
             "settle the labels by vote, and write the set with its card in the layout that suites "
             "load",
             UNWRITTEN,
-            "dataset_files:run_freeze",
+            "dataset:freeze",
             [
                 _FOLDER,
                 *options(
@@ -565,7 +565,7 @@ DATASET = Command(
             "arena",
             "make questions of task templates, whose gold answers people approve",
             UNWRITTEN,
-            "dataset_files:run_arena",
+            "dataset:arena",
             [option("templates FILE", "tasks and what fills them"), _NEW_FOLDER],
         ),
     ),

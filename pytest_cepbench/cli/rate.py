@@ -19,9 +19,9 @@ from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.labels.usable import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import STUDY, open_session, read_ratings, read_votes
-from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items, write_study
-from pytest_cepbench.ratings.known_items import attention_remark, known_items
+from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
+from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items
+from pytest_cepbench.ratings.known_items import attention_remark, begin_study
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
 from pytest_cepbench.ratings.votes import shown_battles, write_replay
@@ -199,10 +199,7 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
             )
         own = read_items(arguments.target, task)
         items, images, sources = own.items, own.images, own.sources
-    known, known_images = known_items(study, items, images)
-    write_study(folder, study, [*items, *known], {**images, **known_images}, sources)
-    write_texts(folder, task)
-    open_session(folder, study.annotators)
+    begin_study(folder, study, items, images, sources)
     tell(
         f"{folder}: {counted(len(items), 'item')} for {counted(len(study.annotators), 'annotator')}"
     )

@@ -16,7 +16,7 @@ from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import (
     FORMAT,
     ConstructionFolder,
-    find_recorded,
+    ConstructionRecord,
     start_construction,
 )
 from pytest_cepbench.construction.frozen_set import (
@@ -27,11 +27,7 @@ from pytest_cepbench.construction.frozen_set import (
     png_bytes,
     refuse_other_files,
 )
-from pytest_cepbench.construction.verification import (
-    VerificationSettings,
-    refuse_other_settings,
-    verification_study,
-)
+from pytest_cepbench.construction.verification import VerificationSettings, existing_study
 from pytest_cepbench.datasets.opening.questions import (
     BEGIN_MARKER,
     IMAGE_MARKER,
@@ -44,8 +40,9 @@ from pytest_cepbench.errors import DatasetError, ImageError, unknown_name
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.ratings.consent import INSTRUCTIONS
-from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
-from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.folder import STUDY, read_votes
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.known_items import begin_study
 from pytest_cepbench.ratings.records import Item, Part
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.ci_reports import escaped
@@ -221,15 +218,6 @@ an item. You can close the page whenever you like: it goes on where you stopped.
 """
 
 
-class ArenaRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What a folder was made from; `construction.json`. templates: the file. data: of questions."""
-
-    v: int = FORMAT
-    kind: str
-    templates: str
-    data: str
-
-
 @dataclass(frozen=True)
 class GoldChoice:
     """The gold answer of a question. looks: people who looked at it before it was approved; 0 where
@@ -263,51 +251,37 @@ def write_questions(templates: Path, out: Path) -> list[ArenaQuestion]:
     questions = read_templates(templates)
     folder = start_construction(out, KIND)
     data = digest_json(msgspec.to_builtins(questions))
-    if (out / files.RATINGS / STUDY).is_file():
-        before = folder.read(files.CONSTRUCTION, ArenaRecord)
-        if before.data != data:
-            raise DatasetError(
-                f"{str(out)!r} has votes on other questions than those of {str(templates)!r}: name "
-                "a new folder, or move its ratings away"
-            )
-    record = ArenaRecord(kind=KIND, templates=str(templates), data=data)
+    if (out / files.RATINGS / STUDY).is_file() and folder.record.data != data:
+        raise DatasetError(
+            f"{str(out)!r} has votes on other questions than those of {str(templates)!r}: name "
+            "a new folder, or move its ratings away"
+        )
+    record = ConstructionRecord(kind=KIND, source=str(templates), data=data)
     folder.write({QUESTIONS: list(questions), files.CONSTRUCTION: record})
     return questions
 
 
-def read_questions(folder: ConstructionFolder) -> tuple[list[ArenaQuestion], Path]:
-    """The questions of a folder, and the folder of their images. Raises DatasetError."""
-    record = folder.read(files.CONSTRUCTION, ArenaRecord)
-    templates = find_recorded(record.templates, folder)
-    return folder.read_lines(QUESTIONS, ArenaQuestion), templates.parent
-
-
-def write_approval_study(
+def write_approval(
     folder: ConstructionFolder, settings: VerificationSettings, images: Path | None
-) -> Path:
-    """Write the study of all candidates, where there is none; returns its folder.
+) -> None:
+    """Write the study of all candidates, where there is none.
 
     images: where the images lie, if they have moved. Without practice and hidden checks, which are
     of other tasks. Raises DatasetError, also for a study that is of other people or settings;
     WriteError.
     """
-    path = folder.path / files.RATINGS
-    if (path / STUDY).is_file():
-        refuse_other_settings(path, settings)
-        return path
-    questions, root = read_questions(folder)
+    if existing_study(folder, settings) is not None:
+        return
+    path, root = folder.path / files.RATINGS, images or folder.find_source().parent
     loaded: dict[str, ImageArtifact] = {}
     items = [
-        _item(question, candidate, images or root, loaded)
-        for question in questions
+        _item(question, candidate, root, loaded)
+        for question in folder.read_lines(QUESTIONS, ArenaQuestion)
         for candidate in question.candidates
     ]
-    study = msgspec.structs.replace(
-        verification_study(settings, CHECKS, len(items)), practice=0, attention=0.0
-    )
-    write_study(path, study, items, loaded)
+    study = settings.study(CHECKS, len(items))
+    begin_study(path, msgspec.structs.replace(study, practice=0, attention=0.0), items, loaded)
     replace_files(path, {path / INSTRUCTIONS: _INSTRUCTIONS.encode()})
-    return path
 
 
 def choose_gold(folder: ConstructionFolder, images: Path | None, *, unverified: bool) -> ArenaSet:
@@ -318,13 +292,13 @@ def choose_gold(folder: ConstructionFolder, images: Path | None, *, unverified: 
     Raises DatasetError where there are such questions and that is not wanted, and where no question
     has a gold answer.
     """
-    questions, root = read_questions(folder)
-    root = images or root
-    path = folder.path / files.RATINGS
+    questions = folder.read_lines(QUESTIONS, ArenaQuestion)
+    root = images or folder.find_source().parent
     ticks: dict[str, list[bool]] = {}  # digest of an item -> whether each person ticked everything
     remarks: tuple[str, ...] = ()
-    if (path / STUDY).is_file():
-        votes = read_votes(read_ratings(path))
+    ratings = existing_study(folder, VerificationSettings())
+    if ratings is not None:
+        votes = read_votes(ratings)
         remarks = tuple(votes.remarks.lines)
         for vote in votes.answers():
             ticks.setdefault(vote.item, []).append(set(CHECKS) <= set(vote.ticked or ()))

@@ -14,8 +14,7 @@ from pytest_cepbench.datasets.sources.files import require_folder, some_of, walk
 from pytest_cepbench.datasets.sources.files import sample_name as relative_name
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.escapes import escape_json
-from pytest_cepbench.files import read_regular
-from pytest_cepbench.ratings.folder import decoded
+from pytest_cepbench.ratings.folder import decoded, decoded_lines, read_file
 from pytest_cepbench.replacement import replace_files
 
 FORMAT = 1
@@ -123,24 +122,21 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a folder was constructed from; `construction.json`.
 
-    kind: of data set: "patterns". source: the folder of images.
-    prompts: of the questions.
+    kind: of data set: "patterns", or "arena", which has neither prompts nor models.
+    source: the folder of images, or the file of templates. data: digest of an arena's questions.
+    prompts: of the questions to models.
     unreadable: path -> why an image was left out.
     models: stage -> the model that was asked in it.
     """
 
     v: int = FORMAT
     kind: str
-    source: str
-    prompts: str
-    seed: int
-    unreadable: Mapping[str, str]
-    models: Mapping[str, ModelRecord]
-
-
-class _Kind(msgspec.Struct):
-    kind: str
-    v: int = 0
+    source: str = ""
+    data: str | msgspec.UnsetType = msgspec.UNSET
+    prompts: str = ""
+    seed: int = 0
+    unreadable: Mapping[str, str] = {}
+    models: Mapping[str, ModelRecord] = {}
 
 
 CONSTRUCTION = "construction.json"
@@ -170,17 +166,30 @@ class ConstructionFolder:
 
     def read(self, name: str, kind: type[T]) -> T:
         """The record in a file. Raises DatasetError where it cannot be read."""
-        path = self.path / name
-        return decoded(_read(path), kind, str(path))
+        return decoded(read_file(self.path / name, _LARGEST), kind, str(self.path / name))
 
     def read_lines(self, name: str, kind: type[T]) -> list[T]:
         """The records in the lines of a file. Raises DatasetError."""
         path = self.path / name
-        return [
-            decoded(line, kind, f"{path}, line {number}")
-            for number, line in enumerate(_read(path).splitlines(), 1)
-            if line.strip()
-        ]
+        return list(decoded_lines(read_file(path, _LARGEST), kind, path))
+
+    @property
+    def record(self) -> ConstructionRecord:
+        """What the folder was constructed from. Raises DatasetError."""
+        return self.read(CONSTRUCTION, ConstructionRecord)
+
+    def find_source(self) -> Path:
+        """What the data set was made from, by the path as it was typed then.
+
+        A relative path that leads nowhere from the working directory is tried from the folders
+        above that of the data set, the nearest first: one of them is where the command was run.
+        """
+        path = Path(self.record.source)
+        if not path.is_absolute() and not path.exists():
+            for above in self.path.resolve().parents:
+                if (above / path).exists():
+                    return above / path
+        return path
 
     def write(self, contents: Mapping[str, Any]) -> None:
         """Write records, lists of records and texts into files, all or none. Raises WriteError."""
@@ -195,7 +204,11 @@ def encode(value: object) -> bytes:
         return value.encode()
     if isinstance(value, list):
         return "".join(f"{_json(record)}\n" for record in value).encode()
-    return (escape_json(msgspec.json.format(_json(value), indent=2)) + "\n").encode()
+    return f"{msgspec.json.format(_json(value), indent=2)}\n".encode()
+
+
+def _json(record: object) -> str:
+    return escape_json(msgspec.json.encode(record).decode("utf-8", "surrogatepass"))
 
 
 def open_construction(path: Path, kind: str | None = None) -> ConstructionFolder:
@@ -209,7 +222,7 @@ def open_construction(path: Path, kind: str | None = None) -> ConstructionFolder
             f"{str(path)!r} holds no data set that is being constructed: it has no {CONSTRUCTION}; "
             "begin with cepbench dataset patterns IMAGES --out FOLDER"
         )
-    header = folder.read(CONSTRUCTION, _Kind)
+    header = folder.record
     if header.v != FORMAT:
         raise DatasetError(
             f"{str(path)!r} was written by another version of the package: update it"
@@ -237,31 +250,6 @@ def start_construction(path: Path, kind: str) -> ConstructionFolder:
             f"--out {str(path)!r} holds other files and no data set: name a new folder"
         )
     return folder
-
-
-def find_recorded(recorded: str, folder: ConstructionFolder) -> Path:
-    """A file or folder that a data set was made from, by the path as it was typed then.
-
-    A relative path that leads nowhere from the working directory is tried from the folders above
-    that of the data set, the nearest first: one of them is where the command was run.
-    """
-    path = Path(recorded)
-    if not path.is_absolute() and not path.exists():
-        for above in folder.path.resolve().parents:
-            if (above / path).exists():
-                return above / path
-    return path
-
-
-def _json(record: object) -> str:
-    return escape_json(msgspec.json.encode(record).decode("utf-8", "surrogatepass"))
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return read_regular(path, _LARGEST)
-    except OSError as error:
-        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
 
 
 # -- the images that a data set is constructed from: read once, named by their pixels, each once

@@ -22,8 +22,14 @@ import msgspec
 import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
-from pytest_cepbench.construction.folder import FORMAT, PatternCounts, encode
-from pytest_cepbench.construction.verification import LabelledSet, PeopleLabels
+from pytest_cepbench.construction.folder import FORMAT, ConstructionFolder, PatternCounts, encode
+from pytest_cepbench.construction.verification import (
+    LabelledSet,
+    PeopleLabels,
+    read_counts,
+    read_labelled,
+    read_people,
+)
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_toml
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import escape_json, quote_toml, visible
@@ -96,17 +102,24 @@ class FrozenSet:
     """A set whose labels are settled.
 
     labels: digest of an image -> its final label.
+    counts: of extraction, where it was done.
     """
 
     name: str
     labelled: LabelledSet
     people: PeopleLabels
     labels: Mapping[str, FinalLabel]
+    counts: PatternCounts | None
 
     @property
     def unverified(self) -> int:
         """Images that nobody looked at."""
         return sum(not label.annotators for label in self.labels.values())
+
+    @property
+    def changed(self) -> int:
+        """Images that have other labels than the model gave."""
+        return sum(label.changed for label in self.labels.values())
 
     @property
     def members(self) -> dict[str, list[int]]:
@@ -132,13 +145,16 @@ class FrozenSet:
 
 
 def settle_labels(
-    name: str, labelled: LabelledSet, people: PeopleLabels, *, unverified: bool
+    name: str, folder: ConstructionFolder, images: Path | None, *, unverified: bool
 ) -> FrozenSet:
-    """The set with its final labels.
+    """The set of a folder with its final labels.
 
+    images: the folder of images, where it has moved.
     unverified: whether images that nobody looked at may be in it, with the labels of the model.
-    Raises DatasetError where there are such images and they may not.
+    Raises DatasetError where there are such images and they may not, and as `read_labelled`.
     """
+    labelled = read_labelled(folder, images)
+    people = read_people(folder, labelled.names)
     labels = {
         record.image: vote_labels(
             labelled.names,
@@ -147,7 +163,7 @@ def settle_labels(
         )
         for record in labelled.records
     }
-    frozen = FrozenSet(name, labelled, people, labels)
+    frozen = FrozenSet(name, labelled, people, labels, read_counts(folder))
     if frozen.unverified and not unverified:
         raise DatasetError(
             f"{frozen.unverified} of {len(labels)} images are not verified by anyone: run cepbench "
@@ -161,27 +177,26 @@ def settle_labels(
 # -- files -----------------------------------------------------------------------------------------
 
 
-def write_frozen(
-    frozen: FrozenSet, counts: PatternCounts | None, folder: Path, *, copy: bool
-) -> list[Path]:
+def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
     """Write the files of a set; returns their paths.
 
-    counts: of extraction, where it was done.
     copy: whether the images are copied into the table; one that is there already stays.
     Raises DatasetError for an image that has changed, and for a folder that holds another set;
     WriteError.
     """
     name, labelled = frozen.name, frozen.labelled
-    images = [
-        FrozenImage(
-            index=record.number,
-            image=record.image,
-            path=record.path,
-            patterns=frozen.labels[record.image].patterns,
-            annotators=frozen.labels[record.image].annotators,
+    images = []
+    for record in labelled.records:
+        own = frozen.labels[record.image]
+        images.append(
+            FrozenImage(
+                index=record.number,
+                image=record.image,
+                path=record.path,
+                patterns=own.patterns,
+                annotators=own.annotators,
+            )
         )
-        for record in labelled.records
-    ]
     index = json.dumps(frozen.members, indent=1, ensure_ascii=False)
     contents: dict[str, bytes] = {
         label_index_name(name): (escape_json(index) + "\n").encode(),
@@ -215,7 +230,7 @@ def write_frozen(
     }
     for stage, model in construction.models.items():
         tables[f"models.{quote_toml(stage)}"] = {field: getattr(model, field) for field in fields}
-    contents[CARD] = _card(frozen, counts, copy=copied).encode()
+    contents[CARD] = _card(frozen, copy=copied).encode()
     contents[MANIFEST] = manifest_text(tables)
     replace_files(folder, {folder / file: data for file, data in contents.items()})
     return [folder / file for file in (*digests, CARD, MANIFEST)]
@@ -340,14 +355,14 @@ class _Manifest(msgspec.Struct, frozen=True):
 # -- the card: where a set comes from, who labelled it, and how to use it --------------------------
 
 
-def _card(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> str:
+def _card(frozen: FrozenSet, *, copy: bool) -> str:
     """The card as Markdown; names and texts of models stand in it as they are, and do nothing.
 
     copy: whether the images are in the table.
     """
     labelled, construction = frozen.labelled, frozen.labelled.construction
     sentences = {pattern.name: pattern.sentence for pattern in labelled.patterns}
-    lines = [f"# {escaped(frozen.name)}", "", *_items(_facts(frozen, counts, copy=copy))]
+    lines = [f"# {escaped(frozen.name)}", "", *_items(_facts(frozen, copy=copy))]
     lines += ["", "## Patterns", ""]
     lines += ["| pattern | images | changed by people | what it is |", "|---|---:|---:|---|"]
     for name, images, changed in frozen.shown_members:
@@ -387,8 +402,8 @@ def _items(texts: Iterator[str]) -> list[str]:
     return [f"- {escaped(text, 500)}" for text in texts]
 
 
-def _facts(frozen: FrozenSet, counts: PatternCounts | None, *, copy: bool) -> Iterator[str]:
-    labelled = frozen.labelled
+def _facts(frozen: FrozenSet, *, copy: bool) -> Iterator[str]:
+    labelled, counts = frozen.labelled, frozen.counts
     chosen, construction = labelled.chosen, labelled.construction
     every = labelled.source.records
     yield (
@@ -434,8 +449,8 @@ def _votes(frozen: FrozenSet) -> Iterator[str]:
     )
     if frozen.unverified:
         yield f"{frozen.unverified} images have the labels of the model alone"
-    changed = sum(label.changed for label in labels)
     disputed = sum(bool(label.disputed) for label in labels)
+    changed = frozen.changed
     yield f"{changed} images have other labels than the model gave; on {disputed} not all agreed"
     ratings = np.full((len(people) + 1, len(labels) * len(names)), np.nan)
     for place, image in enumerate(frozen.labels):

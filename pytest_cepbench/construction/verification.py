@@ -14,7 +14,6 @@ from typing import cast
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.annotation import count_patterns
 from pytest_cepbench.construction.folder import (
     Annotation,
     ChosenImages,
@@ -25,7 +24,6 @@ from pytest_cepbench.construction.folder import (
     Sampling,
     SourceImages,
     choose_images,
-    find_recorded,
 )
 from pytest_cepbench.construction.patterns import (
     PROMPTS_VERSION,
@@ -34,25 +32,12 @@ from pytest_cepbench.construction.patterns import (
     annotation_prompt,
     read_patterns,
 )
+from pytest_cepbench.construction.stages import count_patterns
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
-from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.folder import STUDY, Ratings, read_ratings, read_votes
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.known_items import begin_study
 from pytest_cepbench.ratings.records import Part, Source, Study
-
-
-@dataclass(frozen=True)
-class VerificationSettings:
-    """Who checks how much.
-
-    annotators: names of the people.
-    overlap: people who see each image; None for all of them.
-    seed: of the order of items; None for 0, or for that of a study which is there already.
-    """
-
-    annotators: tuple[str, ...]
-    overlap: int | None = None
-    seed: int | None = None
 
 
 @dataclass(frozen=True)
@@ -87,10 +72,9 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
                 f"{str(folder.path)!r} has no {name}: finish cepbench dataset patterns first, "
                 "without --until"
             )
-    construction = folder.read(files.CONSTRUCTION, ConstructionRecord)
+    construction = folder.record
     patterns = read_patterns(folder.path / files.PATTERNS)
     chosen = folder.read(files.CHOSEN, ChosenImages)
-    inside = set(chosen.images)
     every = folder.read_lines(files.IMAGES, ImageRecord)
     annotations = folder.read_lines(files.ANNOTATE, Annotation)
     if _stopped(construction, "annotate", annotations):
@@ -108,16 +92,21 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
             "it: run cepbench dataset patterns again"
         )
     sampling = cast("Sampling", chosen.sampling)
-    all_labels = {a.image: a.patterns for a in annotations if a.patterns}
-    if choose_images(all_labels, chosen.per_pattern, sampling, chosen.seed) != list(chosen.images):
+    labels = {a.image: a.patterns for a in annotations if a.patterns}
+    if choose_images(labels, chosen.per_pattern, sampling, chosen.seed) != list(chosen.images):
         raise DatasetError(
             f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
             f"{files.ANNOTATE}: run cepbench dataset patterns again, without --until"
         )
-    labels = {a.image: a.patterns for a in annotations if a.image in inside}
-    source = SourceImages(images or find_recorded(construction.source, folder), tuple(every), {})
-    records = tuple(record for record in every if record.image in inside)
-    return LabelledSet(patterns, records, labels, source, chosen, construction)
+    inside = set(chosen.images)
+    return LabelledSet(
+        patterns=patterns,
+        records=tuple(record for record in every if record.image in inside),
+        labels={image: own for image, own in labels.items() if image in inside},
+        source=SourceImages(images or folder.find_source(), tuple(every), {}),
+        chosen=chosen,
+        construction=construction,
+    )
 
 
 def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
@@ -125,7 +114,7 @@ def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
 
     Raises DatasetError where extraction was stopped: the counts are of another model then.
     """
-    construction = folder.read(files.CONSTRUCTION, ConstructionRecord)
+    construction = folder.record
     if "extract" not in construction.models:
         return None
     has = folder.has(files.EXTRACT)
@@ -152,127 +141,49 @@ def _stopped(
     return any((a.fingerprint, a.prompt_digest) != asked for a in annotations)
 
 
-def write_verification(
-    folder: ConstructionFolder, labelled: LabelledSet, settings: VerificationSettings
-) -> Path:
-    """Write the study of the chosen images, where there is none; returns its folder.
-
-    Raises DatasetError for settings that cannot be, for images that are not there any more, and for
-    a study that is of other images or other people.
-    """
-    path = folder.path / files.RATINGS
-    if (path / STUDY).is_file():
-        ratings = read_ratings(path)
-        _refuse_unasked(path, ratings.study, labelled.names)
-        asked = {
-            part.image
-            for item in ratings.items.values()
-            if item.kind == "item"
-            for part in item.question
-            if part.image
-        }
-        wanted = {record.image for record in labelled.records}
-        if asked != wanted:
-            raise DatasetError(
-                f"{str(path)!r} asks about other images ({len(asked - wanted)} that are not chosen "
-                f"any more, {len(wanted - asked)} not yet): its votes stay valid for freeze; move "
-                "it away to write a study of the images that are chosen now"
-            )
-        refuse_other_settings(path, settings)
-        return path
-    study = verification_study(settings, labelled.names, len(labelled.records))
-    images = {record.image: labelled.source.load(record) for record in labelled.records}
-    meanings = "\n".join(f"{p.name}: {p.sentence}" for p in labelled.patterns if p.sentence)
-    options = [[Part(text=name)] for name in labelled.names]
-    items = {
-        image: make_item(
-            "verify", [Part(image=image), *([Part(text=meanings)] if meanings else [])], options
-        )
-        for image in images
-    }
-    known, known_images = known_items(study, list(items.values()), images)
-    annotator = labelled.construction.models["annotate"]
-    sources = [
-        Source(
-            item=item.item,
-            model=annotator.spec,
-            fingerprint=annotator.fingerprint,
-            sample=image,
-        )
-        for image, item in items.items()
-    ]
-    write_study(path, study, [*items.values(), *known], {**images, **known_images}, sources)
-    return path
-
-
-def verification_study(
-    settings: VerificationSettings, names: Sequence[str], population: int
-) -> Study:
-    """A study of the kind `verify`, as it is before items are known. names: of the closed list."""
-    people = len(settings.annotators)
-    return Study(
-        kind="verify",
-        seed=settings.seed or 0,
-        annotators=settings.annotators,
-        overlap=people if settings.overlap is None else settings.overlap,
-        share=1.0,
-        practice=3,
-        population=population,
-        names=tuple(names),
-    )
+# -- the study -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class PeopleLabels:
-    """What people said of images.
+class VerificationSettings:
+    """Who checks how much.
 
-    labels: digest of an image -> annotator -> patterns of the closed list that it has.
-    outside: ticked names that are not in the closed list any more; they count for nothing.
-    remarks: of votes that do not count.
+    annotators: names of the people; none for those of a study which is there already.
+    overlap: people who see each item; None for all of them.
+    seed: of the order of items; None for 0, or for that of a study which is there already.
     """
 
-    labels: Mapping[str, Mapping[str, tuple[str, ...]]]
-    outside: int
-    remarks: tuple[str, ...]
+    annotators: tuple[str, ...] = ()
+    overlap: int | None = None
+    seed: int | None = None
 
+    def study(self, names: Sequence[str], population: int) -> Study:
+        """A study of the kind `verify`, as it is before items are known.
 
-def read_people(folder: ConstructionFolder, names: Sequence[str]) -> PeopleLabels:
-    """The labels of people; none where no study was written.
-
-    Raises DatasetError for a study that cannot be read, and one that asked about other names.
-    """
-    path = folder.path / files.RATINGS
-    if not (path / STUDY).is_file():
-        return PeopleLabels({}, 0, ())
-    ratings = read_ratings(path)
-    _refuse_unasked(path, ratings.study, names)
-    votes = read_votes(ratings)
-    labels: dict[str, dict[str, tuple[str, ...]]] = {}
-    outside = 0
-    for vote in votes.answers():
-        image = next(part.image for part in ratings.items[vote.item].question if part.image)
-        given = {*(vote.ticked or ()), *(vote.added or ())}
-        outside += len(given - set(names))
-        labels.setdefault(image, {})[vote.annotator] = tuple(n for n in names if n in given)
-    return PeopleLabels(labels, outside, tuple(votes.remarks.lines))
-
-
-def _refuse_unasked(path: Path, study: Study, names: Sequence[str]) -> None:
-    """Raise DatasetError where people were not asked about a name: no tick is no vote on it."""
-    unasked = [name for name in names if name not in study.names]
-    if unasked:
-        raise DatasetError(
-            f"people were not asked about {unasked[0]!r} in {str(path)!r}, which came into "
-            f"{files.PATTERNS} later: take it out, or move the ratings away and verify anew"
+        names: of the closed list, which people tick.
+        """
+        return Study(
+            kind="verify",
+            seed=self.seed or 0,
+            annotators=self.annotators,
+            overlap=len(self.annotators) if self.overlap is None else self.overlap,
+            share=1.0,
+            practice=3,
+            population=population,
+            names=tuple(names),
         )
 
 
-def refuse_other_settings(path: Path, settings: VerificationSettings) -> None:
-    """Raise DatasetError where a study that is there was written with other settings than these.
+def existing_study(folder: ConstructionFolder, settings: VerificationSettings) -> Ratings | None:
+    """The study of a data set, None where there is none.
 
-    path: of the study.
+    Raises DatasetError where it was written with other settings than these.
     """
-    study = read_ratings(path).study
+    path = folder.path / files.RATINGS
+    if not (path / STUDY).is_file():
+        return None
+    ratings = read_ratings(path)
+    study = ratings.study
     given = (
         ("--annotators", settings.annotators or None, study.annotators),
         ("--overlap", settings.overlap, study.overlap),
@@ -287,4 +198,88 @@ def refuse_other_settings(path: Path, settings: VerificationSettings) -> None:
         raise DatasetError(
             f"{str(path)!r} is a study already, which goes on as it was written: drop "
             f"{', '.join(changed)}, or move it away"
+        )
+    return ratings
+
+
+def write_verification(
+    folder: ConstructionFolder, settings: VerificationSettings, images: Path | None
+) -> None:
+    """Write the study of the chosen images, where there is none.
+
+    images: the folder of images, where it has moved.
+    Raises DatasetError for settings that cannot be, for images that are not there any more, and for
+    a study that is of other images or other people.
+    """
+    labelled = read_labelled(folder, images)
+    ratings = existing_study(folder, settings)
+    if ratings is not None:
+        _refuse_unasked(ratings, labelled.names)
+        items = [item for item in ratings.items.values() if item.kind == "item"]
+        asked = {part.image for item in items for part in item.question if part.image}
+        wanted = {record.image for record in labelled.records}
+        if asked != wanted:
+            raise DatasetError(
+                f"{str(ratings.path)!r} asks about other images ({len(asked - wanted)} that are "
+                f"not chosen any more, {len(wanted - asked)} not yet): its votes stay valid for "
+                "freeze; move it away to write a study of the images that are chosen now"
+            )
+        return
+    shown = {record.image: labelled.source.load(record) for record in labelled.records}
+    meanings = "\n".join(f"{p.name}: {p.sentence}" for p in labelled.patterns if p.sentence)
+    below = [Part(text=meanings)] if meanings else []
+    options = [[Part(text=name)] for name in labelled.names]
+    asking = {image: make_item("verify", [Part(image=image), *below], options) for image in shown}
+    annotator = labelled.construction.models["annotate"]
+    sources = [
+        Source(
+            item=item.item, model=annotator.spec, fingerprint=annotator.fingerprint, sample=image
+        )
+        for image, item in asking.items()
+    ]
+    study = settings.study(labelled.names, len(asking))
+    begin_study(folder.path / files.RATINGS, study, list(asking.values()), shown, sources)
+
+
+@dataclass(frozen=True)
+class PeopleLabels:
+    """What people said of images.
+
+    labels: digest of an image -> annotator -> patterns of the closed list that it has.
+    outside: ticked names that are not in the closed list any more; they count for nothing.
+    remarks: of votes that do not count.
+    """
+
+    labels: Mapping[str, Mapping[str, tuple[str, ...]]]
+    outside: int = 0
+    remarks: tuple[str, ...] = ()
+
+
+def read_people(folder: ConstructionFolder, names: Sequence[str]) -> PeopleLabels:
+    """The labels of people; none where no study was written.
+
+    Raises DatasetError for a study that cannot be read, and one that asked about other names.
+    """
+    ratings = existing_study(folder, VerificationSettings())
+    if ratings is None:
+        return PeopleLabels({})
+    _refuse_unasked(ratings, names)
+    votes = read_votes(ratings)
+    labels: dict[str, dict[str, tuple[str, ...]]] = {}
+    outside = 0
+    for vote in votes.answers():
+        image = next(part.image for part in ratings.items[vote.item].question if part.image)
+        given = {*(vote.ticked or ()), *(vote.added or ())}
+        outside += len(given - set(names))
+        labels.setdefault(image, {})[vote.annotator] = tuple(n for n in names if n in given)
+    return PeopleLabels(labels, outside, tuple(votes.remarks.lines))
+
+
+def _refuse_unasked(ratings: Ratings, names: Sequence[str]) -> None:
+    """Raise DatasetError where people were not asked about a name: no tick is no vote on it."""
+    unasked = [name for name in names if name not in ratings.study.names]
+    if unasked:
+        raise DatasetError(
+            f"people were not asked about {unasked[0]!r} in {str(ratings.path)!r}, which came into "
+            f"{files.PATTERNS} later: take it out, or move the ratings away and verify anew"
         )

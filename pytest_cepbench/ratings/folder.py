@@ -81,7 +81,7 @@ class Ratings:
         path = self.path / SOURCES
         if not path.exists():
             return ()
-        return tuple(_decoded_lines(_read(path, MOST_TEXT), Source, path))
+        return tuple(decoded_lines(read_file(path, MOST_TEXT), Source, path))
 
     def vote_path(self, annotator: str) -> Path:
         """The file of a person's votes."""
@@ -96,20 +96,20 @@ def read_ratings(path: Path, suite: str | None = None) -> Ratings:
     """
     if not (path / STUDY).is_file():
         raise DatasetError(f"{str(path)!r} is no ratings folder: it has no {STUDY}")
-    study = decoded(_read(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
+    study = decoded(read_file(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
     _check_version(study.v, path / STUDY)
     if suite is not None and study.suite != suite:
         other = f"the suite {study.suite!r}" if study.suite else "no suite"
         raise DatasetError(
             f"{str(path)!r} holds ratings of {other}, and those of {suite!r} are expected"
         )
-    data = _read(path / ITEMS, _MOST_ITEMS)
+    data = read_file(path / ITEMS, _MOST_ITEMS)
     if study.data and digest_bytes(data) != study.data:
         raise DatasetError(
             f"{path / ITEMS} is not the file that the study was written with: its votes would be "
             "of other items; restore it"
         )
-    items = {item.item: item for item in _decoded_lines(data, Item, path / ITEMS)}
+    items = {item.item: item for item in decoded_lines(data, Item, path / ITEMS)}
     return Ratings(path, study, items)
 
 
@@ -200,7 +200,7 @@ def read_votes(ratings: Ratings) -> Votes:
     folder = ratings.path / VOTES
     for path in sorted(folder.glob(f"*{_LINES}")):
         votes = []
-        for line in filter(bytes.strip, _read(path, _MOST_ITEMS).splitlines()):
+        for line in filter(bytes.strip, read_file(path, _MOST_ITEMS).splitlines()):
             try:
                 vote = msgspec.json.decode(line, type=Vote)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -271,14 +271,16 @@ class VoteFile:
 # -- reading -------------------------------------------------------------------------------------
 
 
-def _read(path: Path, most: int) -> bytes:
+def read_file(path: Path, most: int) -> bytes:
+    """The content of a file that is no link. Raises DatasetError."""
     try:
         return read_regular(path, most, links=False)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _decoded_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
+def decoded_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
+    """The records in the lines of a file. Raises DatasetError, which names the line."""
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             record = decoded(line, kind, f"{path}, line {number}")

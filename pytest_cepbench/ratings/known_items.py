@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from math import ceil
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,10 @@ from pytest_cepbench.datasets.shapes.samples import (
 )
 from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, Scene, caption, render
 from pytest_cepbench.files import digest_text
-from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Part, Study, Task
+from pytest_cepbench.ratings.consent import write_texts
+from pytest_cepbench.ratings.folder import open_session
+from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Part, Source, Study, Task
 
 MOST_ATTENTION = 100
 
@@ -42,6 +45,23 @@ _EDGE = 32  # levels of 255 by which pixels differ at a visible edge
 _LEAST_EDGES = 0.05  # of the pixels along the tiles' sides are new edges
 
 _Images = dict[str, ImageArtifact]
+
+
+def begin_study(
+    folder: Path,
+    study: Study,
+    items: Sequence[Item],
+    images: Mapping[str, ImageArtifact],
+    sources: Iterable[Source] = (),
+) -> None:
+    """Write a new study with its known items, the texts that people read, and their addresses.
+
+    Parameters and errors as of `write_study`.
+    """
+    known, known_images = known_items(study, items, images)
+    write_study(folder, study, [*items, *known], {**images, **known_images}, sources)
+    write_texts(folder, study.kind)
+    open_session(folder, study.annotators)
 
 
 def known_items(

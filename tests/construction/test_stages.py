@@ -12,19 +12,19 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.construction.annotation import (
-    ImageQuestion,
-    annotate_images,
-    count_patterns,
-    require_annotations,
-    summarize,
-)
 from pytest_cepbench.construction.folder import Annotation, SourceImages, find_images
 from pytest_cepbench.construction.patterns import (
     EXAMPLE_NAMES,
     Pattern,
     extraction_prompt,
     pattern_schema,
+)
+from pytest_cepbench.construction.stages import (
+    ImageQuestion,
+    annotate_images,
+    count_patterns,
+    require_annotations,
+    summarize,
 )
 from pytest_cepbench.errors import DatasetError, MeasurementError
 from pytest_cepbench.models.binding import BoundRole

@@ -1,0 +1,288 @@
+"""`cepbench dataset`: images to patterns, labels of a model, people who check, and frozen sets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_cepbench.cli.output import Section, Table, show, tell
+from pytest_cepbench.construction import arena_set
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
+from pytest_cepbench.construction.frozen_set import settle_labels, table_path, write_frozen
+from pytest_cepbench.construction.patterns import MOST_PATTERNS
+from pytest_cepbench.construction.stages import (
+    STAGES,
+    Construction,
+    ConstructionSettings,
+    construct_patterns,
+)
+from pytest_cepbench.construction.verification import VerificationSettings, write_verification
+from pytest_cepbench.datasets.opening.questions import TASKS
+from pytest_cepbench.errors import SpecError, did_you_mean
+from pytest_cepbench.files import names_beside
+from pytest_cepbench.ratings.folder import STUDY, read_ratings
+
+if TYPE_CHECKING:
+    from pytest_cepbench.models import RoleName
+
+VERIFY = "verify"
+"""The stage behind the last one that needs no people: here the study is written, not served."""
+
+_MOST_SHOWN = 20
+
+# -- patterns --------------------------------------------------------------------------------------
+
+
+def patterns(arguments: Namespace) -> int:
+    """Do the stages, print what they found; exit codes as in `main`.
+
+    Raises SpecError naming the option that is wrong.
+    """
+    # Freezing needs none of what measures.
+    from pytest_cepbench.cli.session import measuring, pool_line
+    from pytest_cepbench.suites import RoleChoices
+    from pytest_cepbench.suites.model_options import assigned_role
+
+    out: Path = arguments.out
+    verifies, asked_already = arguments.until == VERIFY, _has_study(out)
+    number, file = _patterns(arguments.patterns)
+    settings = ConstructionSettings(
+        images=arguments.images,
+        out=out,
+        style=arguments.prompts,
+        patterns=file,
+        most=number,
+        per_pattern=arguments.per_pattern,
+        sampling=arguments.sampling,
+        seed=arguments.seed,
+        until=STAGES[-1] if arguments.until in (None, VERIFY) else arguments.until,
+    )
+    if verifies and arguments.annotators is None and not asked_already:
+        raise SpecError(
+            "--until verify writes the study of the people who check: name them, --annotators"
+        )
+    made = file is not None or (out / files.PATTERNS).is_file()
+    if arguments.writer is None and not made and arguments.until not in ("extract", "count"):
+        raise SpecError(
+            "a summary of the names that are found needs a writer: give one with --writer SPEC, or "
+            "the patterns themselves with --patterns FILE (or stop before it: --until count)"
+        )
+    names: tuple[RoleName, ...] = ("describer", "writer")
+    given = {role: getattr(arguments, role) for role in names}
+    choices = RoleChoices(roles={role: spec for role, spec in given.items() if spec is not None})
+    # Modules of `python:` models may lie beside the folder of the data set.
+    with measuring(arguments.store, out) as (pool, begin):
+        describer = pool.runner(assigned_role(choices, "describer"))
+        has_writer = "writer" in choices.roles
+        writer = pool.runner(assigned_role(choices, "writer")) if has_writer else None
+        begin()
+        found = construct_patterns(settings, describer, writer, tell)
+        tell(pool_line(pool))
+    show(
+        list(_patterns_page(found)), *(f"written: {path}" for path in dict.fromkeys(found.written))
+    )
+    if verifies:
+        # Of a study that is there, it is the seed of draws and models alone.
+        seed = None if asked_already else arguments.seed
+        _write_study(open_construction(out), arguments, arguments.images, seed)
+    if found.chosen is not None:
+        quoted = shlex.quote(str(out))
+        show(
+            [],
+            f"people check the labels: cepbench dataset verify {quoted} --annotators NAME,NAME",
+            f"then freeze it:          cepbench dataset freeze {quoted}",
+        )
+    return 0
+
+
+def _patterns(text: str) -> tuple[int, Path | None]:
+    """The number of patterns of a summary, or a file of patterns. Raises SpecError."""
+    if text.isascii() and text.isdecimal():
+        number = int(text)
+        if not 1 <= number <= MOST_PATTERNS:
+            raise SpecError(
+                f"--patterns {text}: 1 to {MOST_PATTERNS} patterns are expected, or a file"
+            )
+        return number, None
+    path = Path(text)
+    if not path.is_file():
+        near = did_you_mean(path.name, names_beside(path))
+        raise SpecError(
+            f"--patterns {text!r}: a number of patterns is expected, or a file of patterns in "
+            f"TOML.{near}"
+        )
+    return MOST_PATTERNS, path
+
+
+def _patterns_page(found: Construction) -> Iterator[Section]:
+    source, counts, labelled, chosen = found.source, found.counts, found.annotations, found.chosen
+    same = sum(len(record.same) for record in source.records)
+    lines = [f"files with the same pixels as another, left out: {same}"]
+    if source.unreadable:
+        name, why = next(iter(source.unreadable.items()))
+        lines.append(
+            f"files that hold no image that can be read: {len(source.unreadable)} ({name}: {why})"
+        )
+    if counts is not None:
+        shown = list(counts.patterns.items())[:_MOST_SHOWN]
+        names = ", ".join(f"{name} {number}" for name, number in shown)
+        lines.append(f"{len(counts.patterns)} names of patterns in {counts.images} images: {names}")
+        if counts.failures:
+            failed = ", ".join(f"{kind} {number}" for kind, number in counts.failures.items())
+            lines.append(f"images without an annotation: {failed}")
+    if labelled:
+        good = sum(not a.failure for a in labelled)
+        dropped = sum(len(a.dropped) for a in labelled)
+        repaired = sum(a.repaired for a in labelled)
+        lines.append(
+            f"annotated: {good} of {len(labelled)} images; {dropped} names "
+            f"outside the list were dropped, {repaired} replies were repaired"
+        )
+    yield Section(f"{len(source.records)} images of {source.folder}", tuple(lines))
+    if chosen is not None:
+        rows = tuple(
+            (name, str(share.images), str(share.chosen)) for name, share in chosen.patterns.items()
+        )
+        title = f"{len(chosen.images)} images chosen by {chosen.sampling}"
+        yield Section(title, (Table(("pattern", "images", "chosen"), rows),))
+
+
+# -- questions of one's own ------------------------------------------------------------------------
+
+
+def arena(arguments: Namespace) -> int:
+    """Write out the questions; exit codes as in `main`."""
+    questions = arena_set.write_questions(arguments.templates, arguments.out)
+    out, quoted = arguments.out, shlex.quote(str(arguments.out))
+    counts = Counter(question.uid[:4] for question in questions)
+    candidates: Counter[str] = Counter()
+    for question in questions:
+        candidates[question.uid[:4]] += len(question.candidates)
+    rows = tuple(
+        (task, TASKS[task], str(number), str(candidates[task]))
+        for task, number in sorted(counts.items())
+    )
+    table = Table(("task", "name", "questions", "candidates"), rows)
+    show(
+        [Section(f"{len(questions)} questions of {len(rows)} tasks", (table,))],
+        f"written: {out / arena_set.QUESTIONS}",
+        f"people approve gold answers: cepbench dataset verify {quoted} --annotators NAME,NAME",
+        f"then freeze it:              cepbench dataset freeze {quoted} --copy",
+    )
+    return 0
+
+
+# -- people ----------------------------------------------------------------------------------------
+
+
+def verify(arguments: Namespace) -> int:
+    """Write the study where it is new, and serve it; exit codes as in `main`."""
+    folder = open_construction(arguments.folder)
+    path = _write_study(folder, arguments, arguments.images, arguments.seed)
+    if not arguments.only_write:
+        from pytest_cepbench.cli.rate import serve_ratings
+
+        serve_ratings(path, arguments)
+    return 0
+
+
+def _has_study(folder: Path) -> bool:
+    """Whether people are asked about the data set of a folder already."""
+    return (folder / files.RATINGS / STUDY).is_file()
+
+
+def _write_study(
+    folder: ConstructionFolder, arguments: Namespace, images: Path | None, seed: int | None
+) -> Path:
+    """The folder of the study, written where there is none.
+
+    images: where the images lie, if they have moved.
+    Raises SpecError, DatasetError and WriteError, also where settings are not those of a study
+    that is there.
+    """
+    path, known = folder.path / files.RATINGS, _has_study(folder.path)
+    if arguments.annotators is None and not known:
+        raise SpecError(
+            "say who checks: --annotators NAME,NAME (they vote with the model on each label)"
+        )
+    write = arena_set.write_approval if folder.has(arena_set.QUESTIONS) else write_verification
+    write(folder, VerificationSettings(arguments.annotators or (), arguments.overlap, seed), images)
+    study = read_ratings(path)
+    number = sum(item.kind == "item" for item in study.items.values())
+    asked = f"{number} items for {', '.join(study.study.annotators)}"
+    if known:
+        tell(f"goes on: {path}, {asked}")
+    else:
+        tell(f"{path}: {asked}")
+        tell(f"edit {path / 'consent.md'} and {path / 'instructions.md'} before people begin")
+    return path
+
+
+# -- frozen sets -----------------------------------------------------------------------------------
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def freeze(arguments: Namespace) -> int:
+    """Settle the labels and write the files; exit codes as in `main`."""
+    target: Path = arguments.to or arguments.folder / files.FROZEN
+    name: str = arguments.name or arguments.folder.resolve().name
+    if not _NAME.fullmatch(name):  # which its files have
+        what = (
+            f"--name {name!r}"
+            if arguments.name
+            else (f"the folder {name!r} cannot name the set, give --name NAME")
+        )
+        raise SpecError(
+            f"{what}: letters, digits, '.', '_' and '-' are expected, at most 64, and a letter or "
+            "a digit first"
+        )
+    folder = open_construction(arguments.folder)
+    freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
+    page, written = freeze(arguments, folder, name, target)
+    show([page], *(f"written: {path}" for path in written))
+    return 0
+
+
+def _freeze_patterns(
+    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+) -> tuple[Section, list[Path]]:
+    frozen = settle_labels(name, folder, arguments.images, unverified=arguments.unverified)
+    written = write_frozen(frozen, target, copy=arguments.copy)
+    verified = len(frozen.labels) - frozen.unverified
+    lines = [
+        f"checked by people: {verified} images; they changed the labels of {frozen.changed}",
+        *frozen.people.remarks,
+    ]
+    if not table_path(target, name).is_file():
+        lines.append(
+            "the images are not copied, paths and digests stand for them: with --copy the table "
+            "that suites load is written"
+        )
+    rows = tuple((name, str(images), str(moved)) for name, images, moved in frozen.shown_members)
+    table = Table(("pattern", "images", "changed by people"), rows)
+    return Section(f"{name}: {len(frozen.labels)} images", (*lines, table)), written
+
+
+def _freeze_arena(
+    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
+) -> tuple[Section, list[Path]]:
+    if not arguments.copy:
+        raise SpecError(
+            "OpenING's layout holds its images: add --copy where their licences allow it, or keep "
+            "the templates instead"
+        )
+    gold = arena_set.choose_gold(folder, arguments.images, unverified=arguments.unverified)
+    written = arena_set.write_arena(gold, name, target)
+    lines = [
+        f"gold answers that people approved: {sum(choice.looks > 0 for choice in gold.chosen)}",
+        f"left out, since no candidate was approved: {len(gold.without_gold)}",
+        *gold.remarks,
+    ]
+    return Section(f"{name}: {len(gold.chosen)} questions", tuple(lines)), written

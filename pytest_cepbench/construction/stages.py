@@ -1,0 +1,458 @@
+"""The stages of a data set of patterns that models and files do by themselves.
+
+extract, count, summary, annotate, sample: each writes its file into the folder, and what models
+answered is in the store, so that a stage that was stopped goes on where it was. Every question is
+asked through the store, its reply read as JSON, and repaired once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from msgspec.structs import replace
+from PIL import Image
+
+from pytest_cepbench.artifacts import DECODER, Failure, digest_text
+from pytest_cepbench.chains import RoleRunner, Step
+from pytest_cepbench.construction import folder as files
+from pytest_cepbench.construction.folder import (
+    Annotation,
+    Announce,
+    ChosenImages,
+    ConstructionFolder,
+    ConstructionRecord,
+    ImageRecord,
+    ModelRecord,
+    PatternCounts,
+    PatternShare,
+    Sampling,
+    SourceImages,
+    choose_images,
+    find_images,
+    look_at,
+    members_of,
+    start_construction,
+)
+from pytest_cepbench.construction.patterns import (
+    LONGEST_REPLY,
+    PROMPTS_VERSION,
+    Pattern,
+    Style,
+    annotation_prompt,
+    extraction_prompt,
+    fold_name,
+    pattern_schema,
+    plain_line,
+    read_pattern_reply,
+    read_patterns,
+    repair_prompt,
+    summary_question,
+    summary_schema,
+    write_patterns,
+)
+from pytest_cepbench.errors import (
+    DatasetError,
+    MeasurementError,
+    SpecError,
+    UnreadableReplyError,
+)
+from pytest_cepbench.store import Result
+
+KIND = "patterns"
+"""Kind of data set that these stages make."""
+
+Stage = Literal["extract", "count", "summary", "annotate", "sample"]
+
+STAGES: tuple[Stage, ...] = get_args(Stage)
+
+MOST_NAMES = 500
+"""Most frequent names that a writer is shown."""
+
+_CHUNK = 256
+"""Images between two lines of progress; each batch in it is stored as soon as it is answered."""
+
+
+@dataclass(frozen=True)
+class ConstructionSettings:
+    """What is constructed, and how.
+
+    images: folder of images. out: folder of the data set.
+    style: of the prompts.
+    patterns: a file of patterns to annotate with; None to summarize those that are extracted.
+    most: patterns of a summary at most.
+    per_pattern: images of each pattern that are wanted. sampling, seed: how they are chosen.
+    until: the last stage.
+    """
+
+    images: Path
+    out: Path
+    style: Style = "neutral"
+    patterns: Path | None = None
+    most: int = 13
+    per_pattern: int = 100
+    sampling: Sampling = "quota"
+    seed: int = 0
+    until: Stage = "sample"
+
+
+@dataclass
+class Construction:
+    """A data set while its stages are done, and what they found.
+
+    asked: stage -> the model that was asked in it last.
+    counts: of extraction; annotations: with the closed list; chosen: the set. None, where a stage
+    was not reached.
+    """
+
+    settings: ConstructionSettings
+    announce: Announce
+    folder: ConstructionFolder
+    source: SourceImages
+    asked: dict[str, ModelRecord]
+    counts: PatternCounts | None = None
+    patterns: tuple[Pattern, ...] = ()
+    annotations: Sequence[Annotation] = ()
+    chosen: ChosenImages | None = None
+    written: list[Path] = field(default_factory=list)
+
+    def given_patterns(self) -> tuple[Pattern, ...]:
+        """The closed list that people gave or edited; none where it is still to be made.
+
+        Raises DatasetError for a list that cannot be read, and where two of them differ.
+        """
+        own = self.folder.path / files.PATTERNS
+        given = self.settings.patterns
+        patterns = () if given is None else read_patterns(given)
+        if not own.is_file():
+            if patterns:
+                self.write({files.PATTERNS: write_patterns(patterns)})
+            return patterns
+        kept = read_patterns(own)
+        if patterns and [(p.name, p.sentence) for p in patterns] != [
+            (p.name, p.sentence) for p in kept
+        ]:
+            raise DatasetError(
+                f"--patterns {str(given)!r} and {str(own)!r} differ: drop the option to go on with "
+                "what is in the folder, or delete that file"
+            )
+        return kept
+
+    def summary(self, writer: RoleRunner | None) -> tuple[Pattern, ...]:
+        """Let a writer propose the closed list, for people to edit."""
+        counts, settings = self.counts, self.settings
+        assert counts is not None
+        if writer is None:
+            raise SpecError(
+                f"a summary of {len(counts.patterns)} names needs a writer: give one with --writer "
+                "SPEC, or the patterns themselves with --patterns FILE"
+            )
+        if not counts.patterns:
+            raise DatasetError("no image has a pattern: there is nothing to summarize")
+        patterns = summarize(writer, counts.patterns, settings.style, settings.most, settings.seed)
+        self._note("summary", writer, summary_question(settings.style, {}, settings.most))
+        self.write({files.PATTERNS: write_patterns(patterns)})
+        # As a person would find it: what cannot be read again must not be annotated with.
+        path = self.folder.path / files.PATTERNS
+        patterns = read_patterns(path)
+        self.announce(f"{len(patterns)} patterns proposed: {path} is for you to edit")
+        return patterns
+
+    def ask(
+        self, describer: RoleRunner, stage: Stage, prompt: str, names: Sequence[str] | None = None
+    ) -> list[Annotation]:
+        """Ask about all images, and write the answers into the file of the stage."""
+        question = ImageQuestion(stage, prompt, pattern_schema(self.settings.style, names), names)
+        self._note(stage, describer, prompt)
+        self.write({})  # before the first image: a run that is stopped has asked this model
+        annotations = annotate_images(
+            describer, self.source, question, self.settings.seed, self.announce
+        )
+        self.write({f"{stage}.jsonl": annotations})  # also where all failed: it has their replies
+        require_annotations(annotations, stage, describer.bound.spec)
+        return annotations
+
+    def _note(self, stage: str, runner: RoleRunner, prompt: str) -> None:
+        """Keep which model a stage asked; tell where it was another one before."""
+        bound, digest = runner.bound, digest_text(prompt)
+        before = self.asked.get(stage)
+        if before is not None and before.fingerprint != bound.fingerprint:
+            self.announce(
+                f"{stage}: the {bound.role} is {bound.spec} now and was {before.spec}: all is "
+                "asked anew, so that labels are of one model"
+            )
+        elif before is not None and before.prompt_digest != digest:
+            self.announce(f"{stage}: the prompt has changed: all is asked anew")
+        self.asked[stage] = ModelRecord(
+            role=bound.role,
+            spec=bound.spec,
+            what=bound.what,
+            adapter=bound.adapter,
+            fingerprint=bound.fingerprint,
+            params=dict(bound.params),
+            prompt=prompt,
+            prompt_digest=digest,
+        )
+
+    def choose(self) -> ChosenImages:
+        """The images of the set, by the labels of the model."""
+        settings = self.settings
+        labels = {a.image: a.patterns for a in self.annotations if a.patterns}
+        images = choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
+        members = members_of(labels)
+        shares = {
+            pattern.name: PatternShare(len(own), len(set(images).intersection(own)))
+            for pattern in self.patterns
+            for own in [members.get(pattern.name, [])]
+        }
+        return ChosenImages(
+            sampling=settings.sampling,
+            per_pattern=settings.per_pattern,
+            seed=settings.seed,
+            images=tuple(images),
+            patterns=shares,
+        )
+
+    def write(self, contents: Mapping[str, object]) -> None:
+        """Write files of the folder, and anew what it was constructed from."""
+        settings = self.settings
+        record = ConstructionRecord(
+            kind=KIND,
+            source=str(settings.images),
+            prompts=f"{settings.style} {PROMPTS_VERSION}",
+            seed=settings.seed,
+            unreadable=self.source.unreadable,
+            models=self.asked,
+        )
+        self.folder.write({**contents, files.CONSTRUCTION: record})
+        self.written += [self.folder.path / name for name in contents]
+
+
+def construct_patterns(
+    settings: ConstructionSettings,
+    describer: RoleRunner,
+    writer: RoleRunner | None,
+    announce: Announce,
+) -> Construction:
+    """Do the stages up to the last one that is wanted.
+
+    writer: asked for a summary; None where none is given, or needed.
+    Raises DatasetError for images, folders and files that cannot be used, SpecError where a writer
+    is needed and not given, MeasurementError and WriteError, and what models and store raise.
+    """
+    folder = start_construction(settings.out, KIND)
+    earlier = folder.read_lines(files.IMAGES, ImageRecord) if folder.has(files.IMAGES) else []
+    source = find_images(
+        settings.images,
+        earlier,
+        # Decoded once as long as a file does not change: large folders are read at every run.
+        lambda path: describer.store.file_digest(path, f"pixels and size {DECODER}", look_at),
+        without=settings.out,
+    )
+    asked = dict(folder.record.models) if folder.has(files.CONSTRUCTION) else {}
+    made = Construction(settings, announce, folder, source, asked)
+    made.write({files.IMAGES: list(source.records)})
+    last, style = STAGES.index(settings.until), settings.style
+    given = made.given_patterns()
+    if not given or settings.until in ("extract", "count"):
+        extracted = made.ask(describer, "extract", extraction_prompt(style))
+        if last >= STAGES.index("count"):
+            made.counts = count_patterns(extracted)
+            made.write({files.COUNTS: made.counts})
+    if last >= STAGES.index("summary"):
+        made.patterns = given or made.summary(writer)
+    if last >= STAGES.index("annotate"):
+        names = [pattern.name for pattern in made.patterns]
+        prompt = annotation_prompt(style, made.patterns)
+        made.annotations = made.ask(describer, "annotate", prompt, names)
+    if last >= STAGES.index("sample"):
+        made.chosen = made.choose()
+        made.write({files.CHOSEN: made.chosen})
+    return made
+
+
+# -- what a describer says of images ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ImageQuestion:
+    """A question that every image gets.
+
+    stage: names it in seeds and messages.
+    names: the closed list of patterns; None where any name counts.
+    """
+
+    stage: str
+    prompt: str
+    schema: Mapping[str, Any]
+    names: Sequence[str] | None = None
+
+
+def annotate_images(
+    describer: RoleRunner,
+    source: SourceImages,
+    question: ImageQuestion,
+    seed: int,
+    announce: Announce,
+) -> list[Annotation]:
+    """One annotation for each image, in the order of the source.
+
+    What is in the store is not asked again. A reply that cannot be read is asked about once more;
+    then it is a failure `bad-json`.
+    """
+
+    def ask(prompts: Mapping[ImageRecord, str]) -> dict[ImageRecord, Result]:
+        steps = []
+        for record, prompt in prompts.items():
+            own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
+            key = describer.json_key(prompt, question.schema, own, [["image", record.image]])
+            steps.append(Step(key, own, partial(_load, source, record, prompt)))
+        results = describer.ask("describe_json", steps, question.schema) if steps else []
+        return dict(zip(prompts, results, strict=True))
+
+    fingerprint, digest = describer.bound.fingerprint, digest_text(question.prompt)
+
+    def read(
+        results: Mapping[ImageRecord, Result], *, repaired: bool
+    ) -> dict[ImageRecord, Annotation]:
+        annotations = {}
+        for record, result in results.items():
+            made = Annotation(
+                image=record.image, repaired=repaired, fingerprint=fingerprint, prompt_digest=digest
+            )
+            annotations[record] = _read(made, result, question.names)
+        return annotations
+
+    annotations: list[Annotation] = []
+    total = len(source.records)
+    for begin in range(0, total, _CHUNK):
+        chunk = source.records[begin : begin + _CHUNK]
+        own = read(ask(dict.fromkeys(chunk, question.prompt)), repaired=False)
+        again = {
+            record: repair_prompt(question.prompt, broken.detail, broken.reply)
+            for record, broken in own.items()
+            if broken.failure == _BAD_JSON
+        }
+        own |= read(ask(again), repaired=True)
+        annotations += own.values()
+        if begin + _CHUNK < total:
+            announce(f"{question.stage}: {begin + _CHUNK:,} of {total:,} images")
+    return annotations
+
+
+def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str) -> None:
+    """Raise MeasurementError where no image has an annotation. spec: of the describer."""
+    if not all(annotation.failure for annotation in annotations):
+        return
+    first = annotations[0]
+    reply = f" (its reply: {first.reply[:80]!r})" if first.reply else ""
+    raise MeasurementError(
+        f"{stage}: the describer {spec} annotated none of {len(annotations)} images; the first: "
+        f"{first.failure}: {first.detail}{reply}"
+    )
+
+
+_BAD_JSON = "bad-json"
+
+
+def _load(source: SourceImages, record: ImageRecord, prompt: str) -> tuple[Image.Image, str]:
+    return source.load(record).to_pil(), prompt
+
+
+def _read(made: Annotation, result: Result, names: Sequence[str] | None) -> Annotation:
+    """An annotation with what an answer says. names: the closed list."""
+    if isinstance(result, Failure):
+        detail = plain_line(result.detail)
+        return replace(made, repaired=False, failure=result.kind, detail=detail)
+    try:
+        reading = read_pattern_reply(str(result))
+    except UnreadableReplyError as problem:
+        reply = plain_line(str(result), LONGEST_REPLY)
+        return replace(made, repaired=False, failure=_BAD_JSON, detail=str(problem), reply=reply)
+    given = {pattern.name: pattern.sentence for pattern in reading.patterns}
+    dropped: list[str] = []
+    if names is not None:
+        known = {fold_name(name): name for name in names}
+        dropped = [name for name in given if fold_name(name) not in known]
+        given = {known[fold_name(name)]: w for name, w in given.items() if name not in dropped}
+    return replace(
+        made,
+        description=reading.description,
+        patterns=tuple(given),
+        reasons={name: words for name, words in given.items() if words},
+        dropped=tuple(dropped),
+    )
+
+
+# -- a writer's summary of their names -------------------------------------------------------------
+
+
+def count_patterns(annotations: Sequence[Annotation]) -> PatternCounts:
+    """How many images each name was given to; spellings that differ in case and spaces are one.
+
+    A name is shown as it was spelled most often.
+    """
+    spellings: dict[str, Counter[str]] = {}
+    for annotation in annotations:
+        first = {fold_name(name): name for name in reversed(annotation.patterns)}
+        for name in first.values():
+            spellings.setdefault(fold_name(name), Counter())[" ".join(name.split())] += 1
+    counts = {
+        min(names, key=lambda name: (-names[name], name)): names.total()
+        for names in spellings.values()
+    }
+    failures = Counter(a.failure for a in annotations if a.failure)
+
+    def ordered(numbers: Mapping[str, int]) -> dict[str, int]:
+        return dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0])))
+
+    return PatternCounts(
+        images=sum(not annotation.failure for annotation in annotations),
+        failures=ordered(failures),
+        annotations=sum(counts.values()),
+        patterns=ordered(counts),
+    )
+
+
+def summarize(
+    writer: RoleRunner, counts: Mapping[str, int], style: Style, most: int, seed: int
+) -> tuple[Pattern, ...]:
+    """A writer's patterns, at most so many.
+
+    counts: name -> images, the most frequent first; the first `MOST_NAMES` are shown.
+    Raises MeasurementError where the writer gives none, also when it is asked once more.
+    """
+    shown = dict(list(counts.items())[:MOST_NAMES])
+    question, schema = summary_question(style, shown, most), summary_schema(style)
+    known = {fold_name(name): name for name in shown}
+    text = question
+    for _ in range(2):
+        key = writer.json_key("", schema, seed, [["text", digest_text(text)]])
+        (result,) = writer.ask("write_json", [Step(key, seed, partial(tuple, [text]))], "", schema)
+        if isinstance(result, Failure):
+            raise MeasurementError(
+                f"the writer {writer.bound.spec} gave no summary: {result.kind}: {result.detail}"
+            )
+        try:
+            given = read_pattern_reply(str(result)).patterns[:most]
+            problem = "it names no pattern"
+        except UnreadableReplyError as error:
+            given, problem = (), str(error)
+        if given:
+            # What they take in are names that were counted.
+            merged = [
+                [known[f] for n in p.merged_from if (f := fold_name(n)) in known] for p in given
+            ]
+            return tuple(
+                replace(pattern, merged_from=tuple(names))
+                for pattern, names in zip(given, merged, strict=True)
+            )
+        text = repair_prompt(question, problem, plain_line(str(result), LONGEST_REPLY))
+    raise MeasurementError(
+        f"the writer {writer.bound.spec} gave no summary that can be read (bad-json: {problem}): "
+        "try another --writer, or write the patterns into a file and give it with --patterns FILE"
+    )
