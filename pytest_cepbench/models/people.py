@@ -16,7 +16,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact, digest_json, digest_text
 from pytest_cepbench.artifacts.outcome import PROBABILITIES, VerdictProbabilities, Winner
-from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, SpecError, unknown_name
+from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, unknown_name
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
 from pytest_cepbench.models.protocols import Battle, Model, Reply, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
@@ -143,9 +143,7 @@ def _unanswered(detail: str) -> Reply:
 def _read(spec: ModelSpec) -> Ratings:
     """The study. Raises SpecError where the spec names none, CheckpointError as `read_ratings`."""
     if not spec.target:
-        raise SpecError(
-            f"model spec {spec.text!r}: name a ratings folder, as in human:ratings/NAME"
-        )
+        raise spec.error("name a ratings folder, as in human:ratings/NAME")
     try:
         return read_ratings(Path(spec.target))
     except DatasetError as error:

@@ -40,7 +40,6 @@ from typing import Any, get_args
 from pytest_cepbench.artifacts import Modality, canonical_json, digest_json, digest_text
 from pytest_cepbench.errors import (
     RoleError,
-    SpecError,
     did_you_mean,
     named_error,
     public_names,
@@ -112,8 +111,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     try:
         paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
-        raise SpecError(
-            f"model spec {spec.text!r}: {type(model).__name__}.files must be the paths of the "
+        raise spec.error(
+            f"{type(model).__name__}.files must be the paths of the "
             f"files that its fingerprint covers, got {named!r}"
         ) from error
     files = None
@@ -134,9 +133,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     try:
         canonical_json(params)
     except (TypeError, ValueError) as error:
-        raise SpecError(
-            f"model spec {spec.text!r}: params must be built-in types and finite numbers ({error})"
-        ) from error
+        raise spec.error(f"params must be built-in types and finite numbers ({error})") from error
     return BoundRole(
         role=role,
         spec=spec.text,
@@ -184,8 +181,8 @@ def make_model(spec: ModelSpec) -> Model:
     made = _import(spec)
     if isinstance(made, type) or not roles_of(made):
         if not callable(made):
-            raise SpecError(
-                f"model spec {spec.text!r}: {spec.target} is a {type(made).__name__}; expected a "
+            raise spec.error(
+                f"{spec.target} is a {type(made).__name__}; expected a "
                 "factory, or an object with the methods of a role"
             )
         known: list[str] | None = None
@@ -198,13 +195,11 @@ def make_model(spec: ModelSpec) -> Model:
         for name in spec.params:
             if known is not None and name not in known:
                 what = unknown_name(f"parameter for {spec.target}", name, known)
-                raise SpecError(f"model spec {spec.text!r}: {what}")
+                raise spec.error(f"{what}")
         with _user_code(spec, "the factory"):
             made = made(**spec.params)
     elif spec.params:
-        raise SpecError(
-            f"model spec {spec.text!r}: {spec.target} is no factory, so it takes no parameters"
-        )
+        raise spec.error(f"{spec.target} is no factory, so it takes no parameters")
     return made  # type: ignore[no-any-return] # judged by roles_of, at run time
 
 
@@ -224,15 +219,13 @@ def _user_code(
     except KeyboardInterrupt:  # of the person at the terminal
         raise
     except BaseException as error:
-        raise SpecError(
-            f"model spec {spec.text!r}: {what} raised {named_error(error)}{hint(error)}"
-        ) from error
+        raise spec.error(f"{what} raised {named_error(error)}{hint(error)}") from error
 
 
 def _import(spec: ModelSpec) -> Any:
     module_name, colon, attribute = spec.target.partition(":")
     if not (module_name and colon and attribute):
-        raise SpecError(f"model spec {spec.text!r}: expected python:package.module:factory")
+        raise spec.error("expected python:package.module:factory")
     here = str(Path.cwd())
     if here not in sys.path:
         # As `python -m` does: the user's module is often next to the tests.
@@ -253,9 +246,8 @@ def _import(spec: ModelSpec) -> Any:
         if not hasattr(imported, name):
             public = public_names(imported)
             known = ", ".join(public) or "nothing"
-            raise SpecError(
-                f"model spec {spec.text!r}: {module_name} has no {attribute!r}; it has {known}."
-                f"{did_you_mean(name, public)}"
+            raise spec.error(
+                f"{module_name} has no {attribute!r}; it has {known}.{did_you_mean(name, public)}"
             )
         imported = getattr(imported, name)
     return imported
@@ -277,8 +269,8 @@ def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
 def _fingerprint(spec: ModelSpec, model: object) -> str:
     stated = _stated(spec, model, "fingerprint", None)
     if not isinstance(stated, str) or not stated:
-        raise SpecError(
-            f"model spec {spec.text!r}: {type(model).__name__}.fingerprint must be a non-empty "
+        raise spec.error(
+            f"{type(model).__name__}.fingerprint must be a non-empty "
             f"text, got {stated!r}. Results are stored under it: without one, the stored answers "
             "of other weights would be served as this model's. Give a digest of the weights and of "
             "the code version"
@@ -312,7 +304,7 @@ def _attribute(
     if not fits or not valid(value):
         must_be = expected if fits else kind.__name__
         owner = f"{type(model).__name__}.{name}"
-        raise SpecError(f"model spec {spec.text!r}: {owner} must be {must_be}, got {value!r}")
+        raise spec.error(f"{owner} must be {must_be}, got {value!r}")
     return value
 
 

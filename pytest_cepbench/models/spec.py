@@ -149,6 +149,10 @@ class ModelSpec:
     def __str__(self) -> str:
         return self.text
 
+    def error(self, fault: str) -> SpecError:
+        """The error that something is wrong with this spec; fault: what, and what to do."""
+        return SpecError(f"model spec {self.text!r}: {fault}")
+
 
 def parse_spec(text: str) -> ModelSpec:
     """Take a spec apart.
@@ -232,7 +236,7 @@ def split_params(spec: ModelSpec, what: str, *parts: Collection[str]) -> list[Mo
     for name in spec.params:
         if name not in known:
             fault = removed(f"{name}=") or unknown_name(f"parameter for {what}", name, known)
-            raise SpecError(f"model spec {spec.text!r}: {fault}")
+            raise spec.error(f"{fault}")
     return [
         dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
         for part in parts
@@ -257,7 +261,7 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
     try:
         return kind(**values)
     except ValueError as error:
-        raise SpecError(f"model spec {spec.text!r}: {error}") from error
+        raise spec.error(f"{error}") from error
 
 
 def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:
@@ -268,6 +272,4 @@ def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:
     try:
         return _BOOLEANS[raw.lower()] if hint is bool else hint(raw)
     except (KeyError, ValueError) as error:
-        raise SpecError(
-            f"model spec {spec.text!r}: parameter {name!r} must be {hint.__name__}, got {raw!r}"
-        ) from error
+        raise spec.error(f"parameter {name!r} must be {hint.__name__}, got {raw!r}") from error

@@ -15,7 +15,6 @@ from pytest_cepbench.errors import (
     CheckpointError,
     MissingDependencyError,
     RoleError,
-    SpecError,
 )
 from pytest_cepbench.models.binding import (
     BindContext,
@@ -117,8 +116,8 @@ def adapter(
             # transformers has one process for each device, all started by torchrun and all asked
             # the same thing at the same moment. Several pytest processes that ask one another's
             # models are no run whose results can be vouched for.
-            raise SpecError(
-                f"model spec {spec.text!r}: {parallel[0]} needs one process for each device, "
+            raise spec.error(
+                f"{parallel[0]} needs one process for each device, "
                 "started by torchrun, and a worker is one process. Give device_map=auto, which "
                 "divides the layers among the worker's devices, or have an engine serve the "
                 f"checkpoint: serve:{spec.target}?engine=vllm&tensor_parallel_size=N"

@@ -297,13 +297,7 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
     listed = (folder / MODULES_FILE).is_file()
     if index is None and not listed:
         names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
-        others = [name for name in INDEXES if name != "config.json"]
-        inner = [
-            name
-            for name in names
-            if holds_whole_model(folder / name)
-            or any((folder / name / other).is_file() for other in others)
-        ]
+        inner = [name for name in names if holds_model(folder / name)]
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
         raise CheckpointError(
@@ -354,3 +348,9 @@ def holds_whole_model(folder: Path) -> bool:
         for path in folder.iterdir()
         if not any(kind.fullmatch(path.name) for kind in (OF_RANK, OF_VERL, WHOLE_STATE))
     )
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether a folder holds a model of any library, or the index of one."""
+    others = (name for name in INDEXES if name != "config.json")
+    return any((folder / name).is_file() for name in others) or holds_whole_model(folder)

@@ -36,7 +36,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
 from pytest_cepbench.models.checkpoints.format_detection import (
     INDEXES,
     detect_roles,
-    holds_whole_model,
+    holds_model,
     identify,
     read_json,
 )
@@ -48,6 +48,7 @@ from pytest_cepbench.models.checkpoints.peft_adapters import (
     read_adapter,
 )
 from pytest_cepbench.models.checkpoints.pipeline_parts import (
+    Places,
     check_parts,
     pipeline_parts,
     pipeline_source,
@@ -125,10 +126,8 @@ _MOST_NAME = 4096  # bytes of a file `latest`
 _MOST_LEVELS = 4  # latest -> checkpoint-500 -> model, and one to spare
 
 
-def find_checkpoint(
-    folder: Path, is_checkpoint: Callable[[Path], bool]
-) -> tuple[Path, tuple[str, ...]]:
-    """The folder of the checkpoint that a run's folder holds, and what is to be said about it.
+def find_checkpoint(folder: Path, is_checkpoint: Callable[[Path], bool]) -> Path:
+    """The folder of the checkpoint that a run's folder holds.
 
     Trainers leave `checkpoint-500/`, a link or a file `latest`, or the model in `model/`. Taken in
     this order: what `latest` links to or names, `model/`, the only `checkpoint-N/`. A folder that
@@ -137,12 +136,11 @@ def find_checkpoint(
     is_checkpoint: whether a folder is to be read as it is. Raises CheckpointError where several
     `checkpoint-N/` are there, with the newest.
     """
-    place = folder
     for _ in range(_MOST_LEVELS):
-        if is_checkpoint(place) or (below := _below(place)) is None:
+        if is_checkpoint(folder) or (below := _below(folder)) is None:
             break
-        place = below
-    return place, () if place == folder else (f"checkpoint read from {place}",)
+        folder = below
+    return folder
 
 
 def _below(folder: Path) -> Path | None:
@@ -204,92 +202,101 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     use for.
     """
     options = source_options(spec)
-    target, outside, taken = pipeline_source(spec, options)
-    folder, commit = locate(target, options.revision, _CONFIGURATIONS, spec.text)
-    folder, remarks = find_checkpoint(folder, _is_readable)
+    source: tuple[str, Places, tuple[str, ...]] = (spec.target, [], ())
+    given = Path(spec.target).expanduser() / "config.json"
+    if options.config or not given.is_file() or "_class_name" in read_json(given):
+        source = pipeline_source(spec, options)
+    target, outside, taken = source
+    found, commit = locate(target, options.revision, _CONFIGURATIONS, spec.text)
+    folder = find_checkpoint(found, _is_readable)
+    remarks = [] if folder == found else [f"checkpoint read from {folder}"]
     adapters: list[tuple[str, Path, str | None, float]] = []
+    weights: CheckpointPart | None = None
     if target == spec.target and holds_adapter(folder):
-        checkpoint = _base_of(spec, folder, options)
         adapters.append((target, folder, commit, 1.0))
-    elif target == spec.target and (weights := find_loose_weights(folder)) is not None:
-        checkpoint = _with_configuration(spec, folder, weights, options)
-    else:
-        checkpoint = _whole(folder, options, commit, target)
-        if checkpoint.kind == "diffusers":
-            parts = pipeline_parts(spec, checkpoint, target, outside, snapshot)
-            checkpoint = replace(checkpoint, parts=parts, remarks=taken)
-        elif target != spec.target:
-            raise CheckpointError(
-                f"{spec.target}: belongs to a pipeline of diffusers, and {folder} is a "
-                f"{checkpoint.what}: give a folder with model_index.json"
-            )
-        elif options.base is not None:
-            raise SpecError(
-                f"model spec {spec.text!r}: base is for adapters and for weights without a "
-                f"configuration, and {folder} is a whole model ({checkpoint.what})"
-            )
-    checkpoint = replace(checkpoint, remarks=(*remarks, *checkpoint.remarks))
+        target, folder, commit, other = _base_of(spec, folder, options)
+        remarks += other
+    elif target == spec.target and not holds_model(folder):
+        weights = find_loose_weights(folder)
+    if weights is not None:
+        remarks.append(f"weights read from {weights.path}")
+        whole = folder
+        target, folder, commit = _configuration_of(spec, weights, folder, options)
+        if folder != whole:
+            remarks[-1] += f", configuration from {folder}"
+    kind, config = identify(folder)
+    what, roles, because = detect_roles(kind, config)
+    checkpoint = Checkpoint(
+        folder, kind, what, roles, config, commit, because, options,
+        repository="" if commit is None else target,
+    )  # fmt: skip
+    parts: list[CheckpointPart] = []
+    if weights is not None:
+        parts.append(weights)
+    elif not adapters and kind == "diffusers":
+        parts += pipeline_parts(spec, checkpoint, target, outside, snapshot)
+        remarks += taken
+    elif not adapters and target != spec.target:
+        raise CheckpointError(
+            f"{spec.target}: belongs to a pipeline of diffusers, and {folder} is a {what}: give a "
+            "folder with model_index.json"
+        )
+    elif not adapters and options.base is not None:
+        raise spec.error(
+            f"base is for adapters and for weights without a "
+            f"configuration, and {folder} is a whole model ({what})"
+        )
     for name, factor in options.weighted:
         place, commit = locate(name, None, (ADAPTER_CONFIG,), spec.text)
-        adapters.append((name, find_checkpoint(place, holds_adapter)[0], commit, factor))
-    if adapters:
-        checkpoint = _adapted(spec, checkpoint, adapters, options)
-    elif options.merge is not None:
-        raise SpecError(
-            f"model spec {spec.text!r}: merge is for adapters, and {checkpoint.path} has none"
+        adapters.append((name, find_checkpoint(place, holds_adapter), commit, factor))
+    if weights is not None and kind != "transformers":
+        raise CheckpointError(
+            f"{weights.path}: weights without a configuration are read for models of "
+            f"transformers, and {folder} is a {what} ({kind})"
         )
-    if checkpoint.kind == "open_clip":
-        return _with_text_tower(spec, checkpoint)
-    return _with_preparation(spec, checkpoint, options)
+    _add_adapters(spec, checkpoint, adapters, parts, remarks)
+    parts += _text_tower(spec, checkpoint)
+    checkpoint = replace(checkpoint, parts=tuple(parts))
+    named, found_part = _preparation_parts(spec, checkpoint, options)
+    if found_part is not None:
+        named.append(found_part)
+        remarks.append(f"{found_part.name} read from {found_part.path}")
+    return replace(checkpoint, parts=(*parts, *named), remarks=tuple(remarks))
 
 
-def _with_text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> Checkpoint:
-    """With the configuration by which open_clip builds a text tower of transformers.
+def _text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]:
+    """The configuration by which open_clip builds a text tower of transformers.
 
     The weights are the checkpoint's, but activations and epsilons are said elsewhere: in a folder,
     or on the hub. No fingerprint would cover a change there.
     """
     text = (checkpoint.config.get("model_cfg") or {}).get("text_cfg") or {}
-    if not (name := text.get("hf_model_name")):
-        return checkpoint
+    if checkpoint.kind != "open_clip" or not (name := text.get("hf_model_name")):
+        return []
     folder, commit = locate(str(name), None, ("config.json",), spec.text)
     if not (folder / "config.json").is_file():
         raise CheckpointError(
             f"{checkpoint.path}: open_clip builds its text tower by {name!r} (hf_model_name in "
             f"open_clip_config.json), and there is no {folder / 'config.json'}"
         )
-    part = CheckpointPart("hf_model_name", folder, lambda _: ["config.json"], revision=commit)
-    return replace(checkpoint, parts=(*checkpoint.parts, part))
+    return [CheckpointPart("hf_model_name", folder, lambda _: ["config.json"], revision=commit)]
 
 
 def _is_readable(folder: Path) -> bool:
     """Whether a folder is to be read as it is: a checkpoint, an adapter or a state of weights."""
-    if holds_adapter(folder) or find_loose_weights(folder) is not None:
-        return True
-    if any((folder / name).is_file() for name in INDEXES if name != "config.json"):
+    if holds_adapter(folder) or holds_model(folder) or find_loose_weights(folder) is not None:
         return True
     # A run's root often has the configuration that all of its checkpoints share.
-    configured = (folder / "config.json").is_file()
-    return configured and (holds_whole_model(folder) or not any(folder.glob("checkpoint-*")))
+    return (folder / "config.json").is_file() and not any(folder.glob("checkpoint-*"))
 
 
-def _whole(
-    folder: Path, options: SourceOptions, commit: str | None = None, repository: str = ""
-) -> Checkpoint:
-    """A folder as a checkpoint that has everything in it."""
-    kind, config = identify(folder)
-    what, roles, because = detect_roles(kind, config)
-    return Checkpoint(
-        folder, kind, what, roles, config, commit, because, options,
-        repository="" if commit is None else repository,
-    )  # fmt: skip
-
-
-def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoint:
-    """The checkpoint that an adapter's folder, or the spec, names as its base."""
+def _base_of(
+    spec: ModelSpec, folder: Path, options: SourceOptions
+) -> tuple[str, Path, str | None, list[str]]:
+    """The base of an adapter, which its folder or the spec names: name, folder, commit, remarks."""
     if options.adapters is not None:
-        raise SpecError(
-            f"model spec {spec.text!r}: {folder} is an adapter itself. Give the base "
+        raise spec.error(
+            f"{folder} is an adapter itself. Give the base "
             "model, and all of its adapters in adapters="
         )
     if any(path.name.startswith("model") and is_weights(path.name) for path in folder.iterdir()):
@@ -300,20 +307,20 @@ def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoin
     config = read_adapter(folder)
     revision = config.get("revision") and str(config["revision"])
     trained_on = config.get("base_model_name_or_path")
-    remarks: tuple[str, ...] = ()
+    remarks: list[str] = []
     if options.base is not None:
         name = options.base
         if name != str(trained_on or "") or Path(name).expanduser().is_dir():
             revision = None
         if trained_on and Path(str(trained_on)).name != Path(name).name:
-            remarks = (f"the adapter was trained on {str(trained_on)!r}, and is applied to {name}",)
+            remarks = [f"the adapter was trained on {str(trained_on)!r}, and is applied to {name}"]
         base, commit = locate(name, revision, _CONFIGURATIONS, spec.text)
+    elif not isinstance(trained_on, str) or not trained_on or "\0" in trained_on:
+        raise CheckpointError(
+            f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
+            "base=FOLDER to the model's spec"
+        )
     else:
-        if not isinstance(trained_on, str) or not trained_on or "\0" in trained_on:
-            raise CheckpointError(
-                f"{folder / ADAPTER_CONFIG} names no base model (base_model_name_or_path): add "
-                "base=FOLDER to the model's spec"
-            )
         name = trained_on
         # A relative path counts from the working folder, as PEFT takes it, else from the adapter's.
         near = (path for path in (Path(name).expanduser(), folder / name) if path.is_dir())
@@ -334,83 +341,74 @@ def _base_of(spec: ModelSpec, folder: Path, options: SourceOptions) -> Checkpoin
             f"{folder}: its base {base} is an adapter too. Merge that one into its own "
             f"base and give the result as base=FOLDER (model spec {spec.text!r})"
         )
-    return replace(_whole(base, options, commit, name), remarks=remarks)
+    return name, base, commit, remarks
 
 
-def _adapted(
+def _configuration_of(
+    spec: ModelSpec, weights: CheckpointPart, folder: Path, options: SourceOptions
+) -> tuple[str, Path, str | None]:
+    """Where the configuration of weights without a model lies: name, folder, commit."""
+    # The likeliest first: with the weights, or above.
+    places = [weights.path, folder, folder.parent, folder.parent.parent]
+    places = [place for place in places if (place / "config.json").is_file()]
+    if options.base is not None and folder not in places:
+        return options.base, *locate(options.base, None, _CONFIGURATIONS, spec.text)
+    if places:
+        return "", places[0], None
+    raise CheckpointError(
+        f"{weights.path}: weights without a configuration, which is neither there nor in the "
+        "folders above. Name the model that was trained: base=FOLDER in the model's spec"
+    )
+
+
+def _add_adapters(
     spec: ModelSpec,
     base: Checkpoint,
     adapters: Sequence[tuple[str, Path, str | None, float]],
-    options: SourceOptions,
-) -> Checkpoint:
-    """A base with adapters as its parts.
-
-    adapters: name, folder, commit and factor of each.
-    """
-    if base.kind != "transformers":
+    parts: list[CheckpointPart],
+    remarks: list[str],
+) -> None:
+    """Add adapters to a base's parts and remarks. adapters: name, folder, commit and factor."""
+    asked, quantized = base.options.merge, bool(base.quantization)
+    if adapters and base.kind != "transformers":
         raise CheckpointError(
             f"model spec {spec.text!r}: a PEFT adapter is applied to a model of transformers, and "
             f"{base.path} is a {base.what} ({base.kind})"
         )
-    quantized = bool(base.quantization)
-    if quantized and options.merge:
-        raise SpecError(
-            f"model spec {spec.text!r}: merge=true, and {base.path} is quantized: what is merged "
+    if asked is not None and not adapters:
+        raise spec.error(f"merge is for adapters, and {base.path} has none")
+    if asked and quantized:
+        raise spec.error(
+            f"merge=true, and {base.path} is quantized: what is merged "
             "would be rounded to its few bits. Leave it out, and the adapter works beside it"
         )
-    merge = not quantized if options.merge is None else options.merge
-    parts, remarks = list(base.parts), list(base.remarks)
-    for name, folder, revision, factor in adapters:
-        if revision is not None:  # of a hub id all files are fetched: they are small
-            snapshot(name, revision, (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES))
-        parts.append(adapter_part(folder, factor=factor, merge=merge, revision=revision))
-        kind = read_adapter(folder)["peft_type"]
+    merge = not quantized if asked is None else asked
+    for name, folder, commit, factor in adapters:
+        if commit is not None:  # of a hub id all files are fetched: they are small
+            snapshot(name, commit, (*ADAPTER_FILES, *PROCESSOR_FILES, *TOKENIZER_FILES))
+        parts.append(adapter_part(folder, factor=factor, merge=merge, revision=commit))
+        method = read_adapter(folder)["peft_type"]
         times = "" if factor == 1 else f" times {factor:g}"
         how = "merged into" if merge else "applied beside"
         because = ", which is quantized" if quantized else ""
-        remarks.append(f"adapter {folder.name} ({kind}){times} {how} {base.path}{because}")
-    return replace(base, parts=tuple(parts), remarks=tuple(remarks))
+        remarks.append(f"adapter {folder.name} ({method}){times} {how} {base.path}{because}")
 
 
-def _with_configuration(
-    spec: ModelSpec, folder: Path, weights: CheckpointPart, options: SourceOptions
-) -> Checkpoint:
-    """Weights without a model around them, with a configuration from where there is one."""
-    # The likeliest first: with the weights, or above.
-    places = [weights.path, folder, folder.parent, folder.parent.parent]
-    places = [place for place in places if (place / "config.json").is_file()]
-    commit: str | None = None
-    if options.base is not None and folder not in places:
-        place, commit = locate(options.base, None, _CONFIGURATIONS, spec.text)
-    elif places:
-        place = places[0]
-    else:
-        raise CheckpointError(
-            f"{weights.path}: weights without a configuration, which is neither there nor in the "
-            "folders above. Name the model that was trained: base=FOLDER in the model's spec"
-        )
-    model = _whole(place, options, commit, options.base or "")
-    if model.kind != "transformers":
-        raise CheckpointError(
-            f"{weights.path}: weights without a configuration are read for models of transformers, "
-            f"and {place} is a {model.what} ({model.kind})"
-        )
-    remark = f"weights read from {weights.path}"
-    if place != folder:
-        remark += f", configuration from {place}"
-    return replace(model, parts=(weights,), remarks=(remark,))
-
-
-def _with_preparation(
+def _preparation_parts(
     spec: ModelSpec, checkpoint: Checkpoint, options: SourceOptions
-) -> Checkpoint:
-    """The checkpoint with a processor and a tokenizer that lie elsewhere."""
+) -> tuple[list[CheckpointPart], CheckpointPart | None]:
+    """Processor and tokenizer that the spec names, and what lies beside an adapter or above.
+
+    Only what loading could not do without is looked for above: a model is never given another
+    processor than before.
+    """
+    parts = []
     for name, target in (("processor", options.processor), ("tokenizer", options.tokenizer)):
         if target is None:
             continue
         if checkpoint.kind != "transformers":
-            raise SpecError(
-                f"model spec {spec.text!r}: {name} is for models of transformers, and "
+            raise spec.error(
+                f"{name} is for models of transformers, and "
                 f"{checkpoint.path} is a {checkpoint.what} ({checkpoint.kind})"
             )
         images = name == "processor"
@@ -420,40 +418,24 @@ def _with_preparation(
             raise CheckpointError(
                 f"model spec {spec.text!r}: {name}={target}: {folder} holds no {name}"
             )
-        part = preparation_part(folder, images=images, texts=True, revision=revision)
-        checkpoint = replace(checkpoint, parts=(*checkpoint.parts, part))
+        parts.append(preparation_part(folder, images=images, texts=True, revision=revision))
     if options.processor is not None or checkpoint.kind != "transformers":
-        return checkpoint
-    found = _find_preparation(checkpoint, tokenizer=options.tokenizer is None)
-    if found is None:
-        return checkpoint
-    remarks = (*checkpoint.remarks, f"{found.name} read from {found.path}")
-    return replace(checkpoint, parts=(*checkpoint.parts, found), remarks=remarks)
-
-
-def _find_preparation(checkpoint: Checkpoint, *, tokenizer: bool) -> CheckpointPart | None:
-    """What lies beside an adapter or in the run's root, where it is not in the model's own folder.
-
-    Only what loading could not do without is looked for above: a model is never given another
-    processor than before.
-
-    tokenizer: whether the spec leaves it open.
-    """
-    path, weights = checkpoint.path, checkpoint.weights_part
+        return parts, None
+    path, weights, left_open = checkpoint.path, checkpoint.weights_part, options.tokenizer is None
     beside = [part.path for part in checkpoint.adapters]
     beside += [] if weights is None else [weights.path, weights.path.parent]
     for folder in beside:
-        images, texts = has_processor(folder), tokenizer and has_tokenizer(folder)
+        images, texts = has_processor(folder), left_open and has_tokenizer(folder)
         if folder != path and (images or texts):
-            return preparation_part(folder, images=images, texts=texts)
+            return parts, preparation_part(folder, images=images, texts=texts)
     if checkpoint.revision is not None:  # not all of its files may be here yet
-        return None
+        return parts, None
     images = not has_processor(path)
-    texts = tokenizer and not has_tokenizer(path) and (images or "describer" in checkpoint.roles)
+    texts = left_open and not has_tokenizer(path) and (images or "describer" in checkpoint.roles)
     # Where nothing lies above either, loading says what is missing.
     if has_processor(path.parent) if images else (texts and has_tokenizer(path.parent)):
-        return preparation_part(path.parent, images=images, texts=texts)
-    return None
+        return parts, preparation_part(path.parent, images=images, texts=texts)
+    return parts, None
 
 
 def complete_checkpoint(checkpoint: Checkpoint) -> None:

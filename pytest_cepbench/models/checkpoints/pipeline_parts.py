@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CheckpointError, SpecError, unknown_name
+from pytest_cepbench.errors import CheckpointError, unknown_name
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, CheckpointPart
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     check_safetensors,
@@ -217,17 +217,15 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
     without their pipeline, and SpecError for parameters that do not go together.
     """
     if options.base is not None and options.config is not None:
-        raise SpecError(
-            f"model spec {spec.text!r}: base is for LoRA weights and components, config for a file "
+        raise spec.error(
+            "base is for LoRA weights and components, config for a file "
             "of a whole pipeline: give one of them"
         )
     loras: Places = [(LORA, place) for place in (options.lora or "").split(",")]
     if options.lora is None:
         loras = []
     elif not all(place for _, place in loras):
-        raise SpecError(
-            f"model spec {spec.text!r}: lora={options.lora!r} has an empty place in its list"
-        )
+        raise spec.error(f"lora={options.lora!r} has an empty place in its list")
     components: Places = list(options.components.items())
     as_it_is = (spec.target, components + loras, ())
     target = Path(spec.target).expanduser()
@@ -247,16 +245,12 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
             )
         return options.config, [*components, (SINGLE_FILE, str(target)), *loras], ()
     if options.config is not None:
-        raise SpecError(
-            f"model spec {spec.text!r}: config goes with a file of weights, not with {target}"
-        )
+        raise spec.error(f"config goes with a file of weights, not with {target}")
     if not target.is_dir():
         return as_it_is
     if (target / "model_index.json").is_file():
         if options.base is not None:
-            raise SpecError(
-                f"model spec {spec.text!r}: {target} is a whole pipeline, which needs no base"
-            )
+            raise spec.error(f"{target} is a whole pipeline, which needs no base")
         return as_it_is
     return _training_source(target, options, loras) or as_it_is
 
@@ -351,8 +345,8 @@ def pipeline_parts(
     """
     base, index = pipeline.options.base, pipeline.config
     if base and base != target:
-        raise SpecError(
-            f"model spec {spec.text!r}: base goes with LoRA weights or components on this "
+        raise spec.error(
+            f"base goes with LoRA weights or components on this "
             f"machine. For LoRA weights on the hub write PIPELINE?lora={target}"
         )
     known = component_names(index)
@@ -384,7 +378,7 @@ def pipeline_parts(
     for name, place in components.items():
         if name not in known:
             fault = unknown_name(f"component of {index.get('_class_name')}", name, known)
-            raise SpecError(f"model spec {spec.text!r}: {fault}")
+            raise spec.error(f"{fault}")
         parts.append(_component_part(name, place, pipeline))
     return *parts, *added
 

@@ -31,7 +31,6 @@ from pytest_cepbench.models.checkpoints.format_detection import (
     OF_RANK,
     OF_VERL,
     WHOLE_STATE,
-    holds_whole_model,
 )
 from pytest_cepbench.models.torch_runtime import undistributed
 
@@ -45,7 +44,6 @@ _FSDP = re.compile(r"pytorch_model_fsdp_\d+")
 _SAFE = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
 _SAFE_INDEX = "model.safetensors.index.json"
 _DEEPSPEED = re.compile(r"(zero_pp_rank_\d+_)?mp_rank_\d+_model_states\.pt")
-_OTHER_KINDS = ("model_index.json", "open_clip_config.json", "modules.json")
 
 
 def find_loose_weights(folder: Path) -> CheckpointPart | None:
@@ -53,8 +51,6 @@ def find_loose_weights(folder: Path) -> CheckpointPart | None:
 
     Raises CheckpointError for those that have to be consolidated first, with the command.
     """
-    if any((folder / name).is_file() for name in _OTHER_KINDS) or holds_whole_model(folder):
-        return None
     names = sorted(path.name for path in folder.iterdir())
     for place in (folder, *(folder / name for name in names if _FSDP.fullmatch(name))):
         if (place / _DCP_METADATA).is_file():

@@ -26,7 +26,6 @@ from pytest_cepbench.errors import (
     MissingDependencyError,
     ModelError,
     RoleError,
-    SpecError,
     error_line,
     unknown_name,
 )
@@ -231,9 +230,8 @@ def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
             getattr(vae, f"enable_{way}")()
         except (AttributeError, NotImplementedError):
             has = "no vae" if vae is None else f"a {type(vae).__name__}, which has no {way}"
-            raise SpecError(
-                f"model spec {plan.spec.text!r}: {type(pipeline).__name__} has {has}: leave out "
-                f"{parameter}"
+            raise plan.spec.error(
+                f"{type(pipeline).__name__} has {has}: leave out {parameter}"
             ) from None
     name = plan.params.attention_backend
     if name is None:
@@ -246,7 +244,7 @@ def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
     known = [backend for backend in known if not backend.endswith("_hub")]
     if name not in known:
         fault = unknown_name("attention_backend", name, known)
-        raise SpecError(f"model spec {plan.spec.text!r}: {fault}")
+        raise plan.spec.error(f"{fault}")
     denoisers = [getattr(pipeline, name, None) for name in _DENOISERS]
     parts = [
         part
@@ -258,8 +256,8 @@ def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
         )
     ]
     if not parts:
-        raise SpecError(
-            f"model spec {plan.spec.text!r}: the attention of {type(pipeline).__name__} has no "
+        raise plan.spec.error(
+            f"the attention of {type(pipeline).__name__} has no "
             "backends to choose from: leave attention_backend out"
         )
     try:
@@ -315,29 +313,27 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
     for name in ("offload", "device_map") if plan.device == "cpu" else ():
         value = getattr(plan.params, name)
         if value is not None:
-            raise SpecError(
-                f"model spec {plan.spec.text!r}: {name}={value} places parts of a pipeline on "
+            raise plan.spec.error(
+                f"{name}={value} places parts of a pipeline on "
                 "accelerators, and it runs on the cpu: leave it out, or run where one is visible"
             )
     file = single_file(plan.checkpoint)
     if file is not None and plan.params.device_map is not None:
-        raise SpecError(
-            f"model spec {plan.spec.text!r}: device_map divides a pipeline while it is read, and "
+        raise plan.spec.error(
+            f"device_map divides a pipeline while it is read, and "
             f"diffusers reads {file} whole: give offload=model, or a folder of save_pretrained"
         )
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
-        raise SpecError(f"model spec {plan.spec.text!r}: {what} has no safety_checker to take out")
+        raise plan.spec.error(f"{what} has no safety_checker to take out")
     loras = _loras(plan)
     given = [name for name in ("lora_scale", "fuse") if name in plan.spec.params]
     if given and not loras:
-        raise SpecError(
-            f"model spec {plan.spec.text!r}: {' and '.join(given)} without LoRA weights (lora=)"
-        )
+        raise plan.spec.error(f"{' and '.join(given)} without LoRA weights (lora=)")
     scales = plan.params.lora_scales
     if len(scales) > 1 and len(scales) != len(loras):
-        raise SpecError(
-            f"model spec {plan.spec.text!r}: lora_scale has {len(scales)} numbers for "
+        raise plan.spec.error(
+            f"lora_scale has {len(scales)} numbers for "
             f"{len(loras)} LoRA weights: give one for each, or one for all"
         )
     if loras:
@@ -468,7 +464,7 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
     for parameter in plan.params.call:
         if parameter not in accepted:
             unknown = unknown_name(f"parameter for {name}", parameter, accepted)
-            raise SpecError(f"model spec {plan.spec.text!r}: {unknown}")
+            raise plan.spec.error(f"{unknown}")
 
 
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
@@ -480,8 +476,8 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
     what = type(pipeline).__name__
     name = params.scheduler or type(own).__name__
     if name == _UNSEEDABLE:
-        raise SpecError(
-            f"model spec {spec.text!r}: {_UNSEEDABLE} draws noise from a generator of its own, so "
+        raise spec.error(
+            f"{_UNSEEDABLE} draws noise from a generator of its own, so "
             "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
@@ -491,11 +487,11 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
     if own is None or name not in known:
         names = known if own is not None else ()
         fault = unknown_name(f"scheduler for {what}", name, names)
-        raise SpecError(f"model spec {spec.text!r}: {fault}")
+        raise spec.error(f"{fault}")
     changes = {}
     if params.timestep_spacing is not None:
         if "timestep_spacing" not in inspect.signature(known[name]).parameters:
-            raise SpecError(f"model spec {spec.text!r}: {name} takes no timestep_spacing")
+            raise spec.error(f"{name} takes no timestep_spacing")
         changes["timestep_spacing"] = params.timestep_spacing
     pipeline.scheduler = known[name].from_config(own.config, **changes)
 

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.pipelines.assembly import (
@@ -181,8 +180,8 @@ def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
             for name in ("num_inference_steps", "strength")
         )
         if int(steps * strength) < 1:
-            raise SpecError(
-                f"model spec {plan.spec.text!r}: strength={strength:g} of "
+            raise plan.spec.error(
+                f"strength={strength:g} of "
                 f"num_inference_steps={steps} is less than one step. Raise one of them"
             )
     return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
