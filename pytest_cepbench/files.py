@@ -228,13 +228,16 @@ def digest_text(text: str) -> str:
     return digest_bytes(b"text\0" + text.encode("utf-8", "surrogatepass"))
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
 def canonical_json(value: Any) -> str:
     """JSON with sorted keys and no spaces, the same for equal values.
 
     Raises TypeError for anything but built-in types and ValueError for NaN and infinities, so that
     nothing enters a key by its `repr`.
     """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def digest_json(value: Any) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -43,6 +44,9 @@ from pytest_cepbench.store import ArtifactRef, Result, Store
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.replay import Replay
+
+_PIXELS = "pixels"
+"""The kind of look at an image that gives the digest of its pixels."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +96,17 @@ def start_chains(
     starts: digests of images that are known, by sample id.
     """
     chains, broken = [], []
+    unknown = [s for s in samples if plan.start == "image" and s.id not in starts]
+    files = {s.id: file for s in unknown if (file := _file_of(s.image, _PIXELS)) is not None}
+    remembered = store.known_digests(files.values()) if files else {}  # each alone takes a query
+    known = {name: remembered[file] for name, file in files.items() if file in remembered}
 
     def link_of(sample: Sample) -> Link:
         if plan.start == "image":
-            digest = starts.get(sample.id) or _pixel_digest(
-                sample.image, partial(load_seed_image, sample), store
-            )
+            digest = starts.get(sample.id) or known.get(sample.id)
+            if digest is None:
+                load = partial(load_seed_image, sample)
+                digest = _pixel_digest(sample.image, load, store)
             return Link("image", digest, source=sample.image)
         if sample.text is None or not sample.text.strip():
             raise DatasetError(f"{sample.id}: has no text: a text-first chain cannot start from it")
@@ -122,13 +131,19 @@ def _cached_look(image: SeedImage, name: str, look: Callable[[], str], store: St
 
     name: of the kind of look. Raises what `look` raises; that is not kept.
     """
-    path = None if isinstance(image, DrawnImage) else image.path
-    if path is None or not path.exists():
+    file = _file_of(image, name)
+    if file is None or not file[0].exists():
         return look()
-    what = f"{name} {DECODER}"
-    if isinstance(image, EmbeddedImage | CellImage):
-        what += f" {image.part}"
-    return store.file_digest(path, what, lambda _: look())
+    return store.file_digest(*file, lambda _: look())
+
+
+def _file_of(image: SeedImage | None, name: str) -> tuple[Path, str] | None:
+    """The file that an image lies in, and the kind of look at it; None of one that is drawn."""
+    path = None if image is None or isinstance(image, DrawnImage) else image.path
+    if path is None:
+        return None
+    part = f" {image.part}" if isinstance(image, EmbeddedImage | CellImage) else ""
+    return path, f"{name} {DECODER}{part}"
 
 
 def digest_of_image(image: SeedImage, store: Store) -> str:
@@ -142,7 +157,7 @@ def _pixel_digest(image: SeedImage | None, load: Callable[[], ImageArtifact], st
         store.artifact_cache.add(loaded)
         return loaded.digest
 
-    return pixels() if image is None else _cached_look(image, "pixels", pixels, store)
+    return pixels() if image is None else _cached_look(image, _PIXELS, pixels, store)
 
 
 def grow_generation(

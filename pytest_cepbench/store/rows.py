@@ -243,6 +243,15 @@ def rows_with(read: Read, query: str, values: Iterable[str]) -> Iterator[Row]:
         yield from read(f"{query} IN ({','.join('?' * len(part))})", part)
 
 
+def file_rows(read: Read, places: Iterable[tuple[str, str]]) -> Iterator[Row]:
+    """Rows of files by (path, kind of digest): those, and maybe others of the same paths."""
+    for part in batches(places, _MOST_VARIABLES // 2):
+        lists = [sorted({place[column] for place in part}) for column in (0, 1)]
+        paths, kinds = (",".join("?" * len(values)) for values in lists)
+        query = f"SELECT * FROM files WHERE path IN ({paths}) AND what IN ({kinds})"  # noqa: S608
+        yield from read(query, [*lists[0], *lists[1]])
+
+
 def column(read: Read, name: str, keys: Iterable[str]) -> dict[str, Any]:
     """A column of the results under these keys, unchecked."""
     query = f"SELECT key, {name} FROM results WHERE key"  # noqa: S608 - our name

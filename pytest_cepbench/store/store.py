@@ -30,6 +30,7 @@ from pytest_cepbench.store.rows import (
     StoredResult,
     column,
     dated,
+    file_rows,
     remote_artifact_note,
     results_under,
     rows_of,
@@ -313,19 +314,39 @@ class Store:
         A file that was written to in the two seconds before is computed each time, since its stamp
         cannot be trusted yet: see `FileStamp.settled`.
         """
+        known = self.known_digests([(path, what)])
+        if known:
+            return known[path, what]
         resolved = path.resolve()
-        name = str(resolved).encode("utf-8", "backslashreplace").decode()  # it need not be UTF-8
         before = FileStamp.of(resolved)
-        stamp = str(before)
-        query = "SELECT stamp, digest FROM files WHERE path = ? AND what = ?"
-        for sealed, digest in self.index.read(query, (name, what)):
-            if sealed == seal_stamp(name, what, stamp, str(digest)):
-                return str(digest)
         digest = compute(resolved)
         if before.settled and before == FileStamp.of(resolved):
-            row = (name, what, seal_stamp(name, what, stamp, digest), digest)
+            name = _file_name(resolved)
+            row = (name, what, seal_stamp(name, what, str(before), digest), digest)
             self.index.write("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?)", [row])
         return digest
+
+    def known_digests(self, files: Iterable[tuple[Path, str]]) -> dict[tuple[Path, str], str]:
+        """What `file_digest` remembers of files, by path and kind, as far as they are the same."""
+        stamps: dict[tuple[Path, str], tuple[str, FileStamp]] = {}
+        folders: dict[Path, Path] = {}  # resolved once: many files lie in few of them
+        for path, what in files:
+            folder = path.parent
+            if folder not in folders:
+                folders[folder] = folder.resolve()
+            place = folders[folder] / path.name
+            if path.name in ("", "..") or place.is_symlink():
+                place = path.resolve()
+            with suppress(OSError):
+                stamps[path, what] = _file_name(place), FileStamp.of(place)
+        places = {(name, what) for (_, what), (name, _) in stamps.items()}
+        rows = {(name, what): row for name, what, *row in file_rows(self.index.read, places)}
+        known: dict[tuple[Path, str], str] = {}
+        for (path, what), (name, stamp) in stamps.items():
+            sealed, digest = rows.get((name, what), (None, ""))
+            if sealed == seal_stamp(name, what, str(stamp), str(digest)):
+                known[path, what] = str(digest)
+        return known
 
     def note(self, name: str, value: str) -> None:
         """Remember something small that may change; it is lost when the index is rebuilt."""
@@ -340,6 +361,11 @@ class Store:
         """The values last noted under these names, where there are any."""
         rows = rows_with(self.index.read, "SELECT name, value FROM notes WHERE name", names)
         return {str(name): str(value) for name, value in rows}
+
+
+def _file_name(path: Path) -> str:
+    """A path as the index keeps it: it need not be UTF-8."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
 
 
 def _is_remote(location: Location) -> bool:

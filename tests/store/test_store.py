@@ -192,6 +192,20 @@ def test_a_changed_file_is_noticed(store: Store, tmp_path: Path) -> None:
     assert store.file_digest(path, "bytes", compute) == "eight"
 
 
+def test_many_files_are_looked_up_together(store: Store, tmp_path: Path) -> None:
+    """By any name of the same file; what has changed, is gone or was never hashed is left out."""
+    same, changed, gone, new = (aged(tmp_path / name, name) for name in ("a", "b", "c", "d"))
+    (tmp_path / "link").symlink_to(same)
+    for path in (same, changed, gone):
+        store.file_digest(path, "bytes", Counted())
+    aged(changed, "three")
+    gone.unlink()
+    asked = [(tmp_path / "link", "bytes"), (tmp_path / "x" / ".." / "a", "bytes")]
+    asked += [(same, "pixels"), (changed, "bytes"), (gone, "bytes"), (new, "bytes")]
+
+    assert store.known_digests(asked) == dict.fromkeys(asked[:2], "a")
+
+
 def test_a_young_file_is_not_remembered(store: Store, tmp_path: Path) -> None:
     """A file that was just written can change again within one tick of the clock."""
     path, compute = tmp_path / "a", Counted()
