@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from sys import intern
 
@@ -109,7 +110,7 @@ def models_in(read: Read, texts: Sequence[str] = ()) -> set[str]:
     return {model for model in models if model is not None}
 
 
-@dataclass(frozen=True)
+@dataclass
 class StoreShare:
     """Results of one kind or one model.
 
@@ -119,11 +120,19 @@ class StoreShare:
     used: day of the last use, days since the epoch.
     """
 
-    results: int
-    bytes: int
-    oldest: float
-    newest: float
-    used: int
+    results: int = 0
+    bytes: int = 0
+    oldest: float = inf
+    newest: float = -inf
+    used: int = -1
+
+    def add(self, entry: StoredEntry, image_bytes: int) -> None:
+        """Count a result."""
+        self.results += 1
+        self.bytes += entry.size + image_bytes
+        self.oldest = min(self.oldest, entry.created)
+        self.newest = max(self.newest, entry.created)
+        self.used = max(self.used, entry.day)
 
 
 def count(
@@ -133,25 +142,12 @@ def count(
 
     sizes: bytes of images by digest.
     """
-    kinds: dict[str, StoreShare] = {}
-    models: dict[str, StoreShare] = {}
+    kinds: defaultdict[str, StoreShare] = defaultdict(StoreShare)
+    models: defaultdict[str, StoreShare] = defaultdict(StoreShare)
     for entry in stored:
-        size = entry.size + sizes.get(entry.image or "", 0)
-        share = StoreShare(1, size, entry.created, entry.created, entry.day)
-        for shares, name in ((kinds, entry.kind), (models, entry.model or "")):
-            known = shares.get(name)
-            shares[name] = share if known is None else _sum(known, share)
+        for share in (kinds[entry.kind], models[entry.model or ""]):
+            share.add(entry, sizes.get(entry.image or "", 0))
     return dict(sorted(kinds.items())), dict(sorted(models.items()))
-
-
-def _sum(first: StoreShare, second: StoreShare) -> StoreShare:
-    return StoreShare(
-        first.results + second.results,
-        first.bytes + second.bytes,
-        min(first.oldest, second.oldest),
-        max(first.newest, second.newest),
-        max(first.used, second.used),
-    )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import inf
 from pathlib import Path, PurePosixPath
@@ -300,7 +301,7 @@ class Uploader:
     def add(self, keys: Iterable[str]) -> None:
         """Queue results of the local store for upload."""
         with self._changed:
-            if not self._wait_for(lambda: len(self._keys) < _MOST_WAITING or bool(self._given_up)):
+            if not self._wait(lambda: len(self._keys) < _MOST_WAITING or bool(self._given_up)):
                 self._give_up(_STUCK)
             if self._given_up is not None:
                 self._failed[self._given_up] += len(set(keys))
@@ -321,11 +322,22 @@ class Uploader:
         waiting: called once with the number of results left, where it takes long.
         An interrupt ends the waiting, and nothing else.
         """
-        try:
-            self._wait(seconds, waiting)
-        except KeyboardInterrupt:
-            self._give_up("interrupted")
+        limit = inf if seconds is None else seconds
+        quiet = min(_QUIET_SECONDS, limit)
+
+        def done() -> bool:
+            return not self._keys and not self._uploading
+
         with self._changed:
+            try:
+                if not self._wait(done, quiet):
+                    if waiting is not None:
+                        waiting(len(self._keys) + self._uploading)
+                    if not self._wait(done, limit - quiet):
+                        in_time = f"not done within {seconds:g} s"
+                        self._give_up(_STUCK if seconds is None else in_time)
+            except KeyboardInterrupt:
+                self._give_up("interrupted")
             failed, self._failed = +self._failed, Counter()
         if failed:
             number = sum(failed.values())
@@ -345,34 +357,13 @@ class Uploader:
             with suppress(KeyboardInterrupt):
                 self._thread.join(1.0)  # after giving up it may still wait for a server
 
-    def _wait(self, seconds: float | None, waiting: Callable[[int], None] | None) -> None:
-        def done() -> bool:
-            return not self._keys and not self._uploading
-
-        start = time.monotonic()
-        with self._changed:
-            quiet = _QUIET_SECONDS if seconds is None else min(_QUIET_SECONDS, seconds)
-            if self._changed.wait_for(done, quiet):
-                return
-            if waiting is not None:
-                waiting(len(self._keys) + self._uploading)
-            if seconds is None:
-                if not self._wait_for(done):
-                    self._give_up(_STUCK)
-                return
-            if self._changed.wait_for(done, seconds - (time.monotonic() - start)):
-                return
-        self._give_up(f"not done within {seconds:g} s")
-
-    def _wait_for(self, done: Callable[[], bool]) -> bool:
-        """Wait, with the condition's lock; False where no batch was uploaded for long."""
+    def _wait(self, done: Callable[[], bool], seconds: float = inf) -> bool:
+        """Wait, with the condition's lock; False after so long, or `_PATIENCE` without a batch."""
+        end = time.monotonic() + seconds
         while not done():
-            batches = self._batches
-
-            def progress(batches: int = batches) -> bool:
-                return done() or self._batches != batches
-
-            if not self._changed.wait_for(progress, _PATIENCE):
+            known = self._batches
+            left = min(_PATIENCE, end - time.monotonic())
+            if not self._changed.wait_for(lambda k=known: done() or self._batches != k, left):  # type: ignore[misc] # a default
                 return False
         return True
 
@@ -391,16 +382,14 @@ class Uploader:
                 failed, reason = self._upload(keys)
                 with self._changed:
                     if self._given_up is None:  # otherwise they are counted already
-                        self._failed.update(failed.values())
+                        self._failed.update(failed)
                         self._uploading = 0
                         self._batches += 1
                         self._changed.notify_all()
                 if reason is not None:
                     self._give_up(reason)
-        except BaseException:
-            self._give_up(
-                "the thread that uploads has failed"
-            )  # so that the run does not wait for it
+        except BaseException:  # the run must not wait for it
+            self._give_up("the thread that uploads has failed")
             raise
 
     def _take(self) -> list[str]:
@@ -415,19 +404,19 @@ class Uploader:
             self._changed.notify_all()
             return keys
 
-    def _upload(self, keys: list[str]) -> tuple[dict[str, str], str | None]:
-        """(reasons for what was not uploaded, by key; reason why nothing else can be)."""
+    def _upload(self, keys: Sequence[str]) -> tuple[list[str], str | None]:
+        """(why each result was not uploaded, why nothing else can be)."""
+        send = partial(upload, self._objects, self._read, self._root, replace=self._replace)
         try:
-            failed = upload(self._objects, self._read, self._root, keys, self._replace)
+            failed = send(keys)
             again = [key for key, failure in failed.items() if failure.transient]
             with self._changed:
                 ends = bool(again) and self._changed.wait_for(
                     lambda: self._closed or self._given_up is not None, _RETRY_PAUSE
                 )
             if again and not ends:
-                failed = {key: failure for key, failure in failed.items() if not failure.transient}
-                failed |= upload(self._objects, self._read, self._root, again, self._replace)
+                failed = {key: own for key, own in failed.items() if key not in again} | send(again)
         except (CepError, sqlite3.ProgrammingError) as error:  # the local store fails, or is closed
-            return dict.fromkeys(keys, str(error)), str(error)
+            return [str(error)] * len(keys), str(error)
         reason = next((f.message for f in failed.values() if f.affects_all), None)
-        return {key: failure.message for key, failure in failed.items()}, reason
+        return [failure.message for failure in failed.values()], reason
