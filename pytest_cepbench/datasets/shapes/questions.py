@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, permutations
 
 from pytest_cepbench.datasets.questions import YES, FactQuestion
@@ -150,6 +151,7 @@ SCENE_FACTS = "shapes-facts/1"
 SCENE_KINDS = ("object", "count", "color", "size", "position", "relation")
 
 
+@lru_cache(4096)  # the same scenes come back from checker to checker, and along a chain
 def scene_facts(scene: Scene) -> tuple[Fact, ...]:
     """The facts of a scene, sorted; no two scenes of up to four objects have the same.
 

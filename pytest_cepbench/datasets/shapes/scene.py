@@ -232,6 +232,7 @@ _SQUARE = 0.88  # half side
 _TRIANGLE = 0.62  # radius of the inscribed circle
 _TRIANGLE_DROP = 0.18  # center of that circle below the object's own
 _BAR = 0.36  # half width of a cross's bars
+_FARTHEST = 1.1  # along an axis from the center: a triangle's corners, of all shapes
 
 AREA: dict[Shape, float] = {
     "circle": pi,
@@ -288,10 +289,18 @@ def draw(scene: Scene, jitter: FloatArray) -> ImageArtifact:
     """
     canvas = np.full((SIDE, SIDE, 3), BACKGROUND)
     for scene_object in scene.objects:
-        right, down, wider = jitter[scene_object.cell]
-        x = _CENTERS - ((scene_object.column + 0.5) * CELL + PLACE_JITTER * right)
-        y = _CENTERS - ((scene_object.row + 0.5) * CELL + PLACE_JITTER * down)
+        right, down, wider = jitter[scene_object.cell].tolist()
+        x = (scene_object.column + 0.5) * CELL + PLACE_JITTER * right
+        y = (scene_object.row + 0.5) * CELL + PLACE_JITTER * down
         radius = RADII[SIZES.index(scene_object.size)] + RADIUS_JITTER * wider
-        cover = coverage(scene_object.shape, x[None, :], y[:, None], radius)[..., None]
-        canvas += cover * (PALETTE[COLORS.index(scene_object.color)] - canvas)
+        columns, rows = (_pixels_within(at, _FARTHEST * radius + 1.0) for at in (x, y))
+        across, along = _CENTERS[columns] - x, _CENTERS[rows] - y
+        cover = coverage(scene_object.shape, across[None, :], along[:, None], radius)[..., None]
+        around = canvas[rows, columns]
+        around += cover * (PALETTE[COLORS.index(scene_object.color)] - around)
     return ImageArtifact(np.rint(canvas * 255).astype(np.uint8))
+
+
+def _pixels_within(center: float, reach: float) -> slice:
+    """The pixels along an axis whose centers lie so near."""
+    return slice(max(0, int(center - reach)), max(0, int(center + reach) + 1))
