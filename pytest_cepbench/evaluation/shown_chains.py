@@ -32,6 +32,7 @@ from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.stored_chains import (
     SimilarityCurve,
     StoredChains,
+    is_model_of,
     similarity_curve,
     stored_chains,
 )
@@ -123,15 +124,19 @@ def shown_chains(
     units = {s.id: s.unit for s in run.chain_data.dataset.samples if s.id in scored}
     stored: StoredChains | None = None
     known: frozenset[str] = frozenset()
-    curve, missing = None, ""
+    curve_now = similarity_curve(lambda sample: run.show(case, sample), units)
+    curve, missing, same = None, "", False
     if reference is not None and differences:
         step = reference.model.get("step", "")
         try:
             if step and run.assignments.replay is None:
                 stored = stored_chains(run, step)
                 known = frozenset(stored.known(case, differences))
+                same = is_model_of(run, case, step)
                 if known and known == scored:
-                    curve = similarity_curve(stored.scored(case, scored).get, units)
+                    curve = curve_now
+                    if not same:
+                        curve = similarity_curve(stored.scored(case, scored).get, units)
         except CepError as error:  # the verdict stands without them
             known, missing = frozenset(), f"The {name}'s chains cannot be shown: {error}"
         else:
@@ -144,8 +149,8 @@ def shown_chains(
         scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
         if scores is None or excerpt is None:
             return None
-        before = None
-        if whole and stored is not None and sample in known:
+        before = excerpt if same and whole and sample in known else None
+        if not same and whole and stored is not None and sample in known:
             with suppress(CepError):  # the verdict stands without it
                 before = stored.excerpt(case, sample, excerpt.chain.links[0].kind)
         return chain_shown(sample, scores, excerpt, before, store, whole=whole)
@@ -166,7 +171,7 @@ def shown_chains(
         median=median,
         requested=[found for sample in named if (found := chain(sample)) is not None],
         reference_chains=missing,
-        curve_now=_curve(similarity_curve(lambda sample: run.show(case, sample), units)),
+        curve_now=_curve(curve_now),
         curve_reference=_curve(curve),
     )
 

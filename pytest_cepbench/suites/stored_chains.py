@@ -14,7 +14,7 @@ from pytest_cepbench.chains import Chain, ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
-from pytest_cepbench.measures.base import plans_read
+from pytest_cepbench.measures.base import plans_read, readers_of
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
@@ -137,6 +137,19 @@ def stored_chains(run: ChainRun, step: str) -> StoredChains:
     Raises BaselineError for a step that cannot be read.
     """
     return run.chain_data.cached("stored chains", step, lambda: _open(run, step))
+
+
+def is_model_of(run: ChainRun, case: Case, step: str) -> bool:
+    """Whether a recorded model is the one whose chains the run measured, all of them stored.
+
+    Raises BaselineError as `stored_chains`.
+    """
+    roles = run.assignments.roles
+    recorded = {own.role: remember(own) for own in recall(step)}
+    same = all(r in roles and remember(run.runner(r).bound) == recorded[r] for r in recorded)
+    readers = readers_of(run.measures[case.key.metric].required_features(case))
+    asked = [role for role in roles if role in (*GROWERS, *readers)]
+    return same and not any(run.runner(role).tally.passing for role in asked)
 
 
 def _open(run: ChainRun, step: str) -> StoredChains:
