@@ -144,20 +144,25 @@ class ChatModel(Generic[P]):
 
         return ApiRequest("chat", body, read, settings)
 
-    def text_request(
+    def texts(
         self,
-        pieces: Sequence[Piece],
+        questions: Sequence[Question],
         system: str | None,
-        seed: int,
         schema: Mapping[str, Any] | None,
-    ) -> ApiRequest:
-        """As `request`, for a text: an object of a JSON schema where one is given.
+        seeds: Sequence[int],
+    ) -> list[Reply]:
+        """A text for each message: an object of a JSON schema where one is given.
 
         The reasoning beside it is read where the spec leaves it to be taken out.
         """
         read = partial(read_chat, beside=self.params.reasoning == "strip")
         form = None if schema is None else ("reply", schema, _JSON_TOKENS)
-        return self.request(pieces, system, seed, read, form=form)
+        return self.client.send_all(
+            [
+                self.request(question, system, seed, read, form=form)
+                for question, seed in zip(questions, seeds, strict=True)
+            ]
+        )
 
 
 def _without_none(**optional: Any) -> dict[str, Any]:
@@ -212,13 +217,9 @@ class ApiDescriber(ChatModel[ChatParams]):
         seeds: Sequence[int],
     ) -> list[Reply]:
         """As `describe`; the server is asked to hold its model to the schema."""
-        system = self.params.system_prompt
-        return self.client.send_all(
-            [
-                self.text_request([image, prompt] if prompt else [image], system, seed, schema)
-                for image, prompt, seed in zip(images, prompts, seeds, strict=True)
-            ]
-        )
+        pairs = zip(images, prompts, strict=True)
+        shown: list[Question] = [[i, prompt] if prompt else [i] for i, prompt in pairs]
+        return self.texts(shown, self.params.system_prompt, schema, seeds)
 
 
 class ApiWriter(ChatModel[ChatParams]):
@@ -239,12 +240,7 @@ class ApiWriter(ChatModel[ChatParams]):
     ) -> list[Reply]:
         """As `write`; the server is asked to hold its model to the schema."""
         system = _encodable("\n\n".join(filter(None, [self.params.system_prompt, prompt])))
-        return self.client.send_all(
-            [
-                self.text_request(question, system, seed, schema)
-                for question, seed in zip(questions, seeds, strict=True)
-            ]
-        )
+        return self.texts(questions, system, schema, seeds)
 
 
 @dataclass(frozen=True)
@@ -412,37 +408,35 @@ class ApiJudge(ChatModel[JudgeParams]):
         A reply that cannot be read, or lacks scores, is asked about once more.
         """
         prompt = JUDGE_PROMPTS[self.params.prompt]
-        system = score_system(numbered=prompt.numbered)
-        form = ("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS)
-        read = partial(read_chat, beside=False)
-
-        def request(number: int, turns: Sequence[Mapping[str, Any]] = ()) -> ApiRequest:
-            pieces = prompt.show_answer(answers[number], JSON_CLOSING)
-            return self.request(pieces, system, seeds[number], read, form=form, turns=turns)
-
-        texts = self.client.send_all([request(number) for number in range(len(answers))])
+        shown = [prompt.show_answer(answered, JSON_CLOSING) for answered in answers]
+        ask = partial(
+            self.request,
+            system=score_system(numbered=prompt.numbered),
+            read=partial(read_chat, beside=False),
+            form=("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS),
+        )
+        texts = self.client.send_all(
+            [ask(pieces, seed=seed) for pieces, seed in zip(shown, seeds, strict=True)]
+        )
         replies = [_with_scores(reply) for reply in texts]
-        problems = {
-            number: problem
-            for number, reply in enumerate(texts)
-            if isinstance(reply.value, str) and (problem := problem_of(replies[number].value))
-        }
-        repairs = []
-        for number, problem in problems.items():
-            # Some servers refuse an empty text.
-            quoted = _encodable(without_reasoning(texts[number].value)[:_LONGEST_QUOTE])
-            question = _encodable(REPAIR.format(problem=problem[:_LONGEST_PROBLEM]))
-            turns: list[Mapping[str, Any]] = [
-                {"role": "assistant", "content": quoted or "(nothing)"},
-                {"role": "user", "content": [{"type": "text", "text": question}]},
-            ]
-            repairs.append(request(number, turns))
+        repairs: dict[int, ApiRequest] = {}
+        for number, text in enumerate(texts):
+            problem = isinstance(text.value, str) and problem_of(replies[number].value)
+            if problem:
+                # Some servers refuse an empty text.
+                quoted = _encodable(without_reasoning(text.value)[:_LONGEST_QUOTE]) or "(nothing)"
+                question = _encodable(REPAIR.format(problem=problem[:_LONGEST_PROBLEM]))
+                turns: list[Mapping[str, Any]] = [
+                    {"role": "assistant", "content": quoted},
+                    {"role": "user", "content": [{"type": "text", "text": question}]},
+                ]
+                repairs[number] = ask(shown[number], seed=seeds[number], turns=turns)
         try:
-            repaired = self.client.send_all(repairs)
+            repaired = self.client.send_all([*repairs.values()])
         except ModelError as error:
             # The first replies were paid for; a server that is gone fails the next batch as well.
             repaired = [Reply(Failure("unanswered", str(error)), passing=True)] * len(repairs)
-        for number, second in zip(problems, repaired, strict=True):
+        for number, second in zip(repairs, repaired, strict=True):
             replies[number] = _repaired(replies[number], second)
         return replies
 

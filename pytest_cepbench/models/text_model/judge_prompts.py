@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any
@@ -125,10 +125,8 @@ class JudgePrompt:
     system: the system prompt.
     closing: the last text, after both answers.
     phrases: how each verdict is to be worded.
-    headings: of the question and of both answers.
-    answer_heading: of an answer that is shown alone.
-    layout: parts as texts and images in reading order.
-    numbered: whether the texts number the images.
+    numbered: whether texts are laid out with markers that number the images; else each part is
+        under a heading of its own.
     letters: whether the verdicts are single letters, so that one token says which it is.
     """
 
@@ -136,23 +134,26 @@ class JudgePrompt:
     system: str
     closing: str
     phrases: Mapping[Winner, str]
-    headings: tuple[str, str, str]
-    answer_heading: str
-    layout: Callable[[Sequence[Part]], list[Piece]]
-    numbered: bool
+    numbered: bool = False
     letters: bool = False
+
+    @property
+    def headings(self) -> tuple[str, str, str]:
+        """Those of the question and of both answers."""
+        plain = ("Question:", "Answer A:", "Answer B:")
+        return ("<INPUT>: ", "<OUTPUT_A>: ", "\n<OUTPUT_B>: ") if self.numbered else plain
 
     def show(self, battle: Battle, max_pixels: int | None = None) -> list[Piece]:
         """The user's message: texts and RGB images in reading order.
 
         max_pixels: larger images are made smaller, to at most so many pixels; None leaves them.
         """
-        return _shrink([*self.layout(self._parts(battle)), self.closing], max_pixels)
+        return _shrink([*self._layout(self._parts(battle)), self.closing], max_pixels)
 
     def bounds(self, battle: Battle) -> tuple[int, int, int]:
         """The pieces of `show` at which the first and the second answer begin and the last ends."""
         parts = self._parts(battle)
-        first, second, end = (len(self.layout(parts[:number])) for number in (1, 2, 3))
+        first, second, end = (len(self._layout(parts[:number])) for number in (1, 2, 3))
         return first, second, end
 
     def _parts(self, battle: Battle) -> list[Part]:
@@ -163,8 +164,14 @@ class JudgePrompt:
     ) -> list[Piece]:
         """The same with a single answer. closing: the last text."""
         question = (self.headings[0], answered.question)
-        answer = (self.answer_heading, answered.answer)
-        return _shrink([*self.layout([question, answer]), closing], max_pixels)
+        answer = ("\n<OUTPUT>: " if self.numbered else "Answer:", answered.answer)
+        return _shrink([*self._layout([question, answer]), closing], max_pixels)
+
+    def _layout(self, parts: Sequence[Part]) -> list[Piece]:
+        """Parts as texts and images in reading order."""
+        if self.numbered:
+            return _with_markers(parts)
+        return [piece for heading, pieces in parts for piece in (heading, *pieces)]
 
 
 def _shrink(pieces: Sequence[Piece], max_pixels: int | None) -> list[Piece]:
@@ -207,11 +214,6 @@ def shrink_image(image: Image.Image, max_pixels: int | None) -> Image.Image:
     return image.resize(size, Image.Resampling.BICUBIC)
 
 
-def _with_headings(parts: Sequence[Part]) -> list[Piece]:
-    """Each part under a heading of its own."""
-    return [piece for heading, pieces in parts for piece in (heading, *pieces)]
-
-
 def _with_markers(parts: Sequence[Part]) -> list[Piece]:
     """Step by step: a text, a numbered marker where an image follows, the image."""
     pieces: list[Piece] = []
@@ -232,9 +234,6 @@ def _phrases(*words: str) -> dict[Winner, str]:
     return dict(zip(WINNERS, words, strict=True))
 
 
-_HEADINGS = ("Question:", "Answer A:", "Answer B:")
-_MARKERS = ("<INPUT>: ", "<OUTPUT_A>: ", "\n<OUTPUT_B>: ")
-
 _WEIGHED = """\
 You compare two answers, A and B, to one question. Question and answers are made of texts and \
 images.
@@ -254,10 +253,6 @@ Tie (B is better)
 The last two mean that the answers are about equal, and which of them is ahead by a little.""",
     closing="Reply with one of the four phrases: which answer is better?",
     phrases=_phrases("A is better", "Tie (A is better)", "Tie (B is better)", "B is better"),
-    headings=_HEADINGS,
-    answer_heading="Answer:",
-    layout=_with_headings,
-    numbered=False,
 )
 
 _GPT = JudgePrompt(
@@ -272,9 +267,6 @@ Compare the answers by seven criteria, the most important first:
 Reply with "A is better", "B is better", "Tie(A better)" or "Tie(B better)" and nothing else.""",
     closing="\nPlease only output which model is better: ",
     phrases=_phrases("A is better", "Tie(A better)", "Tie(B better)", "B is better"),
-    headings=_MARKERS,
-    answer_heading="\n<OUTPUT>: ",
-    layout=_with_markers,
     numbered=True,
 )
 
@@ -290,9 +282,6 @@ which one is better.
         '"Tie(B is better)": \n'
     ),
     phrases=_phrases("A is better", "Tie(A is better)", "Tie(B is better)", "B is better"),
-    headings=_MARKERS,
-    answer_heading="\n<OUTPUT>: ",
-    layout=_with_markers,
     numbered=True,
 )
 
@@ -307,10 +296,6 @@ C: the answers are about equal, and A is ahead by a little
 D: the answers are about equal, and B is ahead by a little""",
     closing="Reply with one letter: A, B, C or D.",
     phrases=_phrases("A", "C", "D", "B"),
-    headings=_HEADINGS,
-    answer_heading="Answer:",
-    layout=_with_headings,
-    numbered=False,
     letters=True,
 )
 
