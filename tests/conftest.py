@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from importlib import util
 
 # A run of pytest in this process forgets what it imported, and these cannot be imported twice.
 import numpy as np  # noqa: F401
+import pytest
 import scipy.special
 import scipy.stats  # noqa: F401
 
@@ -34,6 +36,20 @@ os.environ["COLUMNS"] = "300"
 # A shell has interrupts ignored in what it starts in the background, and processes inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_MODEL_LIBRARIES = ("torch", "transformers", "diffusers")
+"""Those that tests of `models` need; a test that needs others of that extra says so itself."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what needs the [models] extra where that is not installed."""
+    missing = [name for name in _MODEL_LIBRARIES if util.find_spec(name) is None]
+    if missing:
+        skip = pytest.mark.skip(reason=f"needs the [models] extra ({', '.join(missing)})")
+        for item in items:
+            if item.get_closest_marker("models"):
+                item.add_marker(skip)
 
 
 def pytest_collection_finish() -> None:

@@ -21,8 +21,6 @@ from tests.tiny import weights_files as files
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
-pytest.importorskip("torch", reason="checkpoints need the [models] extra")
-
 
 @dataclass(frozen=True)
 class Kind:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="shards need the [models] extra")
-pytest.importorskip("transformers", reason="shards need the [models] extra")
 
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
 from pytest_cepbench.models.protocols import Describer  # noqa: E402

@@ -20,10 +20,6 @@ from tests.models.files import (
 )
 from tests.tiny.common import skip_before
 
-pytest.importorskip("torch", reason="checkpoints need the [models] extra")
-pytest.importorskip("diffusers", reason="pipelines need the [models] extra")
-pytest.importorskip("transformers", reason="text models need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 CONFIGS: dict[str, dict[str, Any]] = {

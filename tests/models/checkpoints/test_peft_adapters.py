@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="adapters need the [models] extra")
-pytest.importorskip("transformers", reason="adapters need the [models] extra")
 peft = pytest.importorskip("peft", reason="adapters need the [models] extra")
 
 from pytest_cepbench import gate_checkpoint  # noqa: E402

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="models need the [models] extra")
-pytest.importorskip("diffusers", reason="models need the [models] extra")
 
 from pytest_cepbench.errors import CheckpointError  # noqa: E402
 from pytest_cepbench.models.checkpoints.checkpoint_files import own_names  # noqa: E402

@@ -18,9 +18,6 @@ from tests.models.detectors.conftest import assert_same, detect, load
 from tests.tiny import detectors as tiny
 from tests.tiny.common import skip_before
 
-pytest.importorskip("torch", reason="detectors need the [models] extra")
-pytest.importorskip("transformers", reason="detectors need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 ALL = list(tiny.CLASSES)

@@ -17,9 +17,6 @@ from tests.tiny import detectors as tiny
 from tests.tiny.common import skip_before
 from tests.tiny.encoders import clip_tokenizer
 
-pytest.importorskip("torch", reason="detectors need the [models] extra")
-pytest.importorskip("transformers", reason="detectors need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 QUERIES = [

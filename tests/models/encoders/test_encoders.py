@@ -19,8 +19,6 @@ from tests.tiny import encoders as tiny
 from tests.tiny.generators import build_stable_diffusion, drop_tensor
 from tests.tiny.weights_files import UNICOM
 
-pytest.importorskip("torch", reason="encoders need the [models] extra")
-pytest.importorskip("transformers", reason="encoders need the [models] extra")
 pytest.importorskip("open_clip", reason="encoders need the [models] extra")
 pytest.importorskip("timm", reason="encoders need the [models] extra")
 pytest.importorskip("cleanfid", reason="encoders need the [models] extra")

@@ -16,7 +16,6 @@ from pytest_cepbench.models.spec import parse_spec
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.weights_files import INCEPTION_NAME, build_inception
 
-pytest.importorskip("torch", reason="encoders need the [models] extra")
 pytest.importorskip("cleanfid", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models

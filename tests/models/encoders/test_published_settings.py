@@ -15,8 +15,6 @@ from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
 
-pytest.importorskip("torch", reason="encoders need the [models] extra")
-pytest.importorskip("transformers", reason="encoders need the [models] extra")
 pytest.importorskip("open_clip", reason="encoders need the [models] extra")
 pytest.importorskip("timm", reason="encoders need the [models] extra")
 

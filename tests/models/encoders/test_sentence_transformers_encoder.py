@@ -19,7 +19,6 @@ from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.common import skip_before
 from tests.tiny.text_encoders import DIMENSION, TEXT_LENGTH, build_sentence_transformer
 
-pytest.importorskip("torch", reason="encoders need the [models] extra")
 pytest.importorskip("sentence_transformers", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models

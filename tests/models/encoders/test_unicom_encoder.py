@@ -16,7 +16,6 @@ from pytest_cepbench.models.encoders.unicom_encoder import make_network
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny.weights_files import UNICOM, make_unicom, randomize, save_unicom
 
-pytest.importorskip("torch", reason="encoders need the [models] extra")
 pytest.importorskip("torchvision", reason="encoders need the [models] extra")
 
 pytestmark = pytest.mark.models

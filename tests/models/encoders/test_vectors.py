@@ -17,7 +17,6 @@ from pytest_cepbench.models.encoders.transformers_encoder import pool, pooled_ou
 from pytest_cepbench.models.encoders.vectors import to_vectors
 
 torch = pytest.importorskip("torch", reason="vectors are made of tensors")
-pytest.importorskip("transformers", reason="its models give them")
 
 from transformers import ConvNextConfig, ConvNextModel, ViTConfig, ViTModel  # noqa: E402 # as above
 from transformers.modeling_outputs import (  # noqa: E402

@@ -19,9 +19,6 @@ from tests.models.binding import bind_text
 from tests.tiny import generators as tiny
 from tests.tiny.common import pictures, skip_before
 
-pytest.importorskip("torch", reason="editors need the [models] extra")
-pytest.importorskip("diffusers", reason="editors need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 BUILDERS: dict[str, Callable[[Path], Path]] = {

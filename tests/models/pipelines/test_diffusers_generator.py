@@ -27,8 +27,6 @@ from tests.tiny import loras
 from tests.tiny.common import skip_before
 from tests.tiny.encoders import build_clip
 
-pytest.importorskip("torch", reason="generators need the [models] extra")
-pytest.importorskip("diffusers", reason="generators need the [models] extra")
 pytestmark = pytest.mark.models
 pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
 

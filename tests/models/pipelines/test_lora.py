@@ -20,8 +20,6 @@ from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 from tests.tiny import loras
 
-pytest.importorskip("torch", reason="generators need the [models] extra")
-pytest.importorskip("diffusers", reason="generators need the [models] extra")
 pytest.importorskip("peft", reason="diffusers loads LoRA weights with it")
 
 pytestmark = pytest.mark.models

@@ -18,8 +18,6 @@ from tests.tiny import generators as tiny
 from tests.tiny import loras
 from tests.tiny.common import skip_before
 
-pytest.importorskip("torch", reason="generators need the [models] extra")
-pytest.importorskip("diffusers", reason="generators need the [models] extra")
 pytestmark = pytest.mark.models
 
 SMALL = "num_inference_steps=1&height=32&width=32"

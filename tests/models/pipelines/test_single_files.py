@@ -14,8 +14,6 @@ from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 from tests.tiny import loras, single_files
 
-pytest.importorskip("torch", reason="generators need the [models] extra")
-pytest.importorskip("diffusers", reason="generators need the [models] extra")
 pytestmark = pytest.mark.models
 
 DRAW = tiny.DRAW["stable-diffusion"]

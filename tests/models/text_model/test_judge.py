@@ -22,9 +22,6 @@ from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
 from tests.tiny.common import pictures, skip_before
 
-pytest.importorskip("torch", reason="local judges need the [models] extra")
-pytest.importorskip("transformers", reason="local judges need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 ARCHITECTURES = ["llava", "qwen2-vl", "idefics3"]

@@ -11,9 +11,6 @@ import pytest
 from pytest_cepbench.models.text_model.likelihood import cache_argument, number_scorer
 from tests.tiny.common import SPECIAL
 
-pytest.importorskip("torch", reason="likelihoods need the [models] extra")
-pytest.importorskip("transformers", reason="likelihoods need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 LEADS = ("Correctness: ", "Richness: ")

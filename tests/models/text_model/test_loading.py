@@ -19,9 +19,6 @@ from pytest_cepbench.models.torch_runtime import has
 from tests.models.text_model.conftest import Build, describe
 from tests.tiny.common import pictures, skip_before
 
-pytest.importorskip("torch", reason="describers need the [models] extra")
-pytest.importorskip("transformers", reason="describers need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 

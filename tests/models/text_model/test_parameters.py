@@ -16,9 +16,6 @@ from tests.models.binding import plain
 from tests.models.text_model.conftest import Build, describe
 from tests.tiny.common import WORDS, pictures
 
-pytest.importorskip("torch", reason="describers need the [models] extra")
-pytest.importorskip("transformers", reason="describers need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 

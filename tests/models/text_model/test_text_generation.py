@@ -23,9 +23,6 @@ from tests.models.files import LLAVA, write_checkpoint
 from tests.models.text_model.conftest import Build, describe
 from tests.tiny.common import WORDS, pictures, skip_before
 
-pytest.importorskip("torch", reason="describers need the [models] extra")
-pytest.importorskip("transformers", reason="describers need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 ARCHITECTURES = ["llava", "qwen2-vl", "idefics3", "blip", "vit-gpt2"]

@@ -21,9 +21,6 @@ from pytest_cepbench.store import Store
 from tests.models.binding import bind_text
 from tests.tiny.common import JUDGE_WORDS, pictures
 
-pytest.importorskip("torch", reason="local VQA models need the [models] extra")
-pytest.importorskip("transformers", reason="local VQA models need the [models] extra")
-
 pytestmark = pytest.mark.models
 
 WORDS = (*JUDGE_WORDS, "Yes", "yes", "No", "no", "four", "Four")
