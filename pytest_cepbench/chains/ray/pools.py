@@ -216,7 +216,12 @@ class ActorPool:
             ray.kill(actor.handle)
 
     def _create(self, place: int | None, *, initial: bool = True) -> PoolActor:
-        handle = create_actor(self.setup, self.allocation, self.group, place)
+        import ray
+
+        kind: Any = ray.remote(ChainActor)
+        options = self.allocation.actor_options(self.group, place)
+        actor = kind.options(**options, max_restarts=_RESTARTS, max_task_retries=0)
+        handle = actor.remote(self.setup)
         return PoolActor(handle, place, handle.state.remote(), initial)
 
     def _await(self, wanted: Callable[[PoolActor], bool], stopped: Stopped) -> PoolActor:
@@ -291,27 +296,6 @@ class ActorPool:
                 self._fault = reply
             else:
                 self.remarks[f"no new actor of the {self.name}: {reply}"] = None
-
-
-def create_actor(setup: ActorSetup, allocation: Allocation, group: Any, place: int | None) -> Any:
-    """The handle of a new actor, which may wait for its place. group, place: see `Allocation`."""
-    import ray
-
-    options = allocation.actor_options(group, place)
-    kind: Any = ray.remote(ChainActor)
-    return kind.options(**options, max_restarts=_RESTARTS, max_task_retries=0).remote(setup)
-
-
-def start_binding(node_id: str, setup: ActorSetup) -> Any:
-    """Bind a model on a node, beside its actors; returns a reference of Ray to the result."""
-    import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    there = NodeAffinitySchedulingStrategy(node_id, soft=False)
-    task: Any = ray.remote(bind_here)
-    return task.options(num_cpus=0, scheduling_strategy=there, runtime_env=same_imports()).remote(
-        setup
-    )
 
 
 def _death_words(error: BaseException) -> str:
@@ -486,12 +470,18 @@ class PoolManager:
     def _bind_on_node(self, setup: ActorSetup) -> BoundRole:
         """Bind on one node of the kind that the role's actors will be on."""
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         nodes = self.cluster.nodes()
         able = [node for node in nodes if node.gpus] if setup.gpus else []
         node = max(able or nodes, key=lambda node: node.cpus)
-        try:
-            bound: BoundRole | Exception = ray.get(start_binding(node.id, setup))
+        task: Any = ray.remote(bind_here)
+        there = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        options = {"scheduling_strategy": there, "runtime_env": same_imports()}
+        try:  # beside its actors, so without cores of its own
+            bound: BoundRole | Exception = ray.get(
+                task.options(num_cpus=0, **options).remote(setup)
+            )
         except ray.exceptions.RayError as error:
             raise ModelError(
                 f"{setup.role} {setup.spec} could not be bound on node {node.name}: "

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains.ray import pools as module
-from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup
+from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorReady, ActorSetup, ChainActor
 from pytest_cepbench.chains.ray.cluster import Allocation, Cluster, Node
 from pytest_cepbench.chains.ray.pools import ActorPool
 from pytest_cepbench.models.binding import BoundRole, IdleParts
@@ -66,6 +66,7 @@ class LocalActor:
     cpus: float
     place: int | None
     setup: ActorSetup
+    options: dict[str, Any] = field(default_factory=dict)
     ready_says: Any = READY
     answers: Callable[[Any], Any] = lambda inputs: ActorAnswer(list(inputs), None, 0.25)
     killed: bool = False
@@ -99,25 +100,48 @@ class LocalActor:
 
 
 @dataclass
+class Sent:
+    """What Ray was given, and what it was told of it."""
+
+    cluster: LocalCluster
+    what: Any
+    chosen: dict[str, Any] = field(default_factory=dict)
+
+    def options(self, **chosen: Any) -> Sent:
+        """As Ray's."""
+        return replace(self, chosen=chosen)
+
+    def remote(self, setup: ActorSetup) -> Any:
+        """A new actor, or a reference to what the function gives."""
+        if self.what is not ChainActor:
+            node_id = self.chosen["scheduling_strategy"].node_id
+            return Ref(lambda: self.cluster.bind(node_id, setup))
+        strategy = self.chosen["scheduling_strategy"]
+        place = getattr(strategy, "placement_group_bundle_index", None)
+        fields = self.cluster.begin.pop(0) if self.cluster.begin else {}
+        self.cluster.actors.append(
+            LocalActor(self.chosen["num_cpus"], place, setup, options=self.chosen, **fields)
+        )
+        return self.cluster.actors[-1]
+
+
+@dataclass
 class LocalCluster:
     """Creates actors. begin: fields of the next ones, one for each; then they are as usual.
 
-    nodes: that are alive. reserved: whether a pool has its places.
+    nodes: that are alive. reserved: whether a pool has its places. bind: stands for `bind_here`,
+    with the node before its argument.
     """
 
     begin: list[dict[str, Any]] = field(default_factory=list)
     actors: list[LocalActor] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=lambda: [Node("id1", "node1", 2.0, 0.0)])
     reserved: bool = True
+    bind: Callable[[str, ActorSetup], Any] = lambda _, __: BOUND
 
-    def create_actor(
-        self, setup: ActorSetup, allocation: Allocation, group: Any, place: int | None
-    ) -> LocalActor:
-        """As `pools.create_actor`."""
-        fields = self.begin.pop(0) if self.begin else {}
-        options = allocation.actor_options(None, place)
-        self.actors.append(LocalActor(options["num_cpus"], place, setup, **fields))
-        return self.actors[-1]
+    def remote(self, what: Any) -> Sent:
+        """As Ray's: of an actor's class, or of a function."""
+        return Sent(self, what)
 
     def pool(self, actors: int = 1, **changes: Any) -> ActorPool:
         """The pool of a describer with so many actors."""
@@ -156,7 +180,7 @@ def _kill(actor: LocalActor) -> None:
 def local(monkeypatch: pytest.MonkeyPatch) -> LocalCluster:
     """A cluster in this process; Ray is never started."""
     cluster = LocalCluster()
-    monkeypatch.setattr(module, "create_actor", cluster.create_actor)
+    monkeypatch.setattr(ray, "remote", cluster.remote)
     monkeypatch.setattr(module, "is_reserved", lambda _: cluster.reserved)
     monkeypatch.setattr(ray, "get", _get)
     monkeypatch.setattr(ray, "wait", _wait)

@@ -27,8 +27,7 @@ from pytest_cepbench.chains.ray.actor import (
     portable,
     without_functions,
 )
-from pytest_cepbench.chains.ray.cluster import Allocation, same_imports
-from pytest_cepbench.chains.ray.pools import create_actor
+from pytest_cepbench.chains.ray.cluster import same_imports
 from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
@@ -367,40 +366,6 @@ def test_an_actor_works_in_the_driver_s_folder(
     assert isinstance(said, ActorReady)
     assert (said.node_id, said.node) == ("id7", "10.0.0.7")
     assert Path.cwd() == tmp_path
-
-
-@pytest.mark.parametrize("placed", [False, True])
-def test_an_actor_is_created_in_its_place(monkeypatch: pytest.MonkeyPatch, *, placed: bool) -> None:
-    """With its resources; Ray starts it again, and repeats no batch."""
-    ray = pytest.importorskip("ray")
-    options: dict[str, Any] = {}
-
-    class Kind:
-        """A class that Ray was given."""
-
-        def options(self, **chosen: Any) -> Kind:
-            """As Ray's."""
-            options.update(chosen)
-            return self
-
-        def remote(self, setup: ActorSetup) -> ActorSetup:
-            """The handle: what was sent."""
-            return setup
-
-    monkeypatch.setattr(ray, "remote", lambda _: Kind())
-    group = object() if placed else None
-
-    sent: Any = create_actor(_setup("encoder"), Allocation(2, 0.5, 1.5, None), group, 1)
-
-    assert sent == _setup("encoder")
-    assert options.pop("runtime_env") == same_imports()
-    strategy = options.pop("scheduling_strategy")
-    if placed:
-        assert (strategy.placement_group, strategy.placement_group_bundle_index) == (group, 1)
-    else:
-        assert strategy == "SPREAD"
-    assert options.pop("max_restarts") > 0
-    assert options == {"num_cpus": 1.5, "num_gpus": 0.5, "max_task_retries": 0}
 
 
 def _sent(error: Exception) -> Any:

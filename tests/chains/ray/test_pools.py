@@ -21,7 +21,7 @@ from ray.exceptions import (
 
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ActorAnswer, ActorSetup
-from pytest_cepbench.chains.ray.cluster import Allocation, Cluster, Node
+from pytest_cepbench.chains.ray.cluster import Allocation, Cluster, Node, same_imports
 from pytest_cepbench.chains.ray.pools import ActorPool, PoolManager, last_line
 from pytest_cepbench.errors import (
     CheckpointError,
@@ -40,7 +40,6 @@ from tests.chains.ray.local_actors import (
     READY,
     SETUP,
     LocalCluster,
-    Ref,
     local,
     task_error,
 )
@@ -243,6 +242,11 @@ def test_actors_start_once_each_in_its_place(local: LocalCluster) -> None:
     pool.start(_never)
 
     assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (1, 0.5), (2, 0.5)]
+    options = dict(local.actors[0].options)
+    assert options.pop("runtime_env") == same_imports()
+    assert options.pop("scheduling_strategy").placement_group == "group"
+    assert options.pop("max_restarts") > 0
+    assert options == {"num_cpus": 0.5, "num_gpus": 0.0, "max_task_retries": 0}
     assert (pool.loads, pool.seconds) == (2, 1.0)
     assert pool.methods == ("describe", "write")
     local.actors[2].ready_says = READY
@@ -401,6 +405,7 @@ def test_where_a_node_is_lost_another_one_s_cores_are_shared(
     _look(pool)
 
     assert [(actor.place, actor.cpus) for actor in local.actors] == [(0, 0.5), (None, 0.0)]
+    assert local.actors[1].options["scheduling_strategy"] == "SPREAD"
     local.actors[1].ready_says = READY
     pool.start(_never)
     assert pool.loads == 1
@@ -452,9 +457,9 @@ class _Nodes(Cluster):
         return self._nodes
 
 
-SMALL = Node("id1", "node1", 4.0, 0.0)
-LARGE = Node("id2", "node2", 8.0, 0.0)
-DEVICES = Node("id3", "node3", 2.0, 2.0)
+SMALL = Node("1" * 56, "node1", 4.0, 0.0)  # as long as Ray's
+LARGE = Node("2" * 56, "node2", 8.0, 0.0)
+DEVICES = Node("3" * 56, "node3", 2.0, 2.0)
 
 
 @pytest.fixture
@@ -462,15 +467,14 @@ def bound_on(monkeypatch: pytest.MonkeyPatch, local: LocalCluster) -> list[tuple
     """Where models are bound, and as what; a spec of "bad:" is a fault."""
     calls: list[tuple[str, ActorSetup]] = []
 
-    def start_binding(node_id: str, setup: ActorSetup) -> Any:
+    def bind(node_id: str, setup: ActorSetup) -> Any:
         calls.append((node_id, setup))
         if setup.spec == "shapes:?bad=2":
             words = "a\n b"
-            return Ref(lambda: ActorUnavailableError(words, b"x" * 16))
-        bad = setup.spec == "shapes:?bad=1"
-        return Ref(lambda: SpecError("not understood") if bad else BOUND)
+            return ActorUnavailableError(words, b"x" * 16)
+        return SpecError("not understood") if setup.spec == "shapes:?bad=1" else BOUND
 
-    monkeypatch.setattr(module, "start_binding", start_binding)
+    local.bind = bind
     monkeypatch.setattr(module, "reserve", lambda _: "group")
     groups = pytest.importorskip("ray.util.placement_group")
     monkeypatch.setattr(groups, "remove_placement_group", calls.append)
@@ -489,7 +493,10 @@ def test_a_role_is_bound_once_on_a_node_of_its_kind(bound_on: list[Any]) -> None
         bound = manager.bound("describer", parse_spec("shapes:"), _never)
     manager.bound("encoder", parse_spec("shapes:?miss=0"), _never)
 
-    assert [(node, setup.gpus) for node, setup in bound_on] == [("id3", 1.0), ("id2", 0.0)]
+    assert [(node, setup.gpus) for node, setup in bound_on] == [
+        (DEVICES.id, 1.0),
+        (LARGE.id, 0.0),
+    ]
     assert bound.provenance["engine"] == "ray"
     assert bound.resources.build == " on a cluster of Ray"
     assert (bound.resources.grows, bound.resources.lasting) == (False, True)
