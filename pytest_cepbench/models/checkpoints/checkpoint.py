@@ -21,11 +21,12 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     WEIGHT_FILES,
     component_names,
+    copy_renamed,
     is_weights,
     linked_folder,
     list_files,
     readable_files,
-    unwrapped_folder,
+    wrapped_names,
 )
 from pytest_cepbench.models.checkpoints.format_detection import (
     CheckpointKind,
@@ -130,12 +131,21 @@ class Checkpoint:
 
     @contextmanager
     def unwrapped(self) -> Iterator[Checkpoint]:
-        """The checkpoint, in a folder in which tensors have the model's own names; as
-        `unwrapped_folder`.
+        """The checkpoint, in a folder from which a library loads all of it, while the block runs.
+
+        That is its own folder unless parts take the places of components, or tensors have the names
+        of wrappers in theirs; otherwise one of links and renamed copies. Raises CheckpointError as
+        `own_names`.
         """
-        names = list_files(self.path)
-        readable = readable_files(names, self.kind, self.config, self.options)
-        with unwrapped_folder(self.path, names, readable) as folder:
+        files = dict(self.own_files())
+        names = wrapped_names(files)
+        if not names and not any(part.component for part in self.parts):
+            yield self
+            return
+        with linked_folder({name: files[name] for name in files.keys() - names}) as folder:
+            for name, own in names.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                copy_renamed(files[name], folder / name, own)
             yield replace(self, path=folder)
 
     def own_files(self) -> list[tuple[str, Path]]:
@@ -269,9 +279,7 @@ class CheckpointPart:
 PREPARATIONS = ("processor", "tokenizer")
 """Names of the parts that hold a processor or a tokenizer."""
 
-
 _TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
-
 
 TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
@@ -280,13 +288,11 @@ TOKENIZER_FILES = (
 )  # fmt: skip
 """Patterns of the names of files that a tokenizer is read from."""
 
-
 _VOCABULARIES = tuple(
     name
     for name in TOKENIZER_FILES
     if name not in (*_TEMPLATES, "special_tokens_map.json", "added_tokens.json", "merges.txt")
 )
-
 
 PROCESSOR_FILES = (
     "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",

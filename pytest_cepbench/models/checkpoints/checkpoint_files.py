@@ -311,7 +311,6 @@ _BETWEEN = re.compile(
 )
 """What wrappers put before a model and between its modules; no module has such a name."""
 
-
 _BEFORE = ("module.", "base_model.model.")
 """What DDP and PEFT put before a model, the outer first; a module inside may have such a name."""
 
@@ -343,50 +342,37 @@ def own_names(names: Collection[str], place: Path) -> dict[str, str]:
     return own
 
 
-@contextmanager
-def unwrapped_folder(
-    folder: Path, names: Collection[str], readable: Collection[str]
-) -> Iterator[Path]:
-    """A folder in which tensors have the model's own names.
+def wrapped_names(files: Mapping[str, Path]) -> dict[str, dict[str, str]]:
+    """By the name of each file of weights that holds names of wrappers: the tensors' own names.
 
-    That is the folder itself unless they have the names of wrappers in theirs; otherwise one of
-    links and renamed copies, until the end of the block.
-
-    names: of all its files. readable: of those that are read. Raises CheckpointError as
-    `own_names`.
+    files: of a checkpoint, by name; those of one folder are named together. Raises as `own_names`.
     """
-    weights = [Path(name) for name in readable if ".safetensors" in name]
-    renamed: dict[Path, dict[str, str]] = {}
-    for part in {path.parent for path in weights}:
-        files = [path for path in weights if path.parent == part]
-        shards = [folder / path for path in files if path.suffix == ".safetensors"]
+    wrapped: dict[str, dict[str, str]] = {}
+    weights = [name for name in files if ".safetensors" in name]
+    for folder in {PurePosixPath(name).parent for name in weights}:
+        inside = [name for name in weights if PurePosixPath(name).parent == folder]
+        shards = [files[name] for name in inside if name.endswith(".safetensors")]
         # Older files that nothing reads any more have tensors of the same names.
-        own = own_names({name for shard in shards for name in tensor_shapes(shard)}, folder / part)
+        names = {tensor for shard in shards for tensor in tensor_shapes(shard)}
+        own = own_names(names, files[inside[0]].parent)
         if any(name != short for name, short in own.items()):
-            renamed |= dict.fromkeys(files, own)
-    if not renamed:
-        yield folder
-        return
-    with linked_folder({name: folder / name for name in names}) as whole:
-        for path, own in renamed.items():
-            (whole / path).unlink()
-            _copy(folder / path, whole / path, own)
-        yield whole
+            wrapped |= dict.fromkeys(inside, own)
+    return wrapped
 
 
 @contextmanager
 def unwrapped_file(path: Path) -> Iterator[Path]:
-    """The same for a file of safetensors by itself."""
+    """A file of weights in which tensors have the model's own names: itself, or a copy."""
     own = own_names(tensor_shapes(path), path) if path.suffix == ".safetensors" else {}
     if all(name == short for name, short in own.items()):
         yield path
         return
     with linked_folder({}) as folder:
-        _copy(path, folder / path.name, own)
+        copy_renamed(path, folder / path.name, own)
         yield folder / path.name
 
 
-def _copy(source: Path, target: Path, own: dict[str, str]) -> None:
+def copy_renamed(source: Path, target: Path, own: dict[str, str]) -> None:
     """Copy safetensors, or an index of them, with the model's own names in the place of others."""
     if source.suffix == ".json":
         index = read_json(source)

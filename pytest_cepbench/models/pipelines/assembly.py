@@ -18,29 +18,12 @@ from typing import Any
 from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    linked_folder,
     tensor_shapes,
     unwrapped_file,
 )
 from pytest_cepbench.models.checkpoints.loaded_checks import refuse_missing
 from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
 from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
-
-
-@contextmanager
-def assembled(checkpoint: Checkpoint) -> Iterator[Checkpoint]:
-    """The checkpoint with components of other folders in the places of its own.
-
-    Where there are any, its path is a folder of links, laid out as if the pipeline had been saved
-    with them, until the end of the block. So they are loaded as a whole pipeline's are.
-    """
-    replaced = {part.component: part.path for part in checkpoint.parts if part.component}
-    if not replaced:
-        yield checkpoint
-        return
-    own = {entry.name: entry for entry in checkpoint.path.iterdir()}
-    with linked_folder(own | replaced) as folder:
-        yield replace(checkpoint, path=folder)
 
 
 def load_component_files(checkpoint: Checkpoint, dtype: Any) -> dict[str, Any]:

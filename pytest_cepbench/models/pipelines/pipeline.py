@@ -46,7 +46,6 @@ from pytest_cepbench.models.checkpoints.parameters import (
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
 from pytest_cepbench.models.pipelines.assembly import (
     apply_loras,
-    assembled,
     load_component_files,
     single_file,
 )
@@ -372,8 +371,7 @@ def load_pipeline(
                 check_vocabulary(checkpoint.path / name, class_name)
         with (
             no_random_weights(checkpoint, allow_unused=params.allow_unused),
-            assembled(checkpoint) as joined,
-            joined.unwrapped() as whole,
+            checkpoint.unwrapped() as whole,
         ):
             files = load_component_files(checkpoint, dtype)
             pipeline = from_pretrained(diffusers, whole, {**options, **files})
