@@ -38,13 +38,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pytest_cepbench.artifacts import Modality, canonical_json, digest_json, digest_text
-from pytest_cepbench.errors import (
-    RoleError,
-    did_you_mean,
-    named_error,
-    public_names,
-    unknown_name,
-)
+from pytest_cepbench.errors import RoleError, did_you_mean, named_error, public_names, unknown_name
 from pytest_cepbench.models.binding import (
     SHORT_FINGERPRINT,
     BindContext,

@@ -9,13 +9,9 @@ from importlib import util
 from math import prod
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pytest_cepbench.errors import (
-    CheckpointError,
-    MissingDependencyError,
-    RoleError,
-)
+from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
@@ -24,16 +20,11 @@ from pytest_cepbench.models.binding import (
     Resources,
 )
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint, stored_precision
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    WEIGHT_FILES,
-    check_safetensors,
-    list_files,
-)
+from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors, component_names
+from pytest_cepbench.models.checkpoints.format_detection import read_json
 from pytest_cepbench.models.checkpoints.idle_parts import idle_parts
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
-from pytest_cepbench.models.checkpoints.parameters import (
-    Placement,
-)
+from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName, is_unified
 from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
 from pytest_cepbench.models.torch_runtime import (
@@ -117,10 +108,10 @@ def adapter(
             # the same thing at the same moment. Several pytest processes that ask one another's
             # models are no run whose results can be vouched for.
             raise spec.error(
-                f"{parallel[0]} needs one process for each device, "
-                "started by torchrun, and a worker is one process. Give device_map=auto, which "
-                "divides the layers among the worker's devices, or have an engine serve the "
-                f"checkpoint: serve:{spec.target}?engine=vllm&tensor_parallel_size=N"
+                f"{parallel[0]} needs one process for each device, started by torchrun, and a "
+                "worker is one process. Give device_map=auto, which divides the layers among the "
+                "worker's devices, or have an engine serve the checkpoint: "
+                f"serve:{spec.target}?engine=vllm&tensor_parallel_size=N"
             )
         what = f"the {role} {checkpoint.what}"
         names = [field.name for field in fields(params)]
@@ -136,14 +127,8 @@ def adapter(
             require("accelerate")
         require_quantization(checkpoint, device)
         check(plan)
-        # The size of the weights' files tells builds of one architecture apart; of a file of
-        # weights by itself there is one build.
-        path = checkpoint.path
-        names = list_files(path) if path.is_dir() and checkpoint.weights_part is None else []
-        paths = [path / name for name in names]
-        for part in checkpoint.parts:
-            paths += [] if part.component else [place for _, place in part.paths()]
-        weights = sum(path.stat().st_size for path in paths if path.name.endswith(WEIGHT_FILES))
+        # Tells builds of one architecture apart.
+        weights = sum(path.stat().st_size for path in checkpoint.weight_files())
         small = device == "cpu" and 0 < weights <= _SMALL_BYTES
         size_left_open = "batch_size" not in spec.params
         writes = role in ("describer", "writer")
@@ -334,7 +319,6 @@ _PACKAGES: dict[str, tuple[str, ...]] = {
 }
 """The packages, as they are imported, by the `quant_method` of a configuration."""
 
-
 _DISTRIBUTIONS = {
     "auto_round": "auto-round",
     "compressed_tensors": "compressed-tensors",
@@ -345,7 +329,6 @@ _DISTRIBUTIONS = {
     "quark": "amd-quark",
 }
 """Those whose name at the package index is another one."""
-
 
 _ACCELERATOR_ONLY = ("eetq", "fbgemm_fp8", "fp_quant", "higgs", "nvfp4", "spqr", "vptq")
 
@@ -371,42 +354,46 @@ def quantization_method(checkpoint: Checkpoint) -> str | None:
 
 
 def require_quantization(checkpoint: Checkpoint, device: str) -> None:
-    """Check, without importing, that a checkpoint's quantized weights can be read and used.
+    """Check, without importing, that quantized weights can be read and used: those of a model of
+    transformers, or of components of a pipeline.
 
     device: where it will run. Raises MissingDependencyError naming the packages that are not
     installed, CheckpointError for a method that has no code for a CPU.
     """
-    method = quantization_method(checkpoint)
-    if method is None:
-        return
-    require_packages(checkpoint.path, "its weights are", method)
-    if device == "cpu" and method in _ACCELERATOR_ONLY:
-        refuse_cpu(checkpoint.path, "its weights are", method)
-
-
-def require_packages(place: Path, what: str, method: str) -> None:
-    """Check, without importing, that what a method of quantization needs is installed.
-
-    place: of the weights. what: they are, for people: "the unet is". Raises MissingDependencyError.
-    """
-    missing = []
-    for name in _PACKAGES.get(method, ()):
-        try:
-            found = util.find_spec(name) is not None
-        except ModuleNotFoundError:  # the package around it is not
-            found = False
-        missing += [] if found else [name]
-    if missing:
-        names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
-        raise MissingDependencyError(
-            f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
-            f"installed: pip install {names}"
-        )
-
-
-def refuse_cpu(place: Path, what: str, method: str) -> NoReturn:
-    """Raise CheckpointError for a method that has no code for a CPU; as `require_packages`."""
-    raise CheckpointError(
-        f"{place}: {what} quantized by {method}, which runs on an accelerator only, and device is "
-        "cpu. Gate it where there is one, or gate the weights before they were quantized"
-    )
+    # Where the weights lie, what they are, the method, whether it needs an accelerator.
+    quantized: list[tuple[Path, str, str, bool]] = []
+    if (own := quantization_method(checkpoint)) is not None:
+        quantized.append((checkpoint.path, "its weights are", own, own in _ACCELERATOR_ONLY))
+    if checkpoint.kind == "diffusers":
+        files = dict(checkpoint.own_files())
+        supplied = {part.name for part in checkpoint.parts if part.name in part.supplies}
+        for name in component_names(checkpoint.config):
+            config = files.get(f"{name}/config.json")
+            if config is None or name in supplied:
+                continue
+            stated: Any = read_json(config).get("quantization_config")
+            if isinstance(stated, dict) and stated:
+                method = str(stated.get("quant_method", "bitsandbytes"))
+                # transformers runs it on a CPU too.
+                alone = method == "bitsandbytes" and checkpoint.config[name][0] == "diffusers"
+                quantized.append((config.parent, f"the {name} is", method, alone))
+    for place, what, method, accelerator_only in quantized:
+        missing = []
+        for package in _PACKAGES.get(method, ()):
+            try:
+                found = util.find_spec(package) is not None
+            except ModuleNotFoundError:  # the package around it is not
+                found = False
+            missing += [] if found else [package]
+        if missing:
+            names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
+            raise MissingDependencyError(
+                f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
+                f"installed: pip install {names}"
+            )
+        if device == "cpu" and accelerator_only:
+            raise CheckpointError(
+                f"{place}: {what} quantized by {method}, which runs on an accelerator only, and "
+                "device is cpu. Gate it where there is one, or gate the weights before they were "
+                "quantized"
+            )

@@ -28,11 +28,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     readable_files,
     wrapped_names,
 )
-from pytest_cepbench.models.checkpoints.format_detection import (
-    CheckpointKind,
-    identify,
-    read_json,
-)
+from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, identify, read_json
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from pytest_cepbench.models.protocols import RoleName
 
@@ -68,15 +64,19 @@ class Checkpoint:
     remarks: tuple[str, ...] = ()
     repository: str = ""
 
+    def named(self, name: str) -> list[CheckpointPart]:
+        """The parts of a name, in order."""
+        return [part for part in self.parts if part.name == name]
+
     @property
     def adapters(self) -> list[CheckpointPart]:
         """The PEFT adapters that are applied to it, in order."""
-        return [part for part in self.parts if part.name == "adapter"]
+        return self.named("adapter")
 
     @property
     def weights_part(self) -> CheckpointPart | None:
         """The weights, where they lie without a model around them; None for those in its folder."""
-        return next((part for part in self.parts if part.name == "weights"), None)
+        return next(iter(self.named("weights")), None)
 
     @property
     def place(self) -> Path:
@@ -281,18 +281,18 @@ PREPARATIONS = ("processor", "tokenizer")
 
 _TEMPLATES = ("chat_template.jinja", "additional_chat_templates/*")
 
+VOCABULARIES = (
+    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab",
+    "*.tiktoken",
+)  # fmt: skip
+"""Patterns of the names of files that hold the tokens of a tokenizer."""
+
+_TOKENIZERS = (*VOCABULARIES, "tokenizer_config.json")
+
 TOKENIZER_FILES = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "vocab.txt", "merges.txt", "*.model", "*.spm", "*.tiktoken", "*.vocab", "*.bpe",
-    *_TEMPLATES,
+    *_TOKENIZERS, "special_tokens_map.json", "added_tokens.json", "merges.txt", *_TEMPLATES,
 )  # fmt: skip
 """Patterns of the names of files that a tokenizer is read from."""
-
-_VOCABULARIES = tuple(
-    name
-    for name in TOKENIZER_FILES
-    if name not in (*_TEMPLATES, "special_tokens_map.json", "added_tokens.json", "merges.txt")
-)
 
 PROCESSOR_FILES = (
     "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
@@ -304,7 +304,7 @@ its tokenizer."""
 
 def has_tokenizer(folder: Path) -> bool:
     """Whether a folder holds a tokenizer, in any of the forms that libraries read."""
-    return any(any(folder.glob(pattern)) for pattern in _VOCABULARIES)
+    return any(any(folder.glob(pattern)) for pattern in _TOKENIZERS)
 
 
 def has_processor(folder: Path) -> bool:
@@ -315,7 +315,7 @@ def has_processor(folder: Path) -> bool:
 
 def brings_tokenizer(part: CheckpointPart) -> bool:
     """Whether a part holds the tokenizer."""
-    return any(_fits(name, _VOCABULARIES) for name, _ in part.paths())
+    return any(_fits(name, _TOKENIZERS) for name, _ in part.paths())
 
 
 def preparation_part(
@@ -354,7 +354,7 @@ def preparation_files(folder: Path, parts: Sequence[CheckpointPart]) -> Mapping[
         brought = dict(part.paths())
         for has, patterns in (
             (any(_fits(name, PROCESSOR_FILES[:2]) for name in brought), PROCESSOR_FILES),
-            (any(_fits(name, _VOCABULARIES) for name in brought), TOKENIZER_FILES),
+            (any(_fits(name, _TOKENIZERS) for name in brought), TOKENIZER_FILES),
         ):
             replaced = patterns[: -len(_TEMPLATES)] if has else ()
             files = {n: path for n, path in files.items() if not _fits(n, replaced)}

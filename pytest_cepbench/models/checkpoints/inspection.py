@@ -243,8 +243,8 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
         )
     elif not adapters and options.base is not None:
         raise spec.error(
-            f"base is for adapters and for weights without a "
-            f"configuration, and {folder} is a whole model ({what})"
+            "base is for adapters and for weights without a configuration, and "
+            f"{folder} is a whole model ({what})"
         )
     for name, factor in options.weighted:
         place, commit = locate(name, None, (ADAPTER_CONFIG,), spec.text)
@@ -296,8 +296,8 @@ def _base_of(
     """The base of an adapter, which its folder or the spec names: name, folder, commit, remarks."""
     if options.adapters is not None:
         raise spec.error(
-            f"{folder} is an adapter itself. Give the base "
-            "model, and all of its adapters in adapters="
+            f"{folder} is an adapter itself. Give the base model, and all of its adapters in "
+            "adapters="
         )
     if any(path.name.startswith("model") and is_weights(path.name) for path in folder.iterdir()):
         raise CheckpointError(

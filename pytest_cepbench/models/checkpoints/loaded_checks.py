@@ -10,44 +10,35 @@ from __future__ import annotations
 import logging
 import re
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pytest_cepbench.errors import (
-    CheckpointError,
-    few_of,
-)
-from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
-from pytest_cepbench.models.torch_runtime import (
-    own_memory,
-    plain_tensors,
-)
+from pytest_cepbench.errors import CheckpointError, few_of
+from pytest_cepbench.models.checkpoints.checkpoint import VOCABULARIES, Checkpoint
+from pytest_cepbench.models.torch_runtime import own_memory, plain_tensors
 
 if TYPE_CHECKING:
     import torch
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 # Where transformers and diffusers log that tensors were missing or left over, and their words for
 # it.
 _DIFFUSERS = ("diffusers.models.modeling_utils", "diffusers.loaders.single_file_model")
-
-
 _REPORTING_LOGGERS = ("transformers.modeling_utils", *_DIFFUSERS)
-
-
 _MISSING_WORDS = "newly initialized"
-
-
 _UNUSED_WORDS = "were not used when initializing"
 
+_LONGEST_LINE = 600  # characters of a log line that are shown
 
 # Constants that older versions of the libraries saved beside the weights.
 _CONSTANT = re.compile(r"(^|[._])(masked_bias|position_ids|inv_freq|num_batches_tracked)$")
+
+_MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
+
+_WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
 
 
 @contextmanager
@@ -74,23 +65,29 @@ def no_random_weights(checkpoint: Checkpoint, *, allow_unused: bool = True) -> I
             logger.removeHandler(watch)
             logger.setLevel(level)
             logger.propagate = propagate
-    if watch.missing:
-        raise CheckpointError(_random(checkpoint, " ".join(watch.missing)[:600]))
-    if watch.unused and not allow_unused:
-        raise CheckpointError(_unused(checkpoint, " ".join(watch.unused)[:600]))
+    refuse_missing(checkpoint, watch.missing)
+    refuse_unused(checkpoint, [] if allow_unused else watch.unused)
 
 
 def refuse_missing(checkpoint: Checkpoint, missing: Collection[str]) -> None:
     """Raise CheckpointError when tensors are missing that would be used."""
     if missing:
-        raise CheckpointError(_random(checkpoint, few_of(missing)))
+        raise CheckpointError(
+            f"{checkpoint.path}: tensors of {checkpoint.what} are missing from the weights and "
+            f"would be random numbers: {few_of(missing)}. Save the whole model again"
+        )
 
 
 def refuse_unused(checkpoint: Checkpoint, unused: Collection[str]) -> None:
     """Raise CheckpointError when the files hold tensors that the architecture does not know."""
     names = [name for name in unused if not _CONSTANT.search(name)]
     if names:
-        raise CheckpointError(_unused(checkpoint, few_of(names)))
+        raise CheckpointError(
+            f"{checkpoint.path}: {checkpoint.what} does not know tensors that lie in the weights "
+            f"and would leave them out: {few_of(names)}. An adapter that was not merged looks like "
+            "this. Save the whole model again, or add allow_unused=true to its spec where they are "
+            "not needed"
+        )
 
 
 class _Watch(logging.Handler):
@@ -102,26 +99,11 @@ class _Watch(logging.Handler):
         self.unused: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = " ".join(record.getMessage().split())
+        text = " ".join(record.getMessage().split())[:_LONGEST_LINE]
         if _MISSING_WORDS in text:
             self.missing.append(text)
         elif _UNUSED_WORDS in text and record.name in _DIFFUSERS:
             self.unused.append(text)
-
-
-def _random(checkpoint: Checkpoint, what: str) -> str:
-    return (
-        f"{checkpoint.path}: tensors of {checkpoint.what} are missing from the weights and would "
-        f"be random numbers: {what}. Save the whole model again"
-    )
-
-
-def _unused(checkpoint: Checkpoint, what: str) -> str:
-    return (
-        f"{checkpoint.path}: {checkpoint.what} does not know tensors that lie in the weights and "
-        f"would leave them out: {what}. An adapter that was not merged looks like this. Save the "
-        "whole model again, or add allow_unused=true to its spec where they are not needed"
-    )
 
 
 def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
@@ -141,9 +123,8 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
         for part in module.modules():
             for name, buffer in list(part.named_buffers(recurse=False)):
                 own = own_memory(buffer)
-                if (
-                    own is not buffer
-                ):  # put in its place: it may be a view, and keep the file mapped
+                # Put in its place: it may be a view, and keep the file mapped.
+                if own is not buffer:
                     setattr(part, name, own)
         own_offloaded_weights(module)
     check_values(checkpoint, parts)
@@ -216,18 +197,6 @@ def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool
                     yield prefix + name, tensor, finite
 
 
-_VOCABULARIES = (
-    "tokenizer.json", "vocab.json", "vocab.txt", "*.model", "*.spm", "*.bpe", "*.vocab",
-    "*.tiktoken",
-)  # fmt: skip
-
-
-_MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
-
-
-_WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
-
-
 def check_vocabulary(folder: Path, tokenizer: str) -> None:
     """Raise CheckpointError when a folder holds no vocabulary for a tokenizer of this class.
 
@@ -235,10 +204,10 @@ def check_vocabulary(folder: Path, tokenizer: str) -> None:
     """
     if tokenizer.startswith(_WITHOUT_VOCABULARY):
         return
-    if not any(any(folder.glob(pattern)) for pattern in _VOCABULARIES):
+    if not any(any(folder.glob(pattern)) for pattern in VOCABULARIES):
         raise CheckpointError(
             f"{folder}: no vocabulary for {tokenizer} (expected one of "
-            f"{', '.join(_VOCABULARIES)}). Save the tokenizer again beside the model"
+            f"{', '.join(VOCABULARIES)}). Save the tokenizer again beside the model"
         )
 
 

@@ -6,7 +6,10 @@ bring weights from where they lie to where they work, layer by layer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,14 +19,21 @@ from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
     MissingDependencyError,
+    ModelError,
     error_line,
     few_of,
 )
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, quantization_method
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
+from pytest_cepbench.models.checkpoints.parameters import (
+    OFFLOADS,
+    TransformersParams,
+    parse_max_memory,
+)
 from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
 from pytest_cepbench.models.checkpoints.saved_states import read_state
+from pytest_cepbench.models.devices import free_memory
 from pytest_cepbench.models.torch_runtime import (
     check_device,
     dtype_option,
@@ -35,21 +45,6 @@ from pytest_cepbench.models.torch_runtime import (
 
 if TYPE_CHECKING:
     import torch
-import shutil
-import tempfile
-import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from pytest_cepbench.errors import (
-    ModelError,
-)
-from pytest_cepbench.models.checkpoints.parameters import (
-    OFFLOADS,
-    TransformersParams,
-    parse_max_memory,
-)
-from pytest_cepbench.models.devices import free_memory
 
 _OWN_SHARDS = "shard-*-model-*.safetensors"
 """The files that transformers' save_pretrained writes where several processes save a model."""

@@ -218,8 +218,8 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
     """
     if options.base is not None and options.config is not None:
         raise spec.error(
-            "base is for LoRA weights and components, config for a file "
-            "of a whole pipeline: give one of them"
+            "base is for LoRA weights and components, config for a file of a whole pipeline: give "
+            "one of them"
         )
     loras: Places = [(LORA, place) for place in (options.lora or "").split(",")]
     if options.lora is None:

@@ -27,11 +27,7 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     own_names,
     tensor_shapes,
 )
-from pytest_cepbench.models.checkpoints.format_detection import (
-    OF_RANK,
-    OF_VERL,
-    WHOLE_STATE,
-)
+from pytest_cepbench.models.checkpoints.format_detection import OF_RANK, OF_VERL, WHOLE_STATE
 from pytest_cepbench.models.torch_runtime import undistributed
 
 if TYPE_CHECKING:

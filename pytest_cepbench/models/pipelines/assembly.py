@@ -17,12 +17,9 @@ from typing import Any
 
 from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
-from pytest_cepbench.models.checkpoints.checkpoint_files import (
-    tensor_shapes,
-    unwrapped_file,
-)
+from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes, unwrapped_file
 from pytest_cepbench.models.checkpoints.loaded_checks import refuse_missing
-from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
+from pytest_cepbench.models.checkpoints.pipeline_parts import TEXT_ENCODERS
 from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
 
 
@@ -164,11 +161,6 @@ def _fitting(file: Path, folder: Path) -> Iterator[None]:
             f"{file}: not the weights that the configuration in {folder} is for ({reason}). Give a "
             "pipeline of the same family"
         ) from error
-
-
-def single_file(checkpoint: Checkpoint) -> Path | None:
-    """The file that holds the weights of a whole pipeline, where one is given."""
-    return next((part.path for part in checkpoint.parts if part.name == SINGLE_FILE), None)
 
 
 def _refuse_meta(checkpoint: Checkpoint, component: Any) -> None:

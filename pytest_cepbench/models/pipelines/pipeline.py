@@ -14,8 +14,7 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -29,8 +28,8 @@ from pytest_cepbench.errors import (
     error_line,
     unknown_name,
 )
-from pytest_cepbench.models.checkpoints import Checkpoint, component_names, read_json
-from pytest_cepbench.models.checkpoints.binding import LoadPlan, refuse_cpu, require_packages
+from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,
@@ -38,17 +37,9 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
-from pytest_cepbench.models.checkpoints.parameters import (
-    OF_PIPELINES,
-    Placement,
-    parse_max_memory,
-)
-from pytest_cepbench.models.checkpoints.pipeline_parts import LORA
-from pytest_cepbench.models.pipelines.assembly import (
-    apply_loras,
-    load_component_files,
-    single_file,
-)
+from pytest_cepbench.models.checkpoints.parameters import OF_PIPELINES, Placement, parse_max_memory
+from pytest_cepbench.models.checkpoints.pipeline_parts import LORA, SINGLE_FILE
+from pytest_cepbench.models.pipelines.assembly import apply_loras, load_component_files
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.spec import ModelSpec, check_at_least
 from pytest_cepbench.models.torch_runtime import (
@@ -184,22 +175,11 @@ class PipelineParams(Placement):
     @property
     def decisive(self) -> dict[str, Any]:
         """The given parameters that can change an image."""
-        decisive: dict[str, Any] = super().decisive | self.call
-        if self.attention_backend:
-            decisive["attention_backend"] = self.attention_backend
-        if self.vae_tiling:
-            decisive["vae_tiling"] = True
-        if self.scheduler is not None:
-            decisive["scheduler"] = self.scheduler
-        if self.timestep_spacing is not None:
-            decisive["timestep_spacing"] = self.timestep_spacing
-        if not self.safety_checker:
-            decisive["safety_checker"] = False
+        values = {name: getattr(self, name) for name in _DECISIVE}
+        given = {name: value for name, value in values.items() if value != _DEFAULTS[name]}
         if self.lora_scale is not None:
-            decisive["lora_scale"] = self.lora_scales
-        if not self.fuse:
-            decisive["fuse"] = False
-        return decisive
+            given["lora_scale"] = self.lora_scales
+        return {**super().decisive, **self.call, **given}
 
     @property
     def dispatched(self) -> bool:
@@ -211,6 +191,13 @@ class PipelineParams(Placement):
         """Every image begins with the noise of its seed."""
         return True
 
+
+_DECISIVE = (
+    "attention_backend", "vae_tiling", "scheduler", "timestep_spacing", "safety_checker", "fuse",
+)  # fmt: skip
+"""Parameters besides those of the call that change images where they are not as by default."""
+
+_DEFAULTS = {entry.name: entry.default for entry in fields(PipelineParams)}
 
 P = TypeVar("P", bound=PipelineParams)
 
@@ -272,29 +259,6 @@ def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
         ) from error
 
 
-def require_quantization(checkpoint: Checkpoint, device: str) -> None:
-    """Check, without importing, that a pipeline's quantized components can be read and used.
-
-    device: where it will run. Raises MissingDependencyError naming the packages that are not
-    installed, CheckpointError for a method that has no code for a CPU.
-    """
-    replaced = {part.component: part.path for part in checkpoint.parts if part.component}
-    files = {part.name for part in checkpoint.parts if part.name in part.supplies}
-    for name in component_names(checkpoint.config):
-        place = replaced.get(name, checkpoint.path / name)
-        if name in files or not (place / "config.json").is_file():
-            continue
-        stated: Any = read_json(place / "config.json").get("quantization_config")
-        if not isinstance(stated, dict) or not stated:
-            continue
-        method = str(stated.get("quant_method", "bitsandbytes"))
-        require_packages(place, f"the {name} is", method)
-        # transformers runs it on a CPU too.
-        own = checkpoint.config[name][0] == "diffusers"
-        if device == "cpu" and method == "bitsandbytes" and own:
-            refuse_cpu(place, f"the {name} is", method)
-
-
 _SPACINGS = ("leading", "trailing", "linspace")
 
 
@@ -306,8 +270,7 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
     """Raise SpecError for parameters that speak of parts or devices that are not there.
 
     Those are a safety checker to take out, LoRA weights to scale, and an accelerator. Raises
-    MissingDependencyError for a package that LoRA weights or quantized components need, and
-    CheckpointError for one that cannot run on the device.
+    MissingDependencyError for the package that LoRA weights need.
     """
     for name in ("offload", "device_map") if plan.device == "cpu" else ():
         value = getattr(plan.params, name)
@@ -316,16 +279,16 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
                 f"{name}={value} places parts of a pipeline on "
                 "accelerators, and it runs on the cpu: leave it out, or run where one is visible"
             )
-    file = single_file(plan.checkpoint)
-    if file is not None and plan.params.device_map is not None:
+    files = plan.checkpoint.named(SINGLE_FILE)
+    if files and plan.params.device_map is not None:
         raise plan.spec.error(
-            f"device_map divides a pipeline while it is read, and "
-            f"diffusers reads {file} whole: give offload=model, or a folder of save_pretrained"
+            f"device_map divides a pipeline while it is read, and diffusers reads {files[0].path} "
+            "whole: give offload=model, or a folder of save_pretrained"
         )
     if not plan.params.safety_checker and "safety_checker" not in plan.checkpoint.config:
         what = plan.checkpoint.what
         raise plan.spec.error(f"{what} has no safety_checker to take out")
-    loras = _loras(plan)
+    loras = plan.checkpoint.named(LORA)
     given = [name for name in ("lora_scale", "fuse") if name in plan.spec.params]
     if given and not loras:
         raise plan.spec.error(f"{' and '.join(given)} without LoRA weights (lora=)")
@@ -337,11 +300,6 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
         )
     if loras:
         require("peft")
-    require_quantization(plan.checkpoint, plan.device)
-
-
-def _loras(plan: LoadPlan[P]) -> list[Path]:
-    return [part.path for part in plan.checkpoint.parts if part.name == LORA]
 
 
 def load_pipeline(
@@ -398,7 +356,7 @@ def load_pipeline(
             )
         if not params.dispatched:  # one that is to be offloaded stays in host memory until then
             pipeline = pipeline.to(plan.device)
-        if loras := _loras(plan):
+        if loras := [part.path for part in checkpoint.named(LORA)]:
             scales = params.lora_scales or [1.0]
             each = scales * len(loras) if len(scales) == 1 else scales
             apply_loras(pipeline, loras, each, fuse=params.fuse)
@@ -494,59 +452,72 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
     pipeline.scheduler = known[name].from_config(own.config, **changes)
 
 
-def run_pipeline(
-    checkpoint: Checkpoint,
-    pipeline: Any,
-    prompts: Sequence[str],
-    seeds: Sequence[int],
-    call: Mapping[str, Any],
-    kind: str,
-) -> list[ImageLike | Failure]:
-    """One image for each prompt: (height, width, 3) float32 in [0, 1], or a Failure.
+class LoadedPipeline:
+    """A pipeline on its device.
 
-    call: further parameters. kind: of pipeline that is needed, for people.
-    "nan-image" where a pixel is no number, "blank-image" where the safety checker blackened it.
-    Raises ModelError when the pipeline returns no images, or not one for each prompt.
+    kind: of pipeline that the role needs, for people.
     """
-    import torch
 
-    call = dict(call)
-    if "negative_prompt" in call:
-        # Some pipelines do not spread a single negative prompt over a batch.
-        call["negative_prompt"] = [call["negative_prompt"]] * len(prompts)
-    # Of an offloaded one, `device` is where its parts wait.
-    devices = [getattr(pipeline, "_execution_device", pipeline.device)]
-    if mapped := getattr(pipeline, "hf_device_map", None):
-        devices = [torch.device(place) for place in set(mapped.values())]
-    # A few schedulers draw from the global generator whatever they are given: for those at
-    # least the batch is seeded. The caller's own random state is left as it was.
-    with seeded(devices, seeds[0]), quiet(), np.errstate(invalid="ignore"):
-        result = pipeline(
-            prompt=list(prompts),
-            generator=[torch.Generator("cpu").manual_seed(seed) for seed in seeds],
-            output_type="np",
-            **call,
-        )
-    images = getattr(result, "images", None)
-    if images is None or len(images) != len(prompts):
-        count = "no images" if images is None else f"{len(images)} image(s)"
-        raise ModelError(
-            f"{checkpoint.path}: {checkpoint.what} returned {count} for "
-            f"{len(prompts)} text(s): it is no {kind} pipeline"
-        )
-    flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(prompts)
-    drawn: list[ImageLike | Failure] = []
-    for image, flag in zip(images, flagged, strict=True):
-        pixels = np.asarray(image)
-        share = 1 - float(np.isfinite(pixels).mean())
-        if flag:
-            why = "safety checker flagged the image and blackened it"
-            drawn.append(Failure("blank-image", why))
-        elif share:
-            drawn.append(Failure("nan-image", f"{share:.0%} of the pixel values are not numbers"))
-        else:
-            drawn.append(pixels)
-    return drawn
+    kind = ""
+
+    def __init__(self, checkpoint: Checkpoint, pipeline: Any) -> None:
+        self._pipeline = pipeline
+        self._checkpoint = checkpoint
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        with quiet():  # half precision on the CPU, where it only waits, is warned of
+            self._pipeline.to(device)
+
+    def run(
+        self, prompts: Sequence[str], seeds: Sequence[int], call: Mapping[str, Any]
+    ) -> list[ImageLike | Failure]:
+        """One image for each prompt: (height, width, 3) float32 in [0, 1], or a Failure.
+
+        call: further parameters.
+        "nan-image" where a pixel is no number, "blank-image" where the safety checker blackened it.
+        Raises ModelError when the pipeline returns no images, or not one for each prompt.
+        """
+        import torch
+
+        pipeline, call = self._pipeline, dict(call)
+        if "negative_prompt" in call:
+            # Some pipelines do not spread a single negative prompt over a batch.
+            call["negative_prompt"] = [call["negative_prompt"]] * len(prompts)
+        # Of an offloaded one, `device` is where its parts wait.
+        devices = [getattr(pipeline, "_execution_device", pipeline.device)]
+        if mapped := getattr(pipeline, "hf_device_map", None):
+            devices = [torch.device(place) for place in set(mapped.values())]
+        # A few schedulers draw from the global generator whatever they are given: for those at
+        # least the batch is seeded. The caller's own random state is left as it was.
+        with seeded(devices, seeds[0]), quiet(), np.errstate(invalid="ignore"):
+            result = pipeline(
+                prompt=list(prompts),
+                generator=[torch.Generator("cpu").manual_seed(seed) for seed in seeds],
+                output_type="np",
+                **call,
+            )
+        images = getattr(result, "images", None)
+        if images is None or len(images) != len(prompts):
+            count = "no images" if images is None else f"{len(images)} image(s)"
+            raise ModelError(
+                f"{self._checkpoint.path}: {self._checkpoint.what} returned {count} for "
+                f"{len(prompts)} text(s): it is no {self.kind} pipeline"
+            )
+        flagged = getattr(result, "nsfw_content_detected", None) or [False] * len(prompts)
+        drawn: list[ImageLike | Failure] = []
+        for image, flag in zip(images, flagged, strict=True):
+            pixels = np.asarray(image)
+            share = 1 - float(np.isfinite(pixels).mean())
+            if flag:
+                why = "safety checker flagged the image and blackened it"
+                drawn.append(Failure("blank-image", why))
+            elif share:
+                why = f"{share:.0%} of the pixel values are not numbers"
+                drawn.append(Failure("nan-image", why))
+            else:
+                drawn.append(pixels)
+        return drawn
 
 
 _TOKENIZERS = ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4")

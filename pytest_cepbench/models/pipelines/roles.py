@@ -19,17 +19,14 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.pipelines.assembly import (
-    load_pipeline_class,
-    load_single_file,
-    single_file,
-)
+from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE
+from pytest_cepbench.models.pipelines.assembly import load_pipeline_class, load_single_file
 from pytest_cepbench.models.pipelines.pipeline import (
+    LoadedPipeline,
     PipelineParams,
     check_pipeline,
     load_pipeline,
     prompt_lengths,
-    run_pipeline,
 )
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.spec import check_at_least
@@ -66,42 +63,36 @@ _TEXT_TO_IMAGE = frozenset(
 it imports every other pipeline."""
 
 
-def _load_generator(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
-    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
-        if (file := single_file(checkpoint)) is not None:
-            return load_single_file(diffusers, checkpoint, file, options)
-        name = str(checkpoint.config.get("_class_name"))  # a list of a custom pipeline
-        auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
-        return load_pipeline_class(getattr(diffusers, auto), diffusers, checkpoint, options)
-
-    supplied = ("prompt", "generator", "output_type")
-    pipeline = load_pipeline(plan, read, supplied, "text-to-image")
-    return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
-
-
-class DiffusersGenerator:
+class DiffusersGenerator(LoadedPipeline):
     """A loaded text-to-image pipeline; satisfies the Generator Protocol."""
 
+    kind = "text-to-image"
+
     def __init__(self, checkpoint: Checkpoint, pipeline: Any, call: Mapping[str, Any]) -> None:
-        self._checkpoint = checkpoint
-        self._pipeline = pipeline
+        super().__init__(checkpoint, pipeline)
         self._call = dict(call)
 
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        with quiet():  # half precision on the CPU, where it only waits, is warned of
-            self._pipeline.to(device)
-
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[ImageLike | Failure]:
-        """Draw each text; see `run_pipeline`."""
-        return run_pipeline(
-            self._checkpoint, self._pipeline, texts, seeds, self._call, "text-to-image"
-        )
+        """Draw each text; see `LoadedPipeline.run`."""
+        return self.run(texts, seeds, self._call)
 
     def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
         """Tokens of each text, and the most that are drawn; see `prompt_lengths`."""
         with quiet():
             return prompt_lengths(self._pipeline, self._call, texts)
+
+
+def _load_generator(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
+    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+        for part in checkpoint.named(SINGLE_FILE):
+            return load_single_file(diffusers, checkpoint, part.path, options)
+        name = str(checkpoint.config.get("_class_name"))  # a list of a custom pipeline
+        auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
+        return load_pipeline_class(getattr(diffusers, auto), diffusers, checkpoint, options)
+
+    supplied = ("prompt", "generator", "output_type")
+    pipeline = load_pipeline(plan, read, supplied, DiffusersGenerator.kind)
+    return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
 
 
 GENERATOR = adapter(
@@ -163,36 +154,13 @@ class EditorParams(PipelineParams):
         return {**super().decisive, **size}
 
 
-def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
-    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
-        # The image-to-image pipeline of the same components where there is one.
-        auto = diffusers.AutoPipelineForImage2Image
-        if (file := single_file(checkpoint)) is not None:
-            return auto.from_pipe(load_single_file(diffusers, checkpoint, file, options))
-        return load_pipeline_class(auto, diffusers, checkpoint, options)
+class DiffusersEditor(LoadedPipeline):
+    """A loaded pipeline that changes images; satisfies the Editor Protocol."""
 
-    supplied = ("prompt", "image", "generator", "output_type")
-    pipeline = load_pipeline(plan, read, supplied, "image-editing")
-    signature = inspect.signature(pipeline.__call__).parameters
-    if "strength" in signature:
-        steps, strength = (
-            plan.params.call.get(name, signature[name].default)
-            for name in ("num_inference_steps", "strength")
-        )
-        if int(steps * strength) < 1:
-            raise plan.spec.error(
-                f"strength={strength:g} of "
-                f"num_inference_steps={steps} is less than one step. Raise one of them"
-            )
-    return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
-
-
-class DiffusersEditor:
-    """A loaded pipeline that changes images."""
+    kind = "image-editing"
 
     def __init__(self, checkpoint: Checkpoint, pipeline: Any, params: EditorParams) -> None:
-        self._checkpoint = checkpoint
-        self._pipeline = pipeline
+        super().__init__(checkpoint, pipeline)
         self._params = params
         signature = inspect.signature(pipeline.__call__).parameters
         self._redraws = "strength" in signature
@@ -202,15 +170,10 @@ class DiffusersEditor:
         # Where neither holds, the pipeline finds a size of the image's shape by itself.
         self._needs_size = self._redraws or "max_area" in signature
 
-    def move(self, device: str) -> None:
-        """Put the weights on a device; see `Movable`."""
-        with quiet():  # half precision on the CPU, where it only waits, is warned of
-            self._pipeline.to(device)
-
     def edit(
         self, images: Sequence[Image.Image], texts: Sequence[str], seeds: Sequence[int]
     ) -> list[ImageLike | Failure]:
-        """Change each image; see `Editor` and `run_pipeline`.
+        """Change each image; see `Editor` and `LoadedPipeline.run`.
 
         The result of an image-to-image pipeline and of InstructPix2Pix has the size of the image,
         each side rounded down to what the pipeline can draw.
@@ -254,7 +217,31 @@ class DiffusersEditor:
             ]
         else:
             (call["image"],) = images
-        return run_pipeline(self._checkpoint, self._pipeline, texts, seeds, call, "image-editing")
+        return self.run(texts, seeds, call)
+
+
+def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
+    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+        # The image-to-image pipeline of the same components where there is one.
+        auto = diffusers.AutoPipelineForImage2Image
+        for part in checkpoint.named(SINGLE_FILE):
+            return auto.from_pipe(load_single_file(diffusers, checkpoint, part.path, options))
+        return load_pipeline_class(auto, diffusers, checkpoint, options)
+
+    supplied = ("prompt", "image", "generator", "output_type")
+    pipeline = load_pipeline(plan, read, supplied, DiffusersEditor.kind)
+    signature = inspect.signature(pipeline.__call__).parameters
+    if "strength" in signature:
+        steps, strength = (
+            plan.params.call.get(name, signature[name].default)
+            for name in ("num_inference_steps", "strength")
+        )
+        if int(steps * strength) < 1:
+            raise plan.spec.error(
+                f"strength={strength:g} of num_inference_steps={steps} is less than one step. "
+                "Raise one of them"
+            )
+    return DiffusersEditor(plan.checkpoint, pipeline, plan.params)
 
 
 EDITOR = adapter(
