@@ -6,9 +6,9 @@ hold is a small part of Markdown: headings, paragraphs, lists, **bold**. Nothing
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.files import digest_text, read_text, write_small
+from pytest_cepbench.ratings.folder import LineFile
 from pytest_cepbench.ratings.records import Task
 
 CONSENT, INSTRUCTIONS = "consent.md", "instructions.md"
@@ -155,15 +156,8 @@ class Consents:
         if annotator in self._agreed:
             return
         at = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-        line = b"\n" + msgspec.json.encode(Consent(1, annotator, self._digest, at)) + b"\n"
-        path = self.folder / CONSENTS
-        try:
-            with path.open("ab", buffering=0) as stream:
-                if stream.write(line) < len(line):  # a line that is cut off is passed over
-                    raise WriteError(f"{path} could not be written: the disk is full")
-                os.fsync(stream.fileno())
-        except OSError as error:
-            raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
+        with closing(LineFile(self.folder / CONSENTS)) as file:
+            file.append(msgspec.json.encode(Consent(1, annotator, self._digest, at)) + b"\n")
         self._agreed.add(annotator)
 
 

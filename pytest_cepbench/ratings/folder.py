@@ -35,7 +35,6 @@ from pytest_cepbench.ratings.records import (
     Vote,
     VoteKind,
     fault_of,
-    record_line,
 )
 
 STUDY, ITEMS, SOURCES = "study.json", "items.jsonl", "sources.jsonl"
@@ -226,8 +225,8 @@ def read_votes(ratings: Ratings) -> Votes:
     return Votes(records, remarks, owners)
 
 
-class VoteFile:
-    """A person's file, open for adding votes; a vote is on the disk when `append` returns.
+class LineFile:
+    """A file, open for adding lines; a line is on the disk when `append` returns.
 
     path: created when absent. A line that was cut off when a machine stopped stays as it is, and
     the next one begins below it.
@@ -249,11 +248,11 @@ class VoteFile:
                 f"{path} could not be opened for writing: {error.strerror or error}"
             ) from error
 
-    def append(self, vote: Vote) -> None:
-        """Add a vote and sync it. Raises WriteError, after which no part of it is left."""
+    def append(self, line: bytes) -> None:
+        """Add a line and sync it. Raises WriteError, after which no part of it is left."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX)  # another process may add to it as well
-            append_line(self._file, record_line(vote))
+            append_line(self._file, line)
         except OSError as error:
             reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or error
             raise WriteError(

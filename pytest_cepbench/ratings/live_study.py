@@ -21,10 +21,10 @@ from pytest_cepbench.ratings.assignment import Assignment, Slot
 from pytest_cepbench.ratings.consent import Consents
 from pytest_cepbench.ratings.folder import (
     SESSION,
+    LineFile,
     Ratings,
     Remarks,
     Session,
-    VoteFile,
     Votes,
     counted_votes,
     open_session,
@@ -41,6 +41,7 @@ from pytest_cepbench.ratings.records import (
     VoteKind,
     fault_of,
     option_name,
+    record_line,
     un_swapped,
 )
 
@@ -259,7 +260,7 @@ class LiveStudy:
             self.remarks: Remarks = votes.remarks
             self.consents = Consents(ratings.path)
             self._records = {name: list(votes.records.get(name, ())) for name in study.annotators}
-            self._files = {name: VoteFile(ratings.vote_path(name)) for name in study.annotators}
+            self._files = {name: LineFile(ratings.vote_path(name)) for name in study.annotators}
             for file in self._files.values():
                 opened.callback(file.close)
             self._opened = opened.pop_all()
@@ -393,7 +394,7 @@ class LiveStudy:
         return Undone(slot, {} if vote is None else form_of(vote, self.ratings.items[vote.item]))
 
     def _append(self, vote: Vote) -> None:
-        self._files[vote.annotator].append(vote)
+        self._files[vote.annotator].append(record_line(vote))
         self._records[vote.annotator].append(vote)
         self._keys[vote.annotator].add(vote.key)
 

@@ -87,22 +87,20 @@ class AnnotatorSummary:
     """What one person has done.
 
     votes: items that were judged. skipped: of these and of checks.
-    practised: practice items that were answered.
-    attention, attention_failed: attention items that were answered, and answered wrong.
-    repeats, repeats_equal: items judged twice, and judged equally, both as `hidden_checks` has it.
     seconds: median per judged item; None of none.
+    attention: hidden checks answered right, and all that were answered.
+    repeats: equal answers to items that came again, and all of them.
+    practised: practice items that were answered.
     doubt: as of `doubtful_annotators`; empty for none.
     """
 
     name: str
     votes: int
     skipped: int
-    practised: int
-    attention: int
-    attention_failed: int
-    repeats: int
-    repeats_equal: int
     seconds: float | None
+    attention: tuple[int, int]
+    repeats: tuple[int, int]
+    practised: int
     doubt: str = ""
 
 
@@ -123,8 +121,8 @@ class StudySummary:
     several: int
 
 
-def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
-    """The summary of a study. complete: items judged by as many people as are to."""
+def summarize_people(ratings: Ratings, votes: Votes) -> tuple[AnnotatorSummary, ...]:
+    """What each person of a study has done, in the order of the study."""
     own: dict[str, list[Vote]] = {name: [] for name in ratings.study.annotators}
     for vote in votes.counted.values():
         own[vote.annotator].append(vote)
@@ -140,18 +138,21 @@ def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
                 name=name,
                 votes=len(judged),
                 skipped=sum(bool(vote.skip) for vote in given),
-                practised=sum(vote.kind == "practice" for vote in given),
-                attention=len(checks),
-                attention_failed=checks.count(False),
-                repeats=len(again),
-                repeats_equal=again.count(True),
                 seconds=median(vote.seconds for vote in judged) if judged else None,
+                attention=(sum(checks), len(checks)),
+                repeats=(sum(again), len(again)),
+                practised=sum(vote.kind == "practice" for vote in given),
                 doubt=doubts.get(name, ""),
             )
         )
+    return tuple(people)
+
+
+def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
+    """The summary of a study. complete: items judged by as many people as are to."""
     items = [item for item in ratings.items.values() if item.kind == "item"]
     alpha, several = agreement_so_far(ratings, votes.answers())
-    return StudySummary(tuple(people), len(items), complete, alpha, several)
+    return StudySummary(summarize_people(ratings, votes), len(items), complete, alpha, several)
 
 
 def _by_annotator(results: Iterable[tuple[Vote, bool]]) -> dict[str, list[bool]]:

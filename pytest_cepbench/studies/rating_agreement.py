@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from statistics import median
 
 import numpy as np
 
@@ -27,7 +26,12 @@ from pytest_cepbench.metrics.judge_agreement import (
 from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import Vote
-from pytest_cepbench.ratings.summary import attention_results, repeat_results
+from pytest_cepbench.ratings.summary import (
+    AnnotatorSummary,
+    attention_results,
+    repeat_results,
+    summarize_people,
+)
 from pytest_cepbench.ratings.votes import SCALES, VoteTable, vote_table
 
 _READINGS: tuple[tuple[Reading, str], ...] = (
@@ -47,24 +51,6 @@ class Coefficient:
 
 
 @dataclass(frozen=True)
-class AnnotatorRecord:
-    """One annotator.
-
-    votes: answers that count. skipped: items without an answer.
-    seconds: median of an answer; None of none.
-    attention: hidden checks answered right, and all that were answered.
-    repeats: equal answers to items that came again, and all of them.
-    """
-
-    name: str
-    votes: int
-    skipped: int
-    seconds: float | None
-    attention: tuple[int, int]
-    repeats: tuple[int, int]
-
-
-@dataclass(frozen=True)
 class RatingAgreement:
     """The agreement of the annotators of one study.
 
@@ -80,7 +66,7 @@ class RatingAgreement:
     judged: int
     shared: int
     coefficients: tuple[Coefficient, ...]
-    annotators: tuple[AnnotatorRecord, ...]
+    annotators: tuple[AnnotatorSummary, ...]
     remarks: tuple[str, ...]
 
 
@@ -110,7 +96,7 @@ def measure_agreement(ratings: Ratings, votes: Votes, draws: int = DRAWS) -> Rat
         judged=len(judged),
         shared=sum(count > 1 for count in judged.values()),
         coefficients=tuple(coefficients),
-        annotators=tuple(_records(ratings, votes, names)),
+        annotators=tuple(p for p in summarize_people(ratings, votes) if p.name in answered),
         remarks=tuple(votes.remarks.lines),
     )
 
@@ -160,24 +146,3 @@ def _of_annotators(
         [vote.seconds for vote in answers], [number[vote.item] for vote in answers], draws
     )
     yield Coefficient("median seconds of an answer", "votes", seconds)
-
-
-def _records(ratings: Ratings, votes: Votes, names: Sequence[str]) -> Iterator[AnnotatorRecord]:
-    for name in names:
-        own = [vote for vote in votes.answers() if vote.annotator == name]
-        skipped = sum(
-            vote.annotator == name and vote.kind == "item" and bool(vote.skip)
-            for vote in votes.counted.values()
-        )
-        attention, repeats = (
-            [good for vote, good in results if vote.annotator == name]
-            for results in (attention_results(ratings, votes), repeat_results(votes))
-        )
-        yield AnnotatorRecord(
-            name=name,
-            votes=len(own),
-            skipped=skipped,
-            seconds=median(vote.seconds for vote in own),
-            attention=(sum(attention), len(attention)),
-            repeats=(sum(repeats), len(repeats)),
-        )

@@ -15,11 +15,12 @@ from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
 from pytest_cepbench.datasets.opening.verdict_files import write_battles
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
-from pytest_cepbench.ratings.folder import Ratings, VoteFile
+from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
 from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.ratings.studies import BLUE, RED, make_study
+from tests.ratings.voted import cast
 
 UID = "0101001"
 
@@ -193,14 +194,12 @@ def judged_study(folder: Path, votes: int) -> Ratings:
     ratings = make_study(folder, "pair", count=4)
     items = [digest for digest, item in ratings.items.items() if item.kind == "item"]
     for annotator in ("a1", "a2"):
-        file = VoteFile(ratings.vote_path(annotator))
         for digest in items[:votes]:
-            file.append(
-                Vote(
-                    task="pair", item=digest, annotator=annotator, shown=("second", "first"),
-                    verdict="B", winner="first", tie=False,
-                )
+            vote = Vote(
+                task="pair", item=digest, annotator=annotator, shown=("second", "first"),
+                verdict="B", winner="first", tie=False,
             )  # fmt: skip
+            cast(ratings, vote)
     return ratings
 
 

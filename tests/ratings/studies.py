@@ -9,10 +9,9 @@ import msgspec
 import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import Ratings, read_ratings
-from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.known_items import known_items
+from pytest_cepbench.ratings.items import make_item
+from pytest_cepbench.ratings.known_items import begin_study
 from pytest_cepbench.ratings.records import Item, Part, Source, Study, Task
 
 RED, BLUE = "SECRET-ALPHA-7b", "SECRET-BETA-13b"
@@ -59,9 +58,7 @@ def make_study(
             Source(item=item.item, option=option.option, model=model, sample=f"{SAMPLE}-{number}")
             for option, model in zip(item.options, (RED, BLUE), strict=False)
         ]
-    known, known_images = known_items(study, items, images)
-    write_study(folder, study, [*items, *known], images | known_images, sources)
-    write_texts(folder, task)
+    begin_study(folder, study, items, images, sources)
     return read_ratings(folder)
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.ratings.folder import (
+    LineFile,
     Ratings,
-    VoteFile,
     counted_votes,
     read_ratings,
     read_votes,
@@ -171,7 +171,7 @@ def test_what_is_no_regular_file_is_refused(ratings: Ratings) -> None:
     with pytest.raises(DatasetError, match="cannot be read"):
         read_votes(ratings)
     with pytest.raises(WriteError, match="could not be opened for writing"):
-        VoteFile(ratings.vote_path("a1"))
+        LineFile(ratings.vote_path("a1"))
 
 
 @given(moves=st.lists(st.sampled_from(["A", "B", "undo", "skip"]), max_size=8))
@@ -205,9 +205,9 @@ def test_a_cut_line_is_left_as_it_is(ratings: Ratings) -> None:
     vote = make(ratings, item)
     path = write(ratings, vote)
     path.write_bytes(path.read_bytes() + b'{"v":1,"task":"pa')
-    file = VoteFile(path)
-    file.append(vote)
-    file.append(vote)
+    file = LineFile(path)
+    file.append(record_line(vote))
+    file.append(record_line(vote))
     file.close()
     lines = path.read_bytes().split(b"\n")
     assert lines[1] == b'{"v":1,"task":"pa'
@@ -221,13 +221,14 @@ def test_a_write_that_fails_leaves_nothing(ratings: Ratings) -> None:
     script = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from pytest_cepbench.errors import WriteError\n"
-        "from pytest_cepbench.ratings.folder import VoteFile\n"
-        "from pytest_cepbench.ratings.records import Vote\n"
+        "from pytest_cepbench.ratings.folder import LineFile\n"
+        "from pytest_cepbench.ratings.records import Vote, record_line\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "file = VoteFile(Path(sys.argv[1]))\n"
+        "file = LineFile(Path(sys.argv[1]))\n"
         "try:\n"
-        "    for _ in range(20): file.append(Vote(task='pair', item='i' * 64, annotator='a1'))\n"
+        "    vote = Vote(task='pair', item='i' * 64, annotator='a1')\n"
+        "    for _ in range(20): file.append(record_line(vote))\n"
         "except WriteError as error: print(error)\n"
     )
     path = ratings.vote_path("a1")

@@ -9,10 +9,18 @@ from typing import Any
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.ratings.assignment import Order
-from pytest_cepbench.ratings.folder import Ratings, VoteFile, read_ratings
+from pytest_cepbench.ratings.folder import LineFile, Ratings, read_ratings
 from pytest_cepbench.ratings.items import write_study
 from pytest_cepbench.ratings.live_study import Answer, LiveStudy, Shown, make_vote
-from pytest_cepbench.ratings.records import Item, Study, Task, Vote, VoteKind, un_swapped
+from pytest_cepbench.ratings.records import (
+    Item,
+    Study,
+    Task,
+    Vote,
+    VoteKind,
+    record_line,
+    un_swapped,
+)
 from pytest_cepbench.studies.rated_items import RatedItems
 
 SIDES = ("first", "second")
@@ -42,8 +50,8 @@ def write_rated(
 def cast(ratings: Ratings, *votes: Vote) -> None:
     """Add votes to the files of their annotators, in this order."""
     for vote in votes:
-        file = VoteFile(ratings.vote_path(vote.annotator))
-        file.append(vote)
+        file = LineFile(ratings.vote_path(vote.annotator))
+        file.append(record_line(vote))
         file.close()
 
 
