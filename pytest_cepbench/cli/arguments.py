@@ -46,7 +46,7 @@ class OptionGroup(NamedTuple):
     """
 
     title: str | None
-    options: Sequence[Option]
+    options: Sequence[Option | OptionGroup]
 
 
 @dataclass(frozen=True)
@@ -235,6 +235,7 @@ _TYPES: Mapping[str, Callable[[str], object]] = {
     "VERDICTS": verdict_file,
     "RATINGS": _holding("study.json", "{!r} is no ratings folder: it has no study.json"),
     "SUITE": suite_file,
+    "[NAME=]REPORT|SPEC": run_of,
 }
 """What stands for a value in help -> its type, where an option has none of its own."""
 
@@ -277,21 +278,33 @@ def option(head: str, about: str = "", **settings: Any) -> Option:
     return Option((name.replace("[cep-]", ""),), {"help": about, **own}, "[cep-]" in name)
 
 
-def options(text: str, **settings: Mapping[str, Any]) -> list[Option]:
+SHARED: dict[str, Sequence[Option | OptionGroup]] = {}
+"""Options of several commands, by the name under which tables insert them."""
+
+
+def options(text: str, **settings: Mapping[str, Any]) -> list[Option | OptionGroup]:
     """The options of a table: the head of each, two spaces or more, and what it is about.
 
-    What goes on below a line is indented. settings: more of an option, by its name.
+    What goes on below a line is indented. `@NAME ...` inserts those of `SHARED`. `[TITLE]` begins
+    a group, `[one of]` one of whose options one at most can be given, and `[]` ends it.
+    settings: more of an option, by its name.
     """
-    entries: list[list[str]] = []
-    for line in textwrap.dedent(text).strip().splitlines():
-        if line.startswith(" "):
-            entries[-1].append(line.strip())
+    made: list[Option | OptionGroup] = []
+    group = made
+    for entry in re.split(r"\n(?! )", textwrap.dedent(text).strip()):
+        if entry.startswith("@"):
+            for name in entry[1:].split():
+                group += SHARED[name]
+        elif entry.startswith("["):
+            title, group = entry.strip("[]"), made
+            if title:
+                group = []
+                made.append(OptionGroup(None if title == "one of" else title, group))
         else:
-            entries.append(re.split(" {2,}", line, maxsplit=1))
-    made = []
-    for head, *about in entries:
-        name = head.partition(" ")[0].removeprefix("--").replace("[cep-]", "").replace("-", "_")
-        made.append(option(head, " ".join(about), **settings.get(name, {})))
+            head, *about = re.split(r" {2,}|\n", entry, maxsplit=1)
+            name = head.partition(" ")[0].removeprefix("--").replace("[cep-]", "")
+            own = settings.get(name.replace("-", "_"), {})
+            group.append(option(head, " ".join(" ".join(about).split()), **own))
     return made
 
 
@@ -402,7 +415,8 @@ def _add(parser: argparse._ActionsContainer, options: Iterable[Option | OptionGr
             parser.add_argument(*entry.flags, **entry.settings)
             if entry.shared:
                 name = entry.flags[0].removeprefix("--")
-                hidden = {**entry.settings, "dest": name, "help": argparse.SUPPRESS}
+                dest = name.replace("-", "_")
+                hidden = {**entry.settings, "dest": dest, "help": argparse.SUPPRESS}
                 parser.add_argument(f"--cep-{name}", **hidden)
         elif entry.title is None:
             _add(parser.add_mutually_exclusive_group(), entry.options)
@@ -422,45 +436,38 @@ REFUSED = EXIT_CODES.format("the results were refused or a file could not be cha
 
 _NO_STORE = "no store at {!r}: give its folder with --store DIR"
 
-OWN_STORE = option("--[cep-]store DIR = .cepbench/store", type=_holding("index.sqlite", _NO_STORE))
-"""Of the commands that look at a store alone; a default that is text is checked too."""
-
-STORE = option("--[cep-]store DIR = .cepbench/store")
-
-ROLES = ("describer", "generator", "encoder", "detector", "vqa")
-"""The roles of chains, to which these commands can give a model."""
-
 ANSWER_ROLES = ("interleaver", "writer", "generator", "editor", "judge")
 """The roles of answers and battles, to which these commands can give a model."""
 
-RESULTS = option("results REPORT", "what pytest --cep-report wrote")
+for _option in options(
+    """
+    results REPORT  what pytest --cep-report wrote
+    suite SUITE     folder with a suite.toml, or such a file
+    --case [SUITE/]PART/METRIC several
+                    these cases only, with the wildcards *, ? and [...] (several allowed); default:
+                    all
+    --[cep-]baselines DIR = baselines  folder of accepted baselines
+    --[cep-]store DIR = .cepbench/store
+    --dry-run       write no baseline
+    --describer SPEC  the describer, the same for all
+    --generator SPEC  the generator, the same for all
+    --encoder [NAME=]SPEC several
+                    model whose vectors are compared; with NAME= one of the suite's further encoders
+    --detector SPEC  the detector, the same for all
+    --vqa SPEC      the VQA model, the same for all
+    --[cep-]role {describer,generator,encoder,detector,vqa,unified}
+                    what the models under test play
+    --[cep-]data NAME=PATH several
+                    where a data set lies
+    --[cep-]samples N  most samples of each category
+    """
+):
+    assert isinstance(_option, Option)
+    SHARED[_option.flags[0].removeprefix("--")] = [_option]
 
-DATA = option("--[cep-]data NAME=PATH several", "where a data set lies")
-
-SUITE = option("suite SUITE", "folder with a suite.toml, or such a file")
-
-BASELINES = option("--[cep-]baselines DIR = baselines", "folder of accepted baselines")
-
-CASES = option(
-    "--case [SUITE/]PART/METRIC several",
-    "these cases only, with the wildcards *, ? and [...] (several allowed); default: all",
-)
-
-DRY_RUN = option("--dry-run", "write no baseline")
-
-MODELS = {
-    role: option(
-        "--encoder [NAME=]SPEC several",
-        "model whose vectors are compared; with NAME= one of the suite's further encoders",
-    )
-    if role == "encoder"
-    else option(f"--{role} SPEC", f"the {'VQA model' if role == 'vqa' else role}, the same for all")
-    for role in ROLES
-}
-"""Role -> its option, where its model is the same for all."""
-
-ROLE_AND_DATA = [
-    option("--[cep-]role", "what the models under test play", choices=(*ROLES, "unified")),
-    DATA,
-    option("--[cep-]samples N", "most samples of each category"),
+SHARED["models"] = options("@describer generator encoder detector vqa")
+SHARED["measured"] = options("@models role data samples")
+# Of the commands that look at a store alone; a default that is text is checked too.
+SHARED["own-store"] = [
+    option("--[cep-]store DIR = .cepbench/store", type=_holding("index.sqlite", _NO_STORE))
 ]

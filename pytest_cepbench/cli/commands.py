@@ -7,80 +7,59 @@ library only.
 from __future__ import annotations
 
 from pytest_cepbench.cli.arguments import (
-    BASELINES,
-    CASES,
-    DATA,
-    DRY_RUN,
     EXIT_CODES,
-    MODELS,
-    OWN_STORE,
     REFUSED,
-    RESULTS,
-    ROLE_AND_DATA,
-    STORE,
-    SUITE,
+    SHARED,
     UNMEASURED,
     UNWRITTEN,
     Command,
-    Option,
-    OptionGroup,
     image_folder,
     number_from,
-    option,
     options,
-    run_of,
     suite_file,
 )
 from pytest_cepbench.cli.model_commands import AGREE, ARENA, DATASET, RATE, STUDY
 
 _DAMAGED = EXIT_CODES.format("something is damaged, was refused or could not be written")
 
-_DELETE = option("--delete", "delete what is listed")
+SHARED["delete"] = options("--delete  delete what is listed")
 
 # -- set up ----------------------------------------------------------------------------------------
 
-
-def _trial_options(model: Option, seeds: int, suite: Option = SUITE) -> list[Option]:
-    """Of a model that is measured with several seeds and judged by the suite's cases."""
-    own = options(
-        f"""
-        --seeds N = {seeds}       how many seeds, from the suite's own on
-        --[cep-]tolerance X  tolerated drop of every case, in the place of the suite's, for what is
-                             printed
-        --[cep-]alpha X      error that the cases share, in the place of the suite's, for what is
-                             printed
-        """
-    )
-    return [suite, model, *MODELS.values(), *ROLE_AND_DATA, *own, STORE, BASELINES]
-
+SHARED["judged-by"] = options(
+    """
+    --[cep-]tolerance X  tolerated drop of every case, in the place of the suite's, for what is
+                         printed
+    --[cep-]alpha X      error that the cases share, in the place of the suite's, for what is
+                         printed
+    """
+)
 
 _INIT = Command(
     "init",
     "write a suite for your own images, its test and a workflow, with measured tolerances",
     UNWRITTEN,
     "init",
-    [
-        *options(
-            """
-            --images DIR required  sub-folders are categories
-            --model SPEC required  the model that will be gated
-            --describer SPEC       the describer of the suite, the same for all models
-            --generator SPEC       the generator of the suite, the same for all models
-            --encoder SPEC         the encoder of the suite, the same for all models
-            --[cep-]role {describer,generator,encoder,unified}
-                                   what the model under test plays
-            --name NAME            of the suite; default: that of the folder of images
-            --samples N = 8        most images of each category that the noise is measured on
-            --seeds N = 3          under how many seeds
-            --no-measure           ask no model, and write the default tolerance
-            --accept               measure the model on the whole suite, and accept its numbers as
-                                   baselines
-            --out DIR = .cepbench/studies  of the report of what was measured
-            """,
-            images={"type": image_folder},
-        ),
-        STORE,
-    ],
+    options(
+        """
+        --images DIR required  sub-folders are categories
+        --model SPEC required  the model that will be gated
+        --describer SPEC       the describer of the suite, the same for all models
+        --generator SPEC       the generator of the suite, the same for all models
+        --encoder SPEC         the encoder of the suite, the same for all models
+        --[cep-]role {describer,generator,encoder,unified}
+                               what the model under test plays
+        --name NAME            of the suite; default: that of the folder of images
+        --samples N = 8        most images of each category that the noise is measured on
+        --seeds N = 3          under how many seeds
+        --no-measure           ask no model, and write the default tolerance
+        --accept               measure the model on the whole suite, and accept its numbers as
+                               baselines
+        --out DIR = .cepbench/studies  of the report of what was measured
+        @store
+        """,
+        images={"type": image_folder},
+    ),
 )
 
 _SUITES = Command(
@@ -88,7 +67,7 @@ _SUITES = Command(
     "list the suites that come with the package, and what each of them needs",
     EXIT_CODES.format("a suite's file cannot be read"),
     "suites",
-    [option("name NAME ?", "show this suite in full")],
+    options("name NAME ?  show this suite in full"),
 )
 
 _DOCTOR = Command(
@@ -97,29 +76,22 @@ _DOCTOR = Command(
     "exit code: 0, also with remarks; 1 where a problem was found, 2 for a mistake in what was "
     "asked",
     "doctor",
-    [
-        *_trial_options(
-            option(
-                "--model SPEC",
-                "the model that would be gated; default: the suite's describer, or the one "
-                "that was accepted",
-            ),
-            seeds=2,
-            suite=option(
-                "suite SUITE ?", "folder with a suite.toml, or such a file; none with --report"
-            ),
-        ),
-        *options(
-            """
-            --out DIR = .cepbench/studies
-            --report REPORT ?  for a bug report: print versions, settings and, of a JSON report,
-                               what became of its cases, without keys, prompts or images; nothing
-                               is measured
-            """,
-            # argparse would check the empty text of the bare option too
-            report={"type": str, "const": ""},
-        ),
-    ],
+    options(
+        """
+        suite SUITE ?  folder with a suite.toml, or such a file; none with --report
+        --model SPEC   the model that would be gated; default: the suite's describer, or the one
+                       that was accepted
+        @measured
+        --seeds N = 2  how many seeds, from the suite's own on
+        @judged-by store baselines
+        --out DIR = .cepbench/studies
+        --report REPORT ?
+                       for a bug report: print versions, settings and, of a JSON report, what became
+                       of its cases, without keys, prompts or images; nothing is measured
+        """,
+        # argparse would check the empty text of the bare option too
+        report={"type": str, "const": ""},
+    ),
 )
 
 _CALIBRATE = Command(
@@ -127,12 +99,15 @@ _CALIBRATE = Command(
     "measure the noise of a model against itself over seeds, and keep it with the baselines",
     UNMEASURED,
     "calibrate",
-    [
-        *_trial_options(
-            option("--model SPEC required", "the model that is measured against itself"), seeds=5
-        ),
-        DRY_RUN,
-    ],
+    options(
+        """
+        @suite
+        --model SPEC required  the model that is measured against itself
+        @measured
+        --seeds N = 5          how many seeds, from the suite's own on
+        @judged-by store baselines dry-run
+        """
+    ),
     recovers=True,
 )
 
@@ -143,50 +118,32 @@ _SEVERAL_SEEDS = number_from(
     "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out",
 )
 
-_REMEASURE = OptionGroup(
-    "a checkpoint that was chosen as the best of several",
-    [
-        *options(
-            """
-            --remeasure SUITE  measure it again, on held-out samples or under a fresh seed, and
-                               accept that
-            --seeds K          measure it under so many seeds, at least 2, and accept the means; the
-                               gate then allows for the spread between them; take 5 or more
-            --model SPEC       default: as in the results
-            """,
-            seeds={"type": _SEVERAL_SEEDS},
-        ),
-        *MODELS.values(),
-        *ROLE_AND_DATA,
-        STORE,
-    ],
-)
-
 _ACCEPT = Command(
     "accept",
     "accept the results of a run as baselines",
     REFUSED,
     "accept",
-    [
-        RESULTS,
-        option("--reason TEXT required", "why, in a sentence; kept in each baseline"),
-        CASES,
-        BASELINES,
-        option(
-            "--move-anchor",
-            "make what is accepted the anchor too: the steps until here are forgotten",
-        ),
-        Option(
-            ("--accept-insensitive", "--cep-accept-insensitive"),
-            {
-                "action": "store_true",
-                "help": "accept also what lies at the floor by chance, where a regression could "
-                "not be seen",
-            },
-        ),
-        DRY_RUN,
-        _REMEASURE,
-    ],
+    options(
+        """
+        @results
+        --reason TEXT required   why, in a sentence; kept in each baseline
+        @case baselines
+        --move-anchor            make what is accepted the anchor too: the steps until here are
+                                 forgotten
+        --[cep-]accept-insensitive
+                                 accept also what lies at the floor by chance, where a regression
+                                 could not be seen
+        @dry-run
+        [a checkpoint that was chosen as the best of several]
+        --remeasure SUITE        measure it again, on held-out samples or under a fresh seed, and
+                                 accept that
+        --seeds K                measure it under so many seeds, at least 2, and accept the means;
+                                 the gate then allows for the spread between them; take 5 or more
+        --model SPEC             default: as in the results
+        @measured store
+        """,
+        seeds={"type": _SEVERAL_SEEDS},
+    ),
     recovers=True,
 )
 
@@ -195,58 +152,50 @@ _PRUNE = Command(
     "find baselines that no case has any more, and delete them",
     REFUSED,
     "prune",
-    [
-        RESULTS,
-        _DELETE,
-        option(
-            "--suite NAME several",
-            "also all baselines of this suite, which is gone (several allowed)",
-        ),
-        BASELINES,
-    ],
+    options(
+        """
+        @results delete
+        --suite NAME several
+            also all baselines of this suite, which is gone (several allowed)
+        @baselines
+        """
+    ),
     recovers=True,
 )
 
 # -- results ---------------------------------------------------------------------------------------
 
-_HISTORY_FOLDER = option("--[cep-]history DIR = .cepbench/history", "folder of the history")
+SHARED["cases"] = options(
+    """
+    --suite NAME several  cases of this suite only (several allowed)
+    @case
+    """
+)
 
-_CASES = [option("--suite NAME several", "cases of this suite only (several allowed)"), CASES]
+SHARED["history"] = options("--[cep-]history DIR = .cepbench/history  folder of the history")
 
 _COMPARE = Command(
     "compare",
     "compare and rank two or more runs, case by case over the same samples",
     UNWRITTEN,
     "compare",
-    [
-        *options(
-            """
-            runs [NAME=]REPORT|SPEC +
-                          two or more runs, the first one being compared with: a JSON report
-                          (--cep-report), or the spec of a model, whose latest report the history
-                          knows
-            --html FILE   write a page with plots and chains as well
-            --out DIR     write the ranks there, as JSON, Markdown and SVG
-            """,
-            runs={"type": run_of},
-        ),
-        *_CASES,
-        *options(
-            """
-            --[cep-]alpha X = 0.05  error of all bounds together, in each direction
-            --[cep-]store DIR|URL several
-                          where the page's chains are read (several allowed); default:
-                          .cepbench/store
-            --suite-file FILE several
-                          a suite of the page's chains (several allowed); default: beside the tests
-                          of the reports
-            """,
-            suite_file={"type": suite_file},
-        ),
-        *MODELS.values(),
-        DATA,
-        _HISTORY_FOLDER,
-    ],
+    options(
+        """
+        runs [NAME=]REPORT|SPEC +
+            two or more runs, the first one being compared with: a JSON report (--cep-report), or
+            the spec of a model, whose latest report the history knows
+        --html FILE  write a page with plots and chains as well
+        --out DIR    write the ranks there, as JSON, Markdown and SVG
+        @cases
+        --[cep-]alpha X = 0.05  error of all bounds together, in each direction
+        --[cep-]store DIR|URL several
+            where the page's chains are read (several allowed); default: .cepbench/store
+        --suite-file FILE several
+            a suite of the page's chains (several allowed); default: beside the tests of the reports
+        @models data history
+        """,
+        suite_file={"type": suite_file},
+    ),
 )
 
 _HISTORY = Command(
@@ -254,21 +203,17 @@ _HISTORY = Command(
     "show each case over the runs of a project, with its bounds and baselines",
     UNWRITTEN,
     "history",
-    [
-        option("--html FILE", "draw the cases on a page, in this file"),
-        *_CASES,
-        *options(
-            """
-            --model PATTERN several  runs of models whose spec is like this, such as 'runs/a/*'
-                                     (several allowed)
-            --last N                 the latest N runs only
-            --series NAME            what a series (--cep-series NAME) looked at, and how soon it
-                                     finds a drop
-            """
-        ),
-        BASELINES,
-        _HISTORY_FOLDER,
-    ],
+    options(
+        """
+        --html FILE    draw the cases on a page, in this file
+        @cases
+        --model PATTERN several
+                       runs of models whose spec is like this, such as 'runs/a/*' (several allowed)
+        --last N       the latest N runs only
+        --series NAME  what a series (--cep-series NAME) looked at, and how soon it finds a drop
+        @baselines history
+        """
+    ),
 )
 
 _VIEW = Command(
@@ -287,35 +232,42 @@ _VIEW = Command(
     ),
 )
 
-_FORMATS = ("csv", "parquet", "lm-eval", "hf-eval-results", "wandb", "mlflow", "tensorboard")
-
 _EXPORT = Command(
     "export",
     "write the report of a run in the format of another tool",
     UNWRITTEN,
     "export",
-    [
-        RESULTS,
-        *options(
-            f"""
-            --to FORMAT required  {", ".join(_FORMATS[:-1])} or {_FORMATS[-1]}
-            --rows {{cases,samples}} = cases
-                                  what a row of csv and parquet is
-            --out PATH            file or folder to write; default: below .cepbench/exports
-            --name NAME           of the run; default: the report's file name
-            --step N = 0          of the training
-            --dataset ORG/NAME    benchmark on the Hub, for hf-eval-results
-            """,
-            to={"choices": _FORMATS},
-            step={"type": number_from(0, "no step of a training; give a number from 0 on")},
-        ),
-    ],
+    options(
+        """
+        @results
+        --to FORMAT required  csv, parquet, lm-eval, hf-eval-results, wandb, mlflow or tensorboard
+        --rows {cases,samples} = cases
+                              what a row of csv and parquet is
+        --out PATH            file or folder to write; default: below .cepbench/exports
+        --name NAME           of the run; default: the report's file name
+        --step N = 0          of the training
+        --dataset ORG/NAME    benchmark on the Hub, for hf-eval-results
+        """,
+        to={
+            "choices": (
+                "csv",
+                "parquet",
+                "lm-eval",
+                "hf-eval-results",
+                "wandb",
+                "mlflow",
+                "tensorboard",
+            )
+        },
+        step={"type": number_from(0, "no step of a training; give a number from 0 on")},
+    ),
 )
 
 # -- store -----------------------------------------------------------------------------------------
 
 
-def _store_command(name: str, about: str, run: str, own: list[Option | OptionGroup]) -> Command:
+def _of_store(name: str, run: str, about: str, table: str) -> Command:
+    own = options(table, answers={"dest": "suite"})
     return Command(name, about, _DAMAGED, f"store:{run}", own, finds=True)
 
 
@@ -324,88 +276,72 @@ _STORE = Command(
     "look at a store of results, make it smaller, fill it from a shared one",
     _DAMAGED,
     commands=(
-        _store_command(
-            "stats", "what a store holds", "stats", [option("--json", "print JSON"), OWN_STORE]
+        _of_store(
+            "stats",
+            "stats",
+            "what a store holds",
+            """
+            --json  print JSON
+            @own-store
+            """,
         ),
-        _store_command(
+        _of_store(
+            "verify",
             "verify",
             "read all of a store, and say what is damaged",
-            "verify",
-            [
-                *options(
-                    """
-                    url URL ?  a shared store of objects, in the place of a local one
-                    --repair   drop what is damaged; it is computed again
-                    """
-                ),
-                STORE,
-            ],
+            """
+            url URL ?  a shared store of objects, in the place of a local one
+            --repair   drop what is damaged; it is computed again
+            @store
+            """,
         ),
-        _store_command(
+        _of_store(
+            "gc",
             "gc",
             "find what is old, too much, or needed by no baseline, and delete it",
-            "gc",
-            [
-                *options(
-                    """
-                    --unused-for 30d  results that no run has used for so many days (d) or weeks (w)
-                    --max-size 20G    the least recently used results, until no more than this is
-                                      left
-                    """
-                ),
-                OptionGroup(
-                    None,
-                    options(
-                        """
-                        --baselines DIR several
-                            keep all that the models of these baselines made (several allowed)
-                        --without-baselines
-                            delete also what is kept for the project's baselines
-                        """
-                    ),
-                ),
-                _DELETE,
-                OWN_STORE,
-            ],
+            """
+            --unused-for 30d     results that no run has used for so many days (d) or weeks (w)
+            --max-size 20G       the least recently used results, until no more than this is left
+            [one of]
+            --baselines DIR several
+                                 keep all that the models of these baselines made (several allowed)
+            --without-baselines  delete also what is kept for the project's baselines
+            []
+            @delete own-store
+            """,
         ),
-        _store_command(
+        _of_store(
             "pull",
-            "take over what a shared store of objects has more",
             "pull_results",
-            [
-                option(
-                    "url URL|DIR", "s3://BUCKET/PREFIX, gs://..., or a folder that machines mount"
-                ),
-                STORE,
-            ],
+            "take over what a shared store of objects has more",
+            """
+            url URL|DIR  s3://BUCKET/PREFIX, gs://..., or a folder that machines mount
+            @store
+            """,
         ),
-        _store_command(
+        _of_store(
             "export",
+            "export_answers",
             "write a suite's accepted answers into one file beside its baselines, for others to "
             "battle",
-            "export_answers",
-            [
-                *options(
-                    """
-                    --answers SUITE required  folder with a suite.toml, or such a file
-                    --out FILE   the file; default: answers.zip beside the suite's baselines. Of the
-                                 layout opening a folder; default: .cepbench/answers
-                    --layout {bundle,opening} = bundle
-                                 one file, or a folder as OpenING's scripts read it
-                    --name MODEL = accepted  name of the model, of the layout opening
-                    """,
-                    answers={"dest": "suite"},
-                ),
-                DATA,
-                BASELINES,
-                STORE,
-            ],
+            """
+            --answers SUITE required  folder with a suite.toml, or such a file
+            --out FILE  the file; default: answers.zip beside the suite's baselines. Of the layout
+                        opening a folder; default: .cepbench/answers
+            --layout {bundle,opening} = bundle
+                        one file, or a folder as OpenING's scripts read it
+            --name MODEL = accepted  name of the model, of the layout opening
+            @data baselines store
+            """,
         ),
-        _store_command(
+        _of_store(
             "import",
-            "take over answers that were exported",
             "import_answers",
-            [option("bundles FILE +", "what export wrote"), STORE],
+            "take over answers that were exported",
+            """
+            bundles FILE +  what export wrote
+            @store
+            """,
         ),
     ),
 )

@@ -6,31 +6,17 @@ from pathlib import Path
 
 from pytest_cepbench.cli.arguments import (
     ANSWER_ROLES,
-    BASELINES,
-    DATA,
-    DRY_RUN,
     EXIT_CODES,
-    MODELS,
     REFUSED,
-    ROLE_AND_DATA,
-    STORE,
-    SUITE,
+    SHARED,
     UNMEASURED,
     UNWRITTEN,
     Command,
-    OptionGroup,
     comma_names,
     number_from,
-    option,
     options,
     verdict_file,
 )
-
-_JUDGE = option("--judge SPEC", "the judge; default: the suite's own")
-
-_RATINGS = option("ratings RATINGS", "a ratings folder")
-
-_NEW_FOLDER = option("--out FOLDER required", "folder of the data set")
 
 # -- study -----------------------------------------------------------------------------------------
 
@@ -48,57 +34,54 @@ STUDY = Command(
     _STUDIED,
     UNMEASURED,
     "study",
-    [
-        SUITE,
-        *options(
-            """
-            --vary {seeds,generators,encoders,lengths,weighting} required
-                the seed; the text-to-image model; the encoder that compares the same chains;
-                descriptions of fewer than 20, 20 to 60, and more than 60 words; or GC@T against
-                s(T), its last similarity without weights
-            --model [NAME=]SPEC required
-                a model under test, and its name in tables (several allowed)
-            --seeds N,N,...  that are compared; default: 0,1,2,3,4
-            """,
-            model={"action": "append"},
-            seeds={"type": _seeds},
-        ),
-        *(own for role, own in MODELS.items() if role not in ("generator", "encoder")),
-        *(
-            option(f"--{role} SPEC", f"the {role} of a suite of answers, the same for all")
-            for role in ANSWER_ROLES
-            if role != "generator"
-        ),
-        *options(
-            """
-            --generator [NAME=]SPEC several
-                the generator, the same for all; or one of those that are compared, and its name in
-                tables
-            --encoder [NAME=]SPEC several
-                model whose vectors are compared, with NAME= one of the suite's further encoders; or
-                one of the encoders that are compared, and its name in tables
-            --seat NAME  which of the suite's encoders is exchanged; default: the one without a name
-            --role       what the models under test play
-            """,
-            role={"choices": (*dict.fromkeys((*MODELS, *ANSWER_ROLES)), "unified")},
-        ),
-        *ROLE_AND_DATA[1:],
-        *options(
-            """
-            --metrics NAME,...  of the suite's metrics; default: all
-            --parts NAME,...    categories, groups or mappings, beside the whole
-            """,
-            parts={"default": ()},
-        ),
-        STORE,
-        option("--out DIR = .cepbench/studies"),
-    ],
+    options(
+        """
+        @suite
+        --vary {seeds,generators,encoders,lengths,weighting} required
+            the seed; the text-to-image model; the encoder that compares the same chains;
+            descriptions of fewer than 20, 20 to 60, and more than 60 words; or GC@T against s(T),
+            its last similarity without weights
+        --model [NAME=]SPEC required
+            a model under test, and its name in tables (several allowed)
+        --seeds N,N,...     that are compared; default: 0,1,2,3,4
+        @describer detector vqa
+        --interleaver SPEC  the interleaver of a suite of answers, the same for all
+        --writer SPEC       the writer of a suite of answers, the same for all
+        --editor SPEC       the editor of a suite of answers, the same for all
+        --judge SPEC        the judge of a suite of answers, the same for all
+        --generator [NAME=]SPEC several
+            the generator, the same for all; or one of those that are compared, and its name in
+            tables
+        --encoder [NAME=]SPEC several
+            model whose vectors are compared, with NAME= one of the suite's further encoders; or one
+            of the encoders that are compared, and its name in tables
+        --seat NAME  which of the suite's encoders is exchanged; default: the one without a name
+        --role       what the models under test play
+        @data samples
+        --metrics NAME,...  of the suite's metrics; default: all
+        --parts NAME,...    categories, groups or mappings, beside the whole
+        @store
+        --out DIR = .cepbench/studies
+        """,
+        model={"action": "append"},
+        seeds={"type": _seeds},
+        role={
+            "choices": (
+                *("describer", "generator", "encoder", "detector", "vqa"),
+                *("interleaver", "writer", "editor", "judge", "unified"),
+            )
+        },
+        parts={"default": ()},
+    ),
     description=f"Measure {_STUDIED}.",
 )
 
 # -- arena -----------------------------------------------------------------------------------------
 
-_SHOWN_ANSWERS = options(
+SHARED["judge"] = options("--judge SPEC  the judge; default: the suite's own")
+
+# Where what a judge is shown lies, for battles of which the verdicts alone are in a file.
+SHARED["shown-answers"] = options(
     """
     --answers [MODEL=]FOLDER +  the answers of a model in OpenING's layout (several allowed)
     --[cep-]data NAME=PATH several
@@ -107,12 +90,16 @@ _SHOWN_ANSWERS = options(
     """,
     answers={"action": "extend", "default": []},
 )
-"""Where what a judge is shown lies, for battles of which the verdicts alone are in a file."""
 
-_RANKING = options(
+SHARED["pair-model"] = options(
     """
     --pair-model {ordered,davidson,rao-kupper} = ordered
         ordered logit of all four verdicts, or one of those in which ties are alike
+    """
+)
+
+SHARED["win-rates"] = options(
+    """
     --forfeits {charged-and-credited,charged,ignored} = charged-and-credited
         lost by the one and won by the other, lost only, or left out
     --by {task,meta-topic,capability,difficulty}
@@ -125,36 +112,28 @@ _PLAY = Command(
     "let answers of several models battle before a judge, and rank the models",
     UNMEASURED,
     "arena_play",
-    [
-        *options(
-            """
-            answers [NAME=]ANSWERS +
-                a folder of answers in OpenING's layout, or the report of a run of the suite
-            --suite SUITE = pytest_cepbench.suites.opening
-                whose questions, judge and order they are
-            """,
-            suite={"type": Path},
-        ),
-        _JUDGE,
-        *options(
-            """
-            --rounds K = 2         of each question
-            --order {both,balanced}
-                                   show each pair of answers in both orders, or once; default: the
-                                   suite's
-            --only {text,image}    leave the other modality out of the answers
-            --reference NAME       let the reference answers battle too, as a model of this name
-            --samples N            the first N battles of all
-            --seed SEED = 0        of draw and judge
-            --name NAME            of the leaderboard; default: the suite's
-            --plan                 say what it would take, and ask nothing
-            """
-        ),
-        DATA,
-        *_RANKING,
-        option("--out DIR = .cepbench/play"),
-        STORE,
-    ],
+    options(
+        """
+        answers [NAME=]ANSWERS +
+            a folder of answers in OpenING's layout, or the report of a run of the suite
+        --suite SUITE = pytest_cepbench.suites.opening
+            whose questions, judge and order they are
+        @judge
+        --rounds K = 2       of each question
+        --order {both,balanced}
+            show each pair of answers in both orders, or once; default: the suite's
+        --only {text,image}  leave the other modality out of the answers
+        --reference NAME     let the reference answers battle too, as a model of this name
+        --samples N          the first N battles of all
+        --seed SEED = 0      of draw and judge
+        --name NAME          of the leaderboard; default: the suite's
+        --plan               say what it would take, and ask nothing
+        @data pair-model win-rates
+        --out DIR = .cepbench/play
+        @store
+        """,
+        suite={"type": Path},
+    ),
 )
 
 _LEADERBOARD = Command(
@@ -162,24 +141,19 @@ _LEADERBOARD = Command(
     "rank the models of each file of verdicts, by win rates and by a model of pairs",
     UNWRITTEN,
     "arena",
-    [
-        option(
-            "verdicts VERDICTS +", "verdicts of one judge each: files, or ratings folders of pairs"
-        ),
-        _RANKING[0],
-        *options(
-            """
-            --battles VERDICTS  the battles that were to be judged
-            --merge-equal-ids   count verdicts of one question and the same two model ids once, as
-                                OpenING's script does, and name those that fall away
-            --no-answer MODEL several
-                                a model whose arranged battles without verdict are forfeits (several
-                                allowed)
-            """
-        ),
-        *_RANKING[1:],
-        option("--out DIR = .cepbench/arena"),
-    ],
+    options(
+        """
+        verdicts VERDICTS +  verdicts of one judge each: files, or ratings folders of pairs
+        @pair-model
+        --battles VERDICTS   the battles that were to be judged
+        --merge-equal-ids    count verdicts of one question and the same two model ids once, as
+                             OpenING's script does, and name those that fall away
+        --no-answer MODEL several
+            a model whose arranged battles without verdict are forfeits (several allowed)
+        @win-rates
+        --out DIR = .cepbench/arena
+        """
+    ),
 )
 
 _TRAINING = Command(
@@ -187,28 +161,25 @@ _TRAINING = Command(
     "write battles with the verdicts of people or of the truth, to train a judge with them",
     UNWRITTEN,
     "arena:export_training",
-    [
-        *options(
-            """
-            sources SOURCE +
-                a suite of battles with stored verdicts, such as suites/judge; a study of pairs,
-                ratings/NAME; people's verdicts in OpenING's format; or shapes-arena, battles of the
-                embedded world, which the truth decides
-            --format {chat,battles} = chat
-                chats for trl and LLaMA-Factory, each battle in both orders; or a table that
-                suites/judge reads
-            --out DIR required  a new folder for the files
-            --unseen NAME several
-                a model, or a category, whose battles go into a split of their own (several allowed)
-            --prompt {criteria,letters,opening-gpt,opening-intjudge} = criteria
-                what the judge is asked, as in its spec
-            --samples N      so many battles of each panel, chosen by --seed; fewer are among more
-            --seed SEED = 0  of that choice
-            """
-        ),
-        *_SHOWN_ANSWERS,
-        STORE,
-    ],
+    options(
+        """
+        sources SOURCE +
+            a suite of battles with stored verdicts, such as suites/judge; a study of pairs,
+            ratings/NAME; people's verdicts in OpenING's format; or shapes-arena, battles of the
+            embedded world, which the truth decides
+        --format {chat,battles} = chat
+            chats for trl and LLaMA-Factory, each battle in both orders; or a table that
+            suites/judge reads
+        --out DIR required  a new folder for the files
+        --unseen NAME several
+            a model, or a category, whose battles go into a split of their own (several allowed)
+        --prompt {criteria,letters,opening-gpt,opening-intjudge} = criteria
+            what the judge is asked, as in its spec
+        --samples N         so many battles of each panel, chosen by --seed; fewer are among more
+        --seed SEED = 0     of that choice
+        @shown-answers store
+        """
+    ),
 )
 
 ARENA = Command(
@@ -221,7 +192,7 @@ ARENA = Command(
             "let a suite's accepted answers be judged by another judge from now on",
             REFUSED,
             "arena:rejudge",
-            [SUITE, _JUDGE, DRY_RUN, BASELINES, STORE],
+            options("@suite judge dry-run baselines store"),
             recovers=True,
         ),
         _LEADERBOARD,
@@ -231,30 +202,48 @@ ARENA = Command(
 
 # -- agree -----------------------------------------------------------------------------------------
 
-_OUT = option("--out DIR = .cepbench/agreement")
+SHARED["ratings"] = options("ratings RATINGS  a ratings folder")
 
-_DRAWS_AND_OUT = [option("--draws N = 1000", "of the bootstrap behind each interval"), _OUT]
+SHARED["agreement-out"] = options("--out DIR = .cepbench/agreement")
 
-_ASKED = OptionGroup(
-    "a judge that is asked",
-    [
-        *options(
-            """
-            --judge SPEC       the judge, in the place of a file of its verdicts
-            --on FILE|RATINGS  verdicts of people, or a folder of ratings, whose battles it judges;
-                               or shapes-arena, the battles of the embedded world, which the truth
-                               decides
-            --order {both,balanced}
-                               show each pair of answers in both orders, or once; default: both
-            --samples N        ask about so many battles, chosen by --seed; fewer are among more
-            --seed SEED        of the judge and of the choice; default: 0
-            """
-        ),
-        *_SHOWN_ANSWERS,
-        option("--dry-run", "keep no card beside the baselines"),
-        BASELINES,
-        STORE,
-    ],
+SHARED["draws"] = options("--draws N = 1000  of the bootstrap behind each interval")
+
+_JUDGES = Command(
+    "judges",
+    "a judge against people, as a card of its agreement, order effect and bias; or two "
+    "judges over the battles that both judged",
+    EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
+    "judges:agree_judges",
+    options(
+        """
+        verdicts VERDICTS *
+            verdicts of the judge, with --people; or of two judges, the first of which is right
+        --people FILE|RATINGS
+            verdicts of people on the same battles, in either order of the answers, or a folder of
+            their ratings
+        --seen MODEL several
+            a model that was known while the judge was made (several allowed)
+        --unseen MODEL several
+            a model that the second of two judges did not know while it was made (several allowed)
+        --repeat FILE|N several
+            verdicts of the same judge, asked again (several allowed); with --judge, how often it is
+            asked again, each time with another seed
+        @agreement-out
+        [a judge that is asked]
+        --judge SPEC  the judge, in the place of a file of its verdicts
+        --on FILE|RATINGS
+            verdicts of people, or a folder of ratings, whose battles it judges; or shapes-arena,
+            the battles of the embedded world, which the truth decides
+        --order {both,balanced}
+            show each pair of answers in both orders, or once; default: both
+        --samples N   ask about so many battles, chosen by --seed; fewer are among more
+        --seed SEED   of the judge and of the choice; default: 0
+        @shown-answers
+        --dry-run     keep no card beside the baselines
+        @baselines store
+        """,
+        people={"type": verdict_file},
+    ),
 )
 
 AGREE = Command(
@@ -266,52 +255,22 @@ AGREE = Command(
             "what people think of each model, and how the metrics of runs agree with them",
             UNWRITTEN,
             "agree:agree_models",
-            [
-                _RATINGS,
-                option(
-                    "--report [NAME=]REPORT several",
-                    "JSON report (--cep-report) of a run of a rated model (several allowed)",
-                ),
-                *_DRAWS_AND_OUT,
-            ],
+            options(
+                """
+                @ratings
+                --report [NAME=]REPORT several
+                    JSON report (--cep-report) of a run of a rated model (several allowed)
+                @draws agreement-out
+                """
+            ),
         ),
-        Command(
-            "judges",
-            "a judge against people, as a card of its agreement, order effect and bias; or two "
-            "judges over the battles that both judged",
-            EXIT_CODES.format("the judge gave no verdict or the files could not be written"),
-            "judges:agree_judges",
-            [
-                *options(
-                    """
-                    verdicts VERDICTS *  verdicts of the judge, with --people; or of two judges, the
-                                         first of which is right
-                    --people FILE|RATINGS
-                                         verdicts of people on the same battles, in either order of
-                                         the answers, or a folder of their ratings
-                    --seen MODEL several
-                                         a model that was known while the judge was made (several
-                                         allowed)
-                    --unseen MODEL several
-                                         a model that the second of two judges did not know while it
-                                         was made (several allowed)
-                    --repeat FILE|N several
-                                         verdicts of the same judge, asked again (several allowed);
-                                         with --judge, how often it is asked again, each time with
-                                         another seed
-                    """,
-                    people={"type": verdict_file},
-                ),
-                _OUT,
-                _ASKED,
-            ],
-        ),
+        _JUDGES,
         Command(
             "people",
             "how far annotators agree with one another, with themselves and with known answers",
             UNWRITTEN,
             "agree:agree_people",
-            [_RATINGS, *_DRAWS_AND_OUT],
+            options("@ratings draws agreement-out"),
         ),
         Command(
             "scores",
@@ -319,118 +278,76 @@ AGREE = Command(
             "Kendall, with bootstrap intervals",
             UNWRITTEN,
             "agree:agree_scores",
-            [
-                *options(
-                    """
-                    board LEADERBOARD  JSON that `compare --out` or `arena leaderboard` wrote
-                    outside CSV ?      a column of models, by the names of the leaderboard, and one
-                                       of scores for each benchmark; without it the leaderboards of
-                                       the file are correlated with one another
-                    """,
-                    board={"type": Path},
-                    outside={"type": Path},
-                ),
-                *_DRAWS_AND_OUT,
-            ],
+            options(
+                """
+                board LEADERBOARD  JSON that `compare --out` or `arena leaderboard` wrote
+                outside CSV ?      a column of models, by the names of the leaderboard, and one of
+                                   scores for each benchmark; without it the leaderboards of the
+                                   file are correlated with one another
+                @draws agreement-out
+                """,
+                board={"type": Path},
+                outside={"type": Path},
+            ),
         ),
     ),
 )
 
 # -- rate ------------------------------------------------------------------------------------------
 
-_PAGES = OptionGroup(
-    "the server",
-    options(
-        """
-        --port PORT = 8766    default: %(default)s, 0: any free
-        --host ADDRESS = 127.0.0.1
-                              address of this machine to listen on; default: %(default)s, this
-                              machine alone
-        --name HOST several   name by which browsers may call the server (several allowed)
-        --peek                show verdicts to the operator before the study has ended
-        --only-write          write the folder, and start no server
-        """
-    ),
+SHARED["pages"] = options(
+    """
+    [the server]
+    --port PORT = 8766   default: %(default)s, 0: any free
+    --host ADDRESS = 127.0.0.1
+        address of this machine to listen on; default: %(default)s, this machine alone
+    --name HOST several  name by which browsers may call the server (several allowed)
+    --peek               show verdicts to the operator before the study has ended
+    --only-write         write the folder, and start no server
+    """
 )
-"""Of the commands that ask people."""
 
 _ASK = Command(
     "ask",
     "serve blind ratings, descriptions and checks; a study that is new is written first",
     UNWRITTEN,
     "rate",
-    [
-        *options(
-            """
-            target SUITE|FILE|FOLDER
-                a suite, a file of items (.jsonl), or a ratings folder that is there already
-            --kind {pair,grades,caption,describe,verify}
-                what people do: say which of two answers or captions is better, grade and rank
-                outputs, describe images, check names
-            --out DIR        the ratings folder to write
-            --report [NAME=]REPORT several
-                the JSON report of a run whose outputs are rated (several allowed)
-            --samples N      ask about so many items, chosen by --seed; default: all
-            --seed SEED      of the choice, and of all orders; default: 0
-            --annotators N|NAME,...
-                how many people, or their names; default: 3, who are called a1, a2 and a3
-            --overlap N      people who judge an item of the share; default: 3 or all
-            --share X
-                share of the items that several people judge; others go to one; default: 0.2
-            --practice N     items at the start, with feedback; default: 5
-            --attention X    share of hidden items whose answer is known; default: 0.05
-            --repeats X      share of items that come again with sides swapped; default: 0.05
-            """,
-            target={"type": Path},
-            report={"dest": "reports"},
-            practice={"type": number_from(0, "a number of items is expected, 0 for none")},
-        ),
-        _PAGES,
-        OptionGroup(
-            "where a suite's outputs are",
-            [
-                DATA,
-                option(
-                    "--[cep-]store DIR|URL several",
-                    "stores of the runs (several allowed); default: .cepbench/store",
-                ),
-                BASELINES,
-            ],
-        ),
-    ],
+    options(
+        """
+        target SUITE|FILE|FOLDER
+            a suite, a file of items (.jsonl), or a ratings folder that is there already
+        --kind {pair,grades,caption,describe,verify}
+            what people do: say which of two answers or captions is better, grade and rank outputs,
+            describe images, check names
+        --out DIR      the ratings folder to write
+        --report [NAME=]REPORT several
+            the JSON report of a run whose outputs are rated (several allowed)
+        --samples N    ask about so many items, chosen by --seed; default: all
+        --seed SEED    of the choice, and of all orders; default: 0
+        --annotators N|NAME,...
+            how many people, or their names; default: 3, who are called a1, a2 and a3
+        --overlap N    people who judge an item of the share; default: 3 or all
+        --share X      share of the items that several people judge; others go to one; default: 0.2
+        --practice N   items at the start, with feedback; default: 5
+        --attention X  share of hidden items whose answer is known; default: 0.05
+        --repeats X    share of items that come again with sides swapped; default: 0.05
+        @pages
+        [where a suite's outputs are]
+        @data
+        --[cep-]store DIR|URL several
+            stores of the runs (several allowed); default: .cepbench/store
+        @baselines
+        """,
+        target={"type": Path},
+        report={"dest": "reports"},
+        practice={"type": number_from(0, "a number of items is expected, 0 for none")},
+    ),
 )
 
-_DRAW = Command(
-    "draw",
-    "choose the battles that people label, before the judge is asked",
-    REFUSED,
-    "labels:draw",
-    [
-        SUITE,
-        *options(
-            """
-            --model SPEC required  the model that will be gated
-            --battles N = 200      how many; below 50 the judge's verdicts are of no use beside them
-            """
-        ),
-        *(
-            option(f"--{role} SPEC", f"the {role}, as in the gate; default: the suite's")
-            for role in ANSWER_ROLES
-        ),
-        option("--role ROLE", "what the model under test plays"),
-        DATA,
-        *options(
-            """
-            --samples N      most samples of each category
-            --ratings DIR    write the battles into a new folder, which `cepbench rate ask` serves
-            --annotators N|NAME,...
-                             the people who rate them
-            --overlap N = 1  how many people rate each battle
-            """
-        ),
-        BASELINES,
-        STORE,
-    ],
+SHARED["answer-models"] = options(
+    "\n".join(
+        f"--{role} SPEC  the {role}, as in the gate; default: the suite's" for role in ANSWER_ROLES
+    )
 )
 
 RATE = Command(
@@ -443,37 +360,56 @@ RATE = Command(
             "write a study's descriptions as chains, or its verdicts as battles",
             UNWRITTEN,
             "rate:export",
-            [
-                _RATINGS,
-                *options(
-                    """
-                    --format {replay,opening} required
-                        descriptions as chains for replay:, or verdicts of the majority in OpenING's
-                        format
-                    --out DIR         default: below .cepbench/ratings, by name and format
-                    --annotator NAME  of this annotator alone; default: of all
-                    """
-                ),
-            ],
+            options(
+                """
+                @ratings
+                --format {replay,opening} required
+                    descriptions as chains for replay:, or verdicts of the majority in OpenING's
+                    format
+                --out DIR         default: below .cepbench/ratings, by name and format
+                --annotator NAME  of this annotator alone; default: of all
+                """
+            ),
         ),
-        _DRAW,
+        Command(
+            "draw",
+            "choose the battles that people label, before the judge is asked",
+            REFUSED,
+            "labels:draw",
+            options(
+                """
+                @suite
+                --model SPEC required  the model that will be gated
+                --battles N = 200
+                    how many; below 50 the judge's verdicts are of no use beside them
+                @answer-models
+                --role ROLE      what the model under test plays
+                @data
+                --samples N      most samples of each category
+                --ratings DIR
+                    write the battles into a new folder, which `cepbench rate ask` serves
+                --annotators N|NAME,...
+                    the people who rate them
+                --overlap N = 1  how many people rate each battle
+                @baselines store
+                """
+            ),
+        ),
         Command(
             "labels",
             "write what people said of drawn battles into the label files",
             REFUSED,
             "labels:import_ratings",
-            [
-                *options(
-                    """
-                    ratings RATINGS   a ratings folder of pairs
-                    --score {mean,majority} = mean
-                                      what the votes of several people on a battle make
-                    --all-annotators  count those too who fail known items or agree with nobody;
-                                      default: left out
-                    """
-                ),
-                BASELINES,
-            ],
+            options(
+                """
+                ratings RATINGS   a ratings folder of pairs
+                --score {mean,majority} = mean
+                                  what the votes of several people on a battle make
+                --all-annotators  count those too who fail known items or agree with nobody;
+                                  default: left out
+                @baselines
+                """
+            ),
             finds=True,
         ),
     ),
@@ -481,17 +417,19 @@ RATE = Command(
 
 # -- dataset ---------------------------------------------------------------------------------------
 
-_CHECKING = options(
+SHARED["new-folder"] = options("--out FOLDER required  folder of the data set")
+
+SHARED["folder"] = options("folder FOLDER  of dataset patterns or dataset arena")
+
+SHARED["moved-images"] = options("--images IMAGES  where the images lie, if they have moved")
+
+SHARED["checking"] = options(
     """
     --annotators N|NAME,...
-                 who checks labels, or how many people; not needed where the study is there already
+        who checks labels, or how many people; not needed where the study is there already
     --overlap N  people who see each item; default: all of them
     """
 )
-
-_FOLDER = option("folder FOLDER", "of dataset patterns or dataset arena")
-
-_MOVED_IMAGES = option("--images IMAGES", "where the images lie, if they have moved")
 
 DATASET = Command(
     "dataset",
@@ -502,44 +440,40 @@ DATASET = Command(
             "find the patterns of your images, label them by a model, and choose images of each",
             UNMEASURED,
             "dataset:patterns",
-            [
-                option("images IMAGES", "folder of images, also below it"),
-                _NEW_FOLDER,
-                *options(
-                    """
-                    --describer SPEC required  the model that names patterns
-                    --writer SPEC            the model that summarizes names; not with a file
-                    --patterns N|FILE = 13   how many patterns a summary has at most, or a file of
-                                             patterns
-                    --per-pattern N = 100    images of each pattern that are wanted
-                    --sampling {quota,bernoulli} = quota
-                                             so many of each pattern, or each image of a pattern of
-                                             M with the probability N / M, as the paper drew
-                    --seed SEED = 0          of draws and of models
-                    --prompts {neutral,paper} = neutral
-                                             the questions, plain or built as MMGenBench's, whose
-                                             first one names examples of patterns
-                    --until {extract,count,summary,annotate,sample,verify}
-                                             the last stage; verify writes the study of people too;
-                                             default: sample
-                    """
-                ),
-                *_CHECKING,
-                STORE,
-            ],
+            options(
+                """
+                images IMAGES  folder of images, also below it
+                @new-folder
+                --describer SPEC required  the model that names patterns
+                --writer SPEC  the model that summarizes names; not with a file
+                --patterns N|FILE = 13
+                    how many patterns a summary has at most, or a file of patterns
+                --per-pattern N = 100  images of each pattern that are wanted
+                --sampling {quota,bernoulli} = quota
+                    so many of each pattern, or each image of a pattern of M with the probability
+                    N / M, as the paper drew
+                --seed SEED = 0  of draws and of models
+                --prompts {neutral,paper} = neutral
+                    the questions, plain or built as MMGenBench's, whose first one names examples of
+                    patterns
+                --until {extract,count,summary,annotate,sample,verify}
+                    the last stage; verify writes the study of people too; default: sample
+                @checking store
+                """
+            ),
         ),
         Command(
             "verify",
             "let people check labels, or approve gold answers, on pages of this machine",
             UNWRITTEN,
             "dataset:verify",
-            [
-                _FOLDER,
-                *_CHECKING,
-                option("--seed SEED", "of the order of items; default: 0"),
-                _MOVED_IMAGES,
-                _PAGES,
-            ],
+            options(
+                """
+                @folder checking
+                --seed SEED  of the order of items; default: 0
+                @moved-images pages
+                """
+            ),
         ),
         Command(
             "freeze",
@@ -547,26 +481,29 @@ DATASET = Command(
             "load",
             UNWRITTEN,
             "dataset:freeze",
-            [
-                _FOLDER,
-                *options(
-                    """
-                    --name NAME   of the data set; default: that of the folder
-                    --to DIR      folder to write; default: FOLDER/frozen
-                    --copy        copy the images into the table; without it paths and digests are
-                                  written
-                    --unverified  take the model's labels where nobody looked at an image
-                    """
-                ),
-                _MOVED_IMAGES,
-            ],
+            options(
+                """
+                @folder
+                --name NAME   of the data set; default: that of the folder
+                --to DIR      folder to write; default: FOLDER/frozen
+                --copy        copy the images into the table; without it paths and digests are
+                              written
+                --unverified  take the model's labels where nobody looked at an image
+                @moved-images
+                """
+            ),
         ),
         Command(
             "arena",
             "make questions of task templates, whose gold answers people approve",
             UNWRITTEN,
             "dataset:arena",
-            [option("templates FILE", "tasks and what fills them"), _NEW_FOLDER],
+            options(
+                """
+                templates FILE  tasks and what fills them
+                @new-folder
+                """
+            ),
         ),
     ),
 )
