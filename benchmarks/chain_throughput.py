@@ -33,6 +33,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.chains import ChainModels, ChainPlan, RoleRunner
 from pytest_cepbench.chains.chain import derive_seed
 from pytest_cepbench.chains.features import trace
@@ -41,7 +42,7 @@ from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics.gc import cosine_to_start, gc_at_t
 from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model, Reply
-from pytest_cepbench.models.roles import check_image, check_text
+from pytest_cepbench.models.roles import check_text
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment

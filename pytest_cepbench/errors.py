@@ -47,11 +47,15 @@ class DeviceMemoryError(ModelError):
     """A model does not fit into memory, or not a single input of it does."""
 
 
-class ImageError(CepError):
+class ArtifactError(CepError):
+    """Bytes that are not an artifact of the kind that is expected."""
+
+
+class ImageError(ArtifactError):
     """Bytes that are not an image this project accepts."""
 
 
-class SoundError(CepError):
+class SoundError(ArtifactError):
     """Bytes or samples that are not a sound this project accepts."""
 
 

@@ -1,7 +1,5 @@
 """Texts, images, sounds, detections and failures: the immutable parts of chains, their digests."""
 
-from typing import Literal
-
 from pytest_cepbench.artifacts.image import (
     DECODER,
     ImageArtifact,
@@ -9,15 +7,15 @@ from pytest_cepbench.artifacts.image import (
     encode_image,
     read_image,
 )
+from pytest_cepbench.artifacts.modality import MODALITIES, Artifact, Modality
 from pytest_cepbench.artifacts.outcome import Detection, Detections, Failure, Mask
 from pytest_cepbench.artifacts.sound import Sound
 from pytest_cepbench.files import canonical_json, digest_bytes, digest_json, digest_text
 
-Modality = Literal["image", "text", "sound"]
-"""A kind of artifact that chains are made of."""
-
 __all__ = [
     "DECODER",
+    "MODALITIES",
+    "Artifact",
     "Detection",
     "Detections",
     "Failure",

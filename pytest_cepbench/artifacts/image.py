@@ -37,7 +37,7 @@ from PIL import (  # noqa: F401
 )
 from PIL import __version__ as _pillow
 
-from pytest_cepbench.errors import ImageError, UnreadError
+from pytest_cepbench.errors import ArtifactError, ImageError, UnreadError
 from pytest_cepbench.files import open_regular, tells_of_file
 
 MAX_PIXELS = 89_478_485
@@ -110,6 +110,11 @@ class ImageArtifact:
         height, width, _ = self.pixels.shape
         return width, height
 
+    @property
+    def nbytes(self) -> int:
+        """In memory."""
+        return self.pixels.nbytes
+
     def to_pil(self) -> Image.Image:
         """A Pillow RGB image; changing it does not change the artifact."""
         return Image.fromarray(self.pixels)
@@ -134,21 +139,21 @@ def decode_image(data: bytes, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
 
 
 def read_image(path: Path, *, max_pixels: int = MAX_PIXELS) -> ImageArtifact:
-    """The image in a file; the rules and errors of `decode_image`, and those of `reading_image`."""
-    with reading_image(path), open_regular(path, MOST_BYTES) as stream:
+    """The image in a file; the rules and errors of `decode_image`, and those of `reading_file`."""
+    with reading_file(path), open_regular(path, MOST_BYTES) as stream:
         return _decode(stream, max_pixels)
 
 
 @contextmanager
-def reading_image(where: object) -> Iterator[None]:
-    """Turn errors of reading into ImageError, where there is no file that could hold an image, and
-    UnreadError, which names the place, where the system could not read it.
+def reading_file(where: object, refusal: type[ArtifactError] = ImageError) -> Iterator[None]:
+    """Turn errors of reading into a refusal, where there is no file that could hold an artifact,
+    and UnreadError, which names the place, where the system could not read it.
     """
     try:
         yield
     except OSError as error:
         if tells_of_file(error):
-            raise ImageError(f"cannot be read: {error.strerror or error}") from error
+            raise refusal(f"cannot be read: {error.strerror or error}") from error
         raise UnreadError(f"{where} could not be read: {error.strerror or error}") from error
     except (UnreadError, MemoryError) as error:
         raise UnreadError(

@@ -17,8 +17,9 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.errors import MissingDependencyError, SoundError, UnreadError
-from pytest_cepbench.files import open_regular, tells_of_file
+from pytest_cepbench.artifacts.image import reading_file
+from pytest_cepbench.errors import MissingDependencyError, SoundError
+from pytest_cepbench.files import open_regular
 
 MOST_SECONDS = 600.0
 """Longest sound that is decoded, in seconds: 55 MB of samples at 48 kHz."""
@@ -26,8 +27,8 @@ MOST_SECONDS = 600.0
 MOST_BYTES = 512 * 2**20
 """Largest file that is decoded, in bytes: ten minutes of eight channels of 24 bits at 32 kHz."""
 
-RATES = (1_000, 384_000)
-"""Lowest and highest sample rate, in Hz, that a sound may have."""
+RATES = (1_000, 192_000)
+"""Lowest and highest sample rate, in Hz, that a sound may have: a store's files have a limit."""
 
 _MAGIC = (b"RIFF", b"fLaC", b"OggS")  # libsndfile's decoders of rarer formats are not used
 
@@ -83,6 +84,11 @@ class Sound:
         return len(self.samples) / self.rate
 
     @property
+    def nbytes(self) -> int:
+        """In memory."""
+        return self.samples.nbytes
+
+    @property
     def integers(self) -> npt.NDArray[np.int16]:
         """(frames,) samples as whole numbers of 16 bits."""
         return (self.samples * np.float32(_STEPS)).astype("<i2")
@@ -101,15 +107,8 @@ class Sound:
         Raises SoundError as `from_bytes` and where there is no file that could hold one,
         UnreadError where the system could not read it.
         """
-        try:
-            with open_regular(path, MOST_BYTES) as stream:
-                return cls.from_bytes(stream.read())
-        except OSError as error:
-            if tells_of_file(error):
-                raise SoundError(f"cannot be read: {error.strerror or error}") from error
-            raise UnreadError(f"{path} could not be read: {error.strerror or error}") from error
-        except MemoryError as error:
-            raise UnreadError(f"{path} could not be read: no memory is left") from error
+        with reading_file(path, SoundError), open_regular(path, MOST_BYTES) as stream:
+            return cls.from_bytes(stream.read())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Sound:
@@ -162,6 +161,12 @@ def _soundfile() -> Any:
             "sounds need soundfile: pip install 'pytest-cepbench[audio]'"
         ) from error
     return soundfile
+
+
+def sound_decoder() -> str:
+    """Version of the rules above and of the decoder, as `image.DECODER`."""
+    soundfile = _soundfile()
+    return f"1 soundfile/{soundfile.__version__} {soundfile.__libsndfile_version__}"
 
 
 def _check_length(frames: int, rate: int) -> None:

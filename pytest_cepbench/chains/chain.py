@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure, Modality
-from pytest_cepbench.datasets.sample import Sample, SeedImage
-from pytest_cepbench.errors import DamagedChainsError, DamagedInputsError, ImageError
+from pytest_cepbench.artifacts import MODALITIES, Failure, Modality
+from pytest_cepbench.artifacts.modality import as_given, modality_of
+from pytest_cepbench.datasets.sample import Sample, Seed
+from pytest_cepbench.errors import ArtifactError, DamagedChainsError, DamagedInputsError
 from pytest_cepbench.store import Store
 
 PLACEHOLDER = "{description}"
@@ -63,12 +64,13 @@ AS_THEY_ARE = CaptionRules()
 class ChainPlan:
     """How the chains of a suite are grown.
 
-    start: "image" grows I0 T1 I2 T3 ..., "text" grows T0 I1 T2 I3 ...
+    start: "image" grows I0 T1 I2 T3 ..., "text" grows T0 I1 T2 I3 ...; "sound" as "image".
     generations: transformations of a whole chain; one iteration is two of them.
     describe: the describer's prompt.
     generate: the generator's prompt, holding `{description}`.
     seed: the run's seed, from which every step's seed is derived.
     caption_rules: rules for a description before it is drawn.
+    makes: what its generator makes: images or sounds.
     """
 
     start: Modality
@@ -77,6 +79,7 @@ class ChainPlan:
     generate: str
     seed: int = 0
     caption_rules: CaptionRules = AS_THEY_ARE
+    makes: Modality = "image"
 
     @property
     def iterations(self) -> int:
@@ -85,7 +88,7 @@ class ChainPlan:
 
     def describes(self, generation: int) -> bool:
         """Whether this generation (counted from 1) is a description rather than a drawing."""
-        return (generation % 2 == 1) == (self.start == "image")
+        return (generation % 2 == 1) == (self.start != "text")
 
     def drawing_prompt(self, description: str) -> str:
         """The generator's prompt for a description."""
@@ -95,7 +98,7 @@ class ChainPlan:
         """Of the artifact at a generation, 0 being the start."""
         if generation == 0:
             return self.start
-        return "text" if self.describes(generation) else "image"
+        return "text" if self.describes(generation) else self.makes
 
 
 def derive_seed(run_seed: int, sample_id: str, generation: int) -> int:
@@ -110,16 +113,16 @@ class Link:
 
     kind: its modality.
     digest: of its content; empty where it was not recorded.
-    text: the text itself, None for images.
+    text: the text itself, None for what is kept as a file.
     key: of the step that made it, None for the start and for what another tool made.
-    source: of an image that lies outside the store.
+    source: of an artifact that lies outside the store.
     """
 
     kind: Modality
     digest: str
     text: str | None = None
     key: str | None = None
-    source: SeedImage | None = None
+    source: Seed | None = None
 
     @property
     def recorded(self) -> bool:
@@ -147,9 +150,9 @@ class Chain:
 
 
 def load_link(chain: Chain, index: int, store: Store) -> Any:
-    """The artifact as a role takes it: a text, a Pillow image, or None when it is damaged.
+    """The artifact as a role takes it: a text, a Pillow image, a sound; None when it is damaged.
 
-    Raises ImageError as `load_artifact`.
+    Raises ArtifactError as `load_artifact`.
     """
     link = chain.links[index]
     if link.text is not None:
@@ -157,30 +160,31 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
     return load_artifact(link.digest, link.source, f"{chain.sample.id}, generation {index}", store)
 
 
-def load_artifact(digest: str, source: SeedImage | None, name: str, store: Store) -> Any:
-    """An image as a role takes it, a Pillow image; None when it is damaged.
+def load_artifact(digest: str, source: Seed | None, name: str, store: Store) -> Any:
+    """An artifact as a role takes it, a Pillow image or a sound; None when it is damaged.
 
     source: where it lies outside the store; None where it is in the store.
     name: of what it is, for errors.
-    Raises ImageError for an image outside the store that is gone or changed since it was read.
+    Raises ArtifactError for one outside the store that is gone or changed since it was read.
     """
-    image = store.artifact_cache.get(digest)
-    if image is None and source is None:
-        image = store.get_artifact(digest)
-    elif image is None and source is not None:
+    artifact = store.artifact_cache.get(digest)
+    if artifact is None and source is None:
+        artifact = store.get_artifact(digest)
+    elif artifact is None and source is not None:
         try:
-            image = source.load()
-        except ImageError as error:
-            raise ImageError(f"{name}: {error}") from error
-        if image.digest != digest:
-            raise ImageError(
-                f"{name}: the image changed after the run had read it, and answers to it would be "
+            artifact = source.load()
+        except ArtifactError as error:
+            raise type(error)(f"{name}: {error}") from error
+        if artifact.digest != digest:
+            kind = modality_of(artifact)
+            raise MODALITIES[kind].refusal(
+                f"{name}: the {kind} changed after the run had read it, and answers to it would be "
                 "stored as answers to the one before: run again"
             )
-    if image is None:
+    if artifact is None:
         return None
-    store.artifact_cache.add(image)
-    return image.to_pil()
+    store.artifact_cache.add(artifact)
+    return as_given(artifact)
 
 
 @contextmanager

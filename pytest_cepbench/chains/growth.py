@@ -15,8 +15,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from pytest_cepbench.artifacts import DECODER, Failure, ImageArtifact, Modality, digest_text
+from pytest_cepbench.artifacts import MODALITIES, Artifact, Failure, Modality, digest_text
 from pytest_cepbench.artifacts.answer import read_answer
+from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.artifacts.outcome import FailureKind
 from pytest_cepbench.chains.batching import read_all
 from pytest_cepbench.chains.chain import (
@@ -31,22 +32,21 @@ from pytest_cepbench.chains.role_runner import RoleRunner
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import (
     DrawnImage,
+    DrawnSound,
     EmbeddedImage,
     Sample,
+    Seed,
     SeedImage,
-    load_seed_image,
+    load_seed,
 )
 from pytest_cepbench.datasets.sources.table import CellImage
 from pytest_cepbench.errors import DamagedChainsError, DatasetError, ImageError, StoreError
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.roles import ROLES, check_image, check_text
+from pytest_cepbench.models.roles import ROLES, check_text
 from pytest_cepbench.store import ArtifactRef, Result, Store
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.replay import Replay
-
-_PIXELS = "pixels"
-"""The kind of look at an image that gives the digest of its pixels."""
 
 
 @dataclass(frozen=True)
@@ -93,21 +93,27 @@ def start_chains(
 ) -> list[Chain]:
     """A chain of one link for every sample. Raises DatasetError naming all that cannot be used.
 
-    starts: digests of images that are known, by sample id.
+    starts: digests of images or sounds that are known, by sample id.
     """
     chains, broken = [], []
-    unknown = [s for s in samples if plan.start == "image" and s.id not in starts]
-    files = {s.id: file for s in unknown if (file := _file_of(s.image, _PIXELS)) is not None}
-    remembered = store.known_digests(files.values()) if files else {}  # each alone takes a query
-    known = {name: remembered[file] for name, file in files.items() if file in remembered}
+    content, known = MODALITIES[plan.start].content, dict(starts)
+    if plan.start != "text":
+        unknown = [sample for sample in samples if sample.id not in known]
+        files = {
+            sample.id: file
+            for sample in unknown
+            if (file := _file_of(sample.seed(plan.start), content, plan.start)) is not None
+        }
+        remembered = store.known_digests(files.values()) if files else {}  # each takes a query
+        known |= {name: remembered[file] for name, file in files.items() if file in remembered}
 
     def link_of(sample: Sample) -> Link:
-        if plan.start == "image":
-            digest = starts.get(sample.id) or known.get(sample.id)
-            if digest is None:
-                load = partial(load_seed_image, sample)
-                digest = _pixel_digest(sample.image, load, store)
-            return Link("image", digest, source=sample.image)
+        if plan.start != "text":
+            seed = sample.seed(plan.start)
+            digest = known.get(sample.id) or _content_digest(
+                seed, plan.start, partial(load_seed, sample, plan.start), store
+            )
+            return Link(plan.start, digest, source=seed)
         if sample.text is None or not sample.text.strip():
             raise DatasetError(f"{sample.id}: has no text: a text-first chain cannot start from it")
         return Link("text", digest_text(sample.text), text=sample.text)
@@ -126,38 +132,44 @@ def start_chains(
     return chains
 
 
-def _cached_look(image: SeedImage, name: str, look: Callable[[], str], store: Store) -> str:
-    """`look()` at an image outside the store, kept while the file it lies in stays the same.
+def _cached_look(
+    seed: Seed, name: str, modality: Modality, look: Callable[[], str], store: Store
+) -> str:
+    """`look()` at an artifact outside the store, kept while the file it lies in stays the same.
 
     name: of the kind of look. Raises what `look` raises; that is not kept.
     """
-    file = _file_of(image, name)
+    file = _file_of(seed, name, modality)
     if file is None or not file[0].exists():
         return look()
     return store.file_digest(*file, lambda _: look())
 
 
-def _file_of(image: SeedImage | None, name: str) -> tuple[Path, str] | None:
-    """The file that an image lies in, and the kind of look at it; None of one that is drawn."""
-    path = None if image is None or isinstance(image, DrawnImage) else image.path
+def _file_of(seed: Seed | None, name: str, modality: Modality) -> tuple[Path, str] | None:
+    """The file that a seed lies in, and the kind of look at it; None of one that is drawn."""
+    path = None if seed is None or isinstance(seed, DrawnImage | DrawnSound) else seed.path
     if path is None:
         return None
-    part = f" {image.part}" if isinstance(image, EmbeddedImage | CellImage) else ""
-    return path, f"{name} {DECODER}{part}"
+    part = f" {seed.part}" if isinstance(seed, EmbeddedImage | CellImage) else ""
+    return path, f"{name} {MODALITIES[modality].decoder()}{part}"
 
 
 def digest_of_image(image: SeedImage, store: Store) -> str:
     """Digest of the pixels of an image outside the store. Raises ImageError where it is none."""
-    return _pixel_digest(image, image.load, store)
+    return _content_digest(image, "image", image.load, store)
 
 
-def _pixel_digest(image: SeedImage | None, load: Callable[[], ImageArtifact], store: Store) -> str:
-    def pixels() -> str:
+def _content_digest(
+    seed: Seed | None, modality: Modality, load: Callable[[], Artifact], store: Store
+) -> str:
+    def content() -> str:
         loaded = load()
         store.artifact_cache.add(loaded)
         return loaded.digest
 
-    return pixels() if image is None else _cached_look(image, _PIXELS, pixels, store)
+    if seed is None:
+        return content()
+    return _cached_look(seed, MODALITIES[modality].content, modality, content, store)
 
 
 def grow_generation(
@@ -228,7 +240,7 @@ def _append(chain: Chain, generation: int, key: str, result: Result) -> None:
     if isinstance(result, Failure):
         chain.failure, chain.failed_at = result, generation
     elif isinstance(result, ArtifactRef):
-        chain.links.append(Link("image", result.digest, key=key))
+        chain.links.append(Link(result.kind, result.digest, key=key))
     else:
         assert isinstance(result, str)
         chain.links.append(Link("text", digest_text(result), text=result, key=key))
@@ -282,7 +294,7 @@ def _recorded_link(
         return checked.digest
 
     try:
-        outcome = _cached_look(image, "replayed", check, store)
+        outcome = _cached_look(image, "replayed", "image", check, store)
     except ImageError as error:
         return Failure("bad-image", str(error))
     kind, failed, detail = outcome.partition(": ")

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact, canonical_json, digest_json
+from pytest_cepbench.artifacts import (
+    MODALITIES,
+    Failure,
+    ImageArtifact,
+    Sound,
+    canonical_json,
+    digest_json,
+)
+from pytest_cepbench.artifacts.modality import modality_of
 from pytest_cepbench.chains.batching import BatchCaller, CallCounts, in_batches
 from pytest_cepbench.chains.steps import (
     Progress,
@@ -27,6 +35,7 @@ from pytest_cepbench.errors import (
     CepError,
     DamagedInputsError,
     DeviceMemoryError,
+    ModelError,
     RoleError,
     in_words,
 )
@@ -304,8 +313,14 @@ class RoleRunner:
                 transient[step.key] = value
                 self.tally.passing += 1
                 continue
-            if isinstance(value, ImageArtifact):
-                value = ArtifactRef(self.store.put_artifact(value))
+            if isinstance(value, ImageArtifact | Sound):
+                kind = modality_of(value)
+                if kind != self.bound.makes:
+                    raise ModelError(
+                        f"{self.bound.spec} is to make {MODALITIES[self.bound.makes].made}, and "
+                        f"returned a {type(value).__name__}"
+                    )
+                value = ArtifactRef(self.store.put_artifact(value), kind)
             elif isinstance(value, CheckedAnswer):
                 answer = value.store(self.store)
                 entries += answer_results(answer, provenance)

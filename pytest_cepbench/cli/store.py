@@ -438,9 +438,7 @@ def export_answers(arguments: Namespace) -> int:
             if not digest:
                 return Failure("missing", "no answer was accepted")
             steps = answers[digest].steps
-            return [
-                (s.text, None if s.image is None else store.get_artifact(s.image)) for s in steps
-            ]
+            return [(s.text, None if s.image is None else store.get_image(s.image)) for s in steps]
 
         dataset = load_data(suite, read_data(arguments.data))
         samples = [sample for sample in dataset.samples if sample.id in accepted]

@@ -15,10 +15,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pytest_cepbench.artifacts import ImageArtifact, decode_image, digest_text, read_image
-from pytest_cepbench.artifacts.image import reading_image
+from pytest_cepbench.artifacts import (
+    Artifact,
+    ImageArtifact,
+    Modality,
+    Sound,
+    decode_image,
+    digest_text,
+    read_image,
+)
+from pytest_cepbench.artifacts.image import reading_file
 from pytest_cepbench.datasets.sources.table import CellImage, Row
-from pytest_cepbench.errors import DatasetError, ImageError
+from pytest_cepbench.errors import ArtifactError, DatasetError, ImageError
 from pytest_cepbench.files import open_regular
 
 
@@ -69,7 +77,7 @@ class EmbeddedImage:
         """
         place = f"{self.path}, {self.where}"
         try:
-            with reading_image(place):
+            with reading_file(place):
                 with open_regular(self.path) as stream:
                     stream.seek(self.offset)
                     text = stream.read(self.length)
@@ -81,6 +89,32 @@ class EmbeddedImage:
 
 
 SeedImage = FileImage | EmbeddedImage | CellImage | DrawnImage
+
+
+@dataclass(frozen=True)
+class FileSound:
+    """A seed sound in a file; read when it is needed."""
+
+    path: Path
+
+    def load(self) -> Sound:
+        """The sound. Raises SoundError when the file holds none, UnreadError if it is not read."""
+        return Sound.from_file(self.path)
+
+
+@dataclass(frozen=True)
+class DrawnSound:
+    """A seed sound that is computed; `draw` gives the same sound at every call."""
+
+    draw: Callable[[], Sound]
+
+    def load(self) -> Sound:
+        """The sound."""
+        return self.draw()
+
+
+Seed = SeedImage | FileSound | DrawnSound
+"""What a chain starts from, where that is no text."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +145,7 @@ class Sample:
 
     id: unique in its data set, stable over time and machines; names the sample in baselines.
     categories: the categories it belongs to, at least one; the first is its home.
-    image, text: the seeds a chain can start from; at least one is there, or a question.
+    image, text, sound: the seeds a chain can start from; at least one is there, or a question.
     question: texts and images in reading order, where the data set asks for interleaved answers.
     gold: the reference answer to it, where there is one.
     answer: an answer that the data set itself has, which battles the reference one: what judges are
@@ -134,6 +168,11 @@ class Sample:
     gold: tuple[GoldStep, ...] = ()
     answer: tuple[GoldStep, ...] = ()
     edit: AppliedEdit | None = None
+    sound: FileSound | DrawnSound | None = None
+
+    def seed(self, modality: Modality) -> Seed | None:
+        """What a chain of a modality other than text starts from; None where it has no such."""
+        return self.image if modality == "image" else self.sound
 
     @property
     def origin(self) -> str:
@@ -250,16 +289,25 @@ def _rank(sample: Sample) -> tuple[int, str, bool, str]:
     return sample.replicate, digest_text(sample.origin), sample.edit is not None, sample.id
 
 
-def load_seed_image(sample: Sample) -> ImageArtifact:
-    """The sample's seed image. Raises DatasetError naming the sample when it cannot be used."""
-    if sample.image is None:
-        raise DatasetError(
-            f"sample {sample.id!r} has no image: an image-first chain cannot start from it"
-        )
+def load_seed(sample: Sample, modality: Modality) -> Artifact:
+    """The sample's seed of a modality. Raises DatasetError naming the sample when it cannot be
+    used.
+    """
+    seed = sample.seed(modality)
+    if seed is None:
+        chain = f"{'an' if modality == 'image' else 'a'} {modality}-first chain"
+        raise DatasetError(f"sample {sample.id!r} has no {modality}: {chain} cannot start from it")
     try:
-        return sample.image.load()
-    except ImageError as error:
+        return seed.load()
+    except ArtifactError as error:
         raise DatasetError(f"{sample.id}: {error}") from error
+
+
+def load_seed_image(sample: Sample) -> ImageArtifact:
+    """The sample's seed image. Raises DatasetError as `load_seed`."""
+    image = load_seed(sample, "image")
+    assert isinstance(image, ImageArtifact)
+    return image
 
 
 _DROPPED_BITS = 256 - 64

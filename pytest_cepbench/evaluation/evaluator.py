@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts import Artifact
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.chains.steps import Progress
@@ -415,8 +415,8 @@ class Evaluator:
         self.store.flush(seconds, waiting)
         return list(dict.fromkeys(self.store.remarks))
 
-    def stored_artifact(self, digest: str) -> ImageArtifact | None:
-        """An image for a report, by its digest; None where it is gone."""
+    def stored_artifact(self, digest: str) -> Artifact | None:
+        """An image or a sound for a report, by its digest; None where it is gone."""
         try:
             return self.store.get_artifact(digest)
         except (StoreError, UnreadError):  # removed, or its disk is full: the page does without

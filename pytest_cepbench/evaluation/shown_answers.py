@@ -13,7 +13,7 @@ from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.shown_chains import (
     MOST_SAMPLES,
     SHOWN_WHOLE,
-    keep_image,
+    keep_seed,
     scores_of,
 )
 from pytest_cepbench.gate.compare import Loser
@@ -132,7 +132,7 @@ def _steps(steps: Iterable[ExcerptStep], store: Store) -> list[StepShown]:
     shown = []
     for step in steps:
         if step.source is not None and step.image is not None:
-            keep_image(step.source, step.image, store)
+            keep_seed(step.source, step.image, store)
         shown.append(StepShown(step.text, step.image))
     return shown
 

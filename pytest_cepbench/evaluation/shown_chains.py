@@ -9,8 +9,8 @@ from dataclasses import asdict
 from math import isnan
 
 from pytest_cepbench.chains import Chain
-from pytest_cepbench.datasets.sample import SeedImage
-from pytest_cepbench.errors import CepError, ImageError
+from pytest_cepbench.datasets.sample import Seed
+from pytest_cepbench.errors import ArtifactError, CepError
 from pytest_cepbench.evaluation.case_evaluation import EvaluatedCase
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.gate import Measurement
@@ -61,10 +61,10 @@ def _score(scores: Scores, sample: str) -> float | None:
     return next((part[sample] for part in scores.values() if sample in part), None)
 
 
-def keep_image(source: SeedImage, digest: str, store: Store) -> None:
-    """Put an image of the data set into the store, where reports find it."""
+def keep_seed(source: Seed, digest: str, store: Store) -> None:
+    """Put an image or a sound of the data set into the store, where reports find it."""
     if not store.artifact_path(digest).exists():
-        with suppress(ImageError):  # changed since it was measured: the report goes without it
+        with suppress(ArtifactError):  # changed since it was measured: the report goes without it
             store.put_artifact(source.load())
 
 
@@ -225,13 +225,13 @@ def _links(excerpt: ChainExcerpt | None, store: Store) -> list[LinkShown]:
     links = []
     for generation, link in enumerate(() if excerpt is None else excerpt.chain.links):
         if link.source is not None:
-            keep_image(link.source, link.digest, store)
-        is_image = link.kind == "image" and link.recorded
+            keep_seed(link.source, link.digest, store)
         links.append(
             LinkShown(
                 text=link.text if link.recorded else f"({link.kind} not recorded)",
-                image=link.digest if is_image else None,
+                image=link.digest if link.kind == "image" and link.recorded else None,
                 similarity=None if excerpt is None else excerpt.marks.get(generation),
+                sound=link.digest if link.kind == "sound" else None,
             )
         )
     return links

@@ -197,7 +197,7 @@ class AnswerData(SampleData):
 
     def _load(self, answer: Answer) -> list[LoadedStep]:
         """Texts and images of an answer. Raises DamagedInputsError."""
-        images = {digest: self.store.get_artifact(digest) for digest in answer.images}
+        images = {digest: self.store.get_image(digest) for digest in answer.images}
         if None in images.values():
             raise DamagedInputsError([0])
         return [(s.text, None if s.image is None else images[s.image]) for s in answer.steps]
@@ -290,7 +290,7 @@ class AnswerData(SampleData):
         for pair in zip(own.images, other.images, strict=True):
             if pair[0] == pair[1]:
                 continue
-            drawn = [self.store.get_artifact(digest) for digest in pair]
+            drawn = [self.store.get_image(digest) for digest in pair]
             pixels = [image.pixels.astype(np.int16) for image in drawn if image is not None]
             if len(pixels) < 2:
                 return None

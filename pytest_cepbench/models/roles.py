@@ -14,7 +14,6 @@ from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
 
 from pytest_cepbench.artifacts import (
     Detection,
@@ -31,8 +30,9 @@ from pytest_cepbench.artifacts.answer import (
     read_answer,
     steps_without_reasoning,
 )
+from pytest_cepbench.artifacts.modality import check_image, check_made
 from pytest_cepbench.artifacts.outcome import CriteriaScores, Winner
-from pytest_cepbench.errors import CepError, ImageError, ModelError, in_words, is_own_bug
+from pytest_cepbench.errors import CepError, ModelError, in_words, is_own_bug
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import (
     AnswerStep,
@@ -131,37 +131,8 @@ def _probabilities(asked: Any, _: BoundRole, value: object) -> str | Failure:
     return canonical_json([round(probability, _DIGITS) for probability in probabilities])
 
 
-def check_image(value: object) -> ImageArtifact | Failure:
-    """A generated image. NaN pixels, an all-black image and an impossible shape are failures.
-
-    An all-black image is what safety checkers and overflowing half-precision decoders give.
-    Raises ModelError when it is neither a Pillow image nor an array.
-    """
-    if isinstance(value, Failure):
-        return value
-    try:
-        if isinstance(value, Image.Image):
-            image = ImageArtifact.from_pil(value)
-        elif isinstance(value, np.ndarray):
-            if value.dtype.kind == "f" and not np.isfinite(value).all():
-                return Failure("nan-image", "pixels are NaN or infinite")
-            if value.dtype.kind == "f":  # in [0, 1], rounded as diffusers does
-                value = (value.clip(0.0, 1.0) * 255).round().astype(np.uint8)
-            image = ImageArtifact(value)
-        else:
-            raise ModelError(
-                "a model returns Pillow images or arrays where it draws, this one returned "
-                f"{type(value).__name__}"
-            )
-    except ImageError as error:
-        return Failure("bad-image", str(error))
-    if not image.pixels.any():
-        return Failure("blank-image", "every pixel is black")
-    return image
-
-
-def check_drawn(output: object, check: Callable[[object], object] = check_image) -> object:
-    """A generated image as `check_image` takes it; in its reply, where it has one.
+def check_drawn(output: object, check: Callable[[object], object] = check_made) -> object:
+    """A generated image or sound as `check_made` takes it; in its reply, where it has one.
 
     Where its class, which may be a user's own, raises as its pixels are read, it is a failure that
     another run may not meet.
@@ -338,7 +309,7 @@ class Method:
     check: of its outputs.
     shared: names of arguments that stand for all inputs of a call.
     seeds: whether the last argument is a seed for each input.
-    draws: whether its results are images: their pixels are checked by the thread that stores them.
+    draws: whether its results are images or sounds, which the thread that stores them checks.
     reads_texts: whether its inputs are texts that a model may not read to their end, see
         `CountsTokens`.
     optional: whether models may lack it.
@@ -456,6 +427,14 @@ ROLES: Mapping[RoleName, Role] = {
         Encoder,
         (
             Method("encode_images", ("images",), _VECTORS, seeds=False, convert=np.asarray),
+            Method(
+                "encode_sounds",
+                ("sounds",),
+                _VECTORS,
+                seeds=False,
+                optional=True,
+                convert=np.asarray,
+            ),
             Method(
                 "encode_texts",
                 ("texts",),

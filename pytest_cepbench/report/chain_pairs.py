@@ -32,7 +32,7 @@ class PairedStep(NamedTuple):
     generation: 0 for the start.
     before, now: the baseline's artifact and this run's; None where a chain had stopped, or its
         artifact is not stored.
-    before_text, now_text: parts of their texts; empty for images.
+    before_text, now_text: parts of their texts; empty for others.
     change: of the similarity, positive is better; None where one of them was not measured.
     first: whether the chains differ from here on.
     same: whether both have the same artifact.
@@ -49,14 +49,14 @@ class PairedStep(NamedTuple):
 
     @property
     def pictured(self) -> bool:
-        """Whether both are images that differ: what can be laid over each other."""
+        """Whether both are pictures that differ: what can be laid over each other."""
         both = self.before is not None and self.now is not None
         return both and not self.same and self.images == 2
 
     @property
     def images(self) -> int:
-        """How many of the two are images."""
-        return sum(link is not None and link.image is not None for link in (self.before, self.now))
+        """How many of the two are images, or sounds, which are shown by pictures."""
+        return sum(link is not None and link.file is not None for link in (self.before, self.now))
 
 
 class PairedChain(NamedTuple):
@@ -113,7 +113,7 @@ def paired_steps(shown: ChainShown) -> list[PairedStep]:
             parts = _whole(texts[0]), _whole(texts[1])
         else:
             parts = word_differences(texts[0], texts[1])
-            same = (before.text, before.image) == (now.text, now.image)
+            same = (before.text, before.file) == (now.text, now.file)
             if before.similarity is not None and now.similarity is not None:
                 change = round(now.similarity - before.similarity, 6) + 0.0
         first = generation == shown.first_difference

@@ -22,7 +22,7 @@ from pytest_cepbench.report.number_format import (
     counted,
     number,
 )
-from pytest_cepbench.report.pages import SCRIPT, ImageSource, PageImages, render, script_of
+from pytest_cepbench.report.pages import SCRIPT, ArtifactSource, PageImages, render, script_of
 from pytest_cepbench.report.plots import (
     Scale,
     axis_plot,
@@ -114,7 +114,7 @@ def comparison_page(
     boards: Sequence[CaseLeaderboard],
     folder: Path,
     chains: Sequence[Sequence[CaseResult]] = (),
-    image: ImageSource = lambda _: None,
+    image: ArtifactSource = lambda _: None,
 ) -> str:
     """The page. Everything that models, files or users named is escaped, and `visible`.
 

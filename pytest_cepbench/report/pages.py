@@ -23,11 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jinja2
+import numpy as np
 from markupsafe import Markup, escape
 from PIL import Image
 
 from pytest_cepbench._version import __version__
-from pytest_cepbench.artifacts import ImageArtifact
+from pytest_cepbench.artifacts import Artifact, Sound
 from pytest_cepbench.errors import WriteError
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.files import open_regular
@@ -43,27 +44,33 @@ THUMBNAIL = 256
 IMAGES = "images"
 """Folder of image files beside a page."""
 
+_WINDOW, _SPECTROGRAM = 512, 96  # samples of a window; pixels of a spectrogram's height
+
+_MOST_AUDIO = 600_000  # bytes of sounds inside a page, a third more as text: its limit is 1.5 MB
+
 _QUALITY = 70  # of WebP, for what is made smaller and for noise
 
 # A failing run of suites/shapes shows 585 small images of some noise: without loss they alone are
 # more than the 1.5 MB of a page, at this quality 220 kB.
 _LOSSLESS = 1024
 
-ImageSource = Callable[[str], ImageArtifact | None]
-"""Gives a stored image by digest, or None when it is gone."""
+ArtifactSource = Callable[[str], Artifact | None]
+"""Gives a stored image or sound by digest, or None when it is gone."""
 
 FileSource = Callable[[str], Path | None]
-"""Gives the file that a store has of an image, by digest, or None where there is none."""
+"""Gives the file that a store has of an artifact, by digest, or None where there is none."""
 
 
 class PageImage(NamedTuple):
-    """An image as the page shows it.
+    """An image as the page shows it, or a sound by its spectrogram.
 
     name: unique in the page.
     width, height: of the thumbnail in pixels.
     address: of the thumbnail: a data URI, or a path relative to the page.
     original: path of the whole image relative to the page; empty where there is none.
     enlarged: whether it is smaller than a thumbnail, and shown pixel by pixel.
+    seconds: of a sound.
+    audio: address of a sound, as of the thumbnail; empty where the page has no room for it.
     """
 
     name: str
@@ -72,6 +79,8 @@ class PageImage(NamedTuple):
     address: str
     original: str
     enlarged: bool
+    seconds: float = 0.0
+    audio: str = ""
 
 
 @dataclass
@@ -84,10 +93,12 @@ class PageImages:
     file: where originals are copied from; others are written as PNG.
     """
 
-    source: ImageSource
+    source: ArtifactSource
     folder: Path | None = None
     file: FileSource = lambda _: None
     _images: dict[str, PageImage | None] = field(default_factory=dict)
+    _played: set[str] = field(default_factory=set)
+    _audio: int = 0  # bytes of sounds in the page
 
     @property
     def inside(self) -> bool:
@@ -108,29 +119,66 @@ class PageImages:
             self._images[digest] = None if artifact is None else self._page_image(digest, artifact)
         return self._images[digest]
 
-    def _page_image(self, digest: str, image: ImageArtifact) -> PageImage:
-        thumbnail = image.to_pil()
+    def _page_image(self, digest: str, artifact: Artifact) -> PageImage:
+        if isinstance(artifact, Sound):
+            return self._page_sound(digest, artifact)
+        thumbnail = artifact.to_pil()
         whole = max(thumbnail.size) <= THUMBNAIL
         thumbnail.thumbnail((THUMBNAIL, THUMBNAIL))
         data = _webp(thumbnail, lossless=whole, quality=100 if whole else _QUALITY)
-        name, enlarged = f"image-{image.digest[:16]}", max(image.size) < THUMBNAIL
-        if self.folder is None:
-            if whole and len(data) > _LOSSLESS:
-                small = _webp(thumbnail, lossless=False, quality=_QUALITY)
-                data = min(data, small, key=len)
-            address = f"data:image/webp;base64,{base64.b64encode(data).decode()}"
-            return PageImage(name, *thumbnail.size, address, "", enlarged)
-        address = original = f"{IMAGES}/{name}.webp"
-        (self.folder / IMAGES).mkdir(parents=True, exist_ok=True)
-        (self.folder / address).write_bytes(data)
-        if not whole:
+        name, enlarged = f"image-{artifact.digest[:16]}", max(artifact.size) < THUMBNAIL
+        if whole and self.inside and len(data) > _LOSSLESS:
+            small = _webp(thumbnail, lossless=False, quality=_QUALITY)
+            data = min(data, small, key=len)
+        address = original = self._address(f"{name}.webp", data, "image/webp")
+        if not whole and self.folder is not None:
             stored = self.file(digest)
             original = f"{IMAGES}/{name}-original{'.png' if stored is None else stored.suffix}"
             if stored is None:
-                image.to_pil().save(self.folder / original, "PNG", compress_level=1)
+                artifact.to_pil().save(self.folder / original, "PNG", compress_level=1)
             else:
                 shutil.copyfile(stored, self.folder / original)
-        return PageImage(name, *thumbnail.size, address, original, enlarged)
+        return PageImage(name, *thumbnail.size, address, "" if self.inside else original, enlarged)
+
+    def _page_sound(self, digest: str, sound: Sound) -> PageImage:
+        name, picture = f"image-{digest[:16]}", spectrogram(sound)
+        data = _webp(picture, lossless=False, quality=_QUALITY)
+        address = self._address(f"{name}.webp", data, "image/webp")
+        flac, audio = sound.to_flac(), ""
+        if not self.inside or self._audio + len(flac) <= _MOST_AUDIO:
+            self._audio += len(flac)
+            audio = self._address(f"{name}.flac", flac, "audio/flac")
+        original = "" if self.inside else audio
+        image = PageImage(name, *picture.size, address, original, enlarged=False)
+        return image._replace(seconds=sound.seconds, audio=audio)
+
+    def _address(self, name: str, data: bytes, media_type: str) -> str:
+        """A data URI, or the path of a new file relative to the page."""
+        if self.folder is None:
+            return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+        (self.folder / IMAGES).mkdir(parents=True, exist_ok=True)
+        (self.folder / IMAGES / name).write_bytes(data)
+        return f"{IMAGES}/{name}"
+
+    def first(self, name: str) -> bool:
+        """Whether the page names a sound for the first time: that is where its player is."""
+        first = name not in self._played
+        self._played.add(name)
+        return first
+
+
+def spectrogram(sound: Sound) -> Image.Image:
+    """A picture of a sound: time to the right, frequency upwards, louder is darker.
+
+    `THUMBNAIL` windows of 512 samples, spread over the sound; 80 dB from white to black.
+    """
+    samples = np.pad(sound.samples, (0, max(0, _WINDOW - len(sound.samples))))
+    starts = np.linspace(0, len(samples) - _WINDOW, THUMBNAIL).astype(int)
+    windows = samples[starts[:, None] + np.arange(_WINDOW)] * np.hanning(_WINDOW)
+    level = np.abs(np.fft.rfft(windows)) * (4 / _WINDOW)
+    grey = -255 * np.log10(np.clip(level, 1e-4, 1.0)) / 4
+    picture = Image.fromarray(np.rint(grey).astype(np.uint8).T[::-1])
+    return picture.resize((THUMBNAIL, _SPECTROGRAM)).convert("RGB")
 
 
 def _webp(image: Image.Image, *, lossless: bool, quality: int) -> bytes:
@@ -166,7 +214,7 @@ _GENERATOR = b'<meta name="generator" content="pytest-cepbench'
 
 _HEAD = 4096  # bytes of a page in which it names its generator
 
-_IMAGE = re.compile(r"image-[0-9a-f]{16}(?:-original)?\.(?:webp|png)")
+_IMAGE = re.compile(r"image-[0-9a-f]{16}(?:-original)?\.(?:webp|png|flac)")
 
 
 def render(
@@ -181,10 +229,10 @@ def render(
     images = PageImages(lambda _: None) if images is None else images
     if images.inside:
         digest = base64.b64encode(sha256(script.encode()).digest()).decode()
-        policy = "img-src data:; style-src 'unsafe-inline'"
+        policy = "img-src data:; media-src data:; style-src 'unsafe-inline'"
         policy += f"; script-src 'sha256-{digest}'" if script else ""
     else:
-        policy = "img-src 'self'; style-src 'self'; script-src 'self'"
+        policy = "img-src 'self'; media-src 'self'; style-src 'self'; script-src 'self'"
     policy = "; ".join(["default-src 'none'", policy, *values.pop("policies", ())])
     return (
         _environment()
@@ -267,7 +315,7 @@ def script_of(name: str) -> str:
 def html_page(
     facts: RunFacts,
     results: Sequence[CaseResult],
-    image: ImageSource,
+    image: ArtifactSource,
     *,
     folder: Path | None = None,
     file: FileSource = lambda _: None,
@@ -292,7 +340,7 @@ def write_page_folder(
     folder: Path,
     facts: RunFacts,
     results: Sequence[CaseResult],
-    image: ImageSource,
+    image: ArtifactSource,
     file: FileSource = lambda _: None,
 ) -> Path:
     """Write the page and its files; returns the path of the page, which is written last.

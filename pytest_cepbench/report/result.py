@@ -19,13 +19,19 @@ class LinkShown(msgspec.Struct, frozen=True):
     """One artifact of a chain.
 
     text: a text.
-    image: digest of an image in the store.
+    image, sound: digest of one in the store.
     similarity: to the start, where it was measured.
     """
 
     text: str | None = None
     image: str | None = None
     similarity: float | None = None
+    sound: str | None = None
+
+    @property
+    def file(self) -> str | None:
+        """Digest of the image or the sound; None of a text."""
+        return self.image or self.sound
 
 
 class ChainShown(msgspec.Struct, frozen=True):

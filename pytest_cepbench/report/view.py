@@ -389,7 +389,7 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
 
 
 class Cell(NamedTuple):
-    """An artifact of a sample: an image by its digest, or the parts of a text.
+    """An artifact of a sample: an image or a sound by its digest, or the parts of a text.
 
     mark: the element of HTML around parts that the other text has not.
     """
@@ -427,14 +427,14 @@ def _card(worst: WorstSample) -> CardView:
         first = next((step for step in pairs if step.first), pairs[-1])
         start = None if first is pairs[0] else pairs[0].now or pairs[0].before
         if start is not None:
-            cells.append(("start", Cell(start.image, [TextPart(start.text or "")])))
+            cells.append(("start", Cell(start.file, [TextPart(start.text or "")])))
         at = f"generation {first.generation}" if first.generation else "start"
         if first.before is not None:
-            cell = Cell(first.before.image, first.before_text, "del")
+            cell = Cell(first.before.file, first.before_text, "del")
             cells.append((f"{worst.result.judgement.reference}, {at}", cell))
         if first.now is not None:
             mark = "ins" if first.before is not None else ""
-            cells.append((f"now, {at}", Cell(first.now.image, first.now_text, mark)))
+            cells.append((f"now, {at}", Cell(first.now.file, first.now_text, mark)))
     return CardView(worst, sample_anchor(worst.result, shown.sample), cells)
 
 

@@ -155,7 +155,7 @@ def bundle_bytes(answers: Iterable[Answer], store: Store) -> bytes:
         text = "".join(f"{line}\n" for line in lines)
         _add(bundle, _ANSWERS, text.encode("utf-8", "surrogatepass"), zipfile.ZIP_DEFLATED)
         for digest in sorted({d for answer in by_digest.values() for d in answer.images}):
-            image = store.get_artifact(digest)
+            image = store.get_image(digest)
             if image is None:
                 raise StoreError(
                     f"image {digest[:12]} of an answer is damaged or gone: nothing was written"

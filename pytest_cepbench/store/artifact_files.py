@@ -1,4 +1,4 @@
-"""Images of a store: files named by the digest of their pixels, and a few of them in memory."""
+"""Images and sounds of a store: files named by the digest of their content, some in memory."""
 
 from __future__ import annotations
 
@@ -11,32 +11,49 @@ from pathlib import Path
 from threading import Lock
 from uuid import uuid4
 
-from pytest_cepbench.artifacts import ImageArtifact, decode_image
-from pytest_cepbench.artifacts.image import MAX_PIXELS, reading_image
-from pytest_cepbench.errors import ImageError
+from pytest_cepbench.artifacts import MODALITIES, Artifact
+from pytest_cepbench.artifacts.image import MAX_PIXELS, reading_file
+from pytest_cepbench.artifacts.modality import FILED, decode_artifact, modality_of
+from pytest_cepbench.errors import ArtifactError
 from pytest_cepbench.files import read_regular, tells_of_file
 
-SUFFIX = ".webp"
-
 FOLDER = "images"
+"""Of images and sounds: those of sounds have another suffix."""
+
+SUFFIXES = tuple(MODALITIES[kind].suffix for kind in reversed(FILED))
 
 MOST_BYTES = 3 * MAX_PIXELS + 2**20
-"""Limit of an image's file in bytes: no lossless image that is decoded needs more."""
+"""Limit of a file in bytes: no image that is decoded, and no sound, needs more losslessly."""
 
 CACHE_BYTES = 16 << 20
-"""Pixels that a cache keeps, in bytes: thousands of small images, or a few large ones, which
-threads read ahead anyway."""
+"""Pixels and samples that a cache keeps, in bytes: thousands of small images, or a few large ones,
+which threads read ahead anyway."""
 
-_NAME = re.compile(rf"([0-9a-f]{{64}}){re.escape(SUFFIX)}")
+_NAME = re.compile(rf"([0-9a-f]{{64}})({'|'.join(map(re.escape, SUFFIXES))})")
+
+
+def paths_of(root: Path, digest: str) -> list[Path]:
+    """Paths that the artifact of this digest can have in a store: an image's, then a sound's."""
+    return [root / FOLDER / digest[:2] / f"{digest}{suffix}" for suffix in SUFFIXES]
 
 
 def artifact_path(root: Path, digest: str) -> Path:
-    """Path that the image of this digest has in a store, whether or not it exists."""
-    return root / FOLDER / digest[:2] / f"{digest}{SUFFIX}"
+    """Path of the artifact of this digest in a store; an image's where it does not exist.
+
+    Raises UnreadError where it cannot be known whether it exists.
+    """
+    paths = paths_of(root, digest)
+    return next((path for path in paths if is_there(path)), paths[0])
+
+
+def own_path(root: Path, artifact: Artifact) -> Path:
+    """Path that an artifact has in a store, whether or not it exists."""
+    suffix = MODALITIES[modality_of(artifact)].suffix
+    return root / FOLDER / artifact.digest[:2] / f"{artifact.digest}{suffix}"
 
 
 def digest_of(path: Path) -> str | None:
-    """The digest in the name of an image's file; None for any other name."""
+    """The digest in the name of an artifact's file; None for any other name."""
     match = _NAME.fullmatch(path.name)
     return match[1] if match is not None and path.parent.name == match[1][:2] else None
 
@@ -51,7 +68,7 @@ def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
         if not tells_of_file(error):
             raise error
 
-    with reading_image(root / FOLDER):
+    with reading_file(root / FOLDER):
         for folder, _, names in os.walk(root / FOLDER, onerror=stop):
             for name in names:
                 path = Path(folder, name)
@@ -60,8 +77,8 @@ def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
 
 
 def has_artifact(root: Path, digest: str) -> bool:
-    """Whether the file of the image is there; see `is_there`."""
-    return is_there(artifact_path(root, digest))
+    """Whether the file of the artifact is there; see `is_there`."""
+    return any(map(is_there, paths_of(root, digest)))
 
 
 def is_there(path: Path) -> bool:
@@ -69,7 +86,7 @@ def is_there(path: Path) -> bool:
 
     `Path.exists` says no to some errors of the file system, and to all of them from Python 3.14 on.
     """
-    with reading_image(path):
+    with reading_file(path):
         try:
             path.stat()
         except OSError as error:
@@ -79,33 +96,32 @@ def is_there(path: Path) -> bool:
     return True
 
 
-def load_artifact(root: Path, digest: str) -> ImageArtifact | None:
-    """The image, or None when it is absent.
+def load_artifact(root: Path, digest: str) -> Artifact | None:
+    """The image or sound, or None when it is absent.
 
-    Raises ImageError when its pixels do not match, UnreadError when it could not be read.
+    Raises ArtifactError when its content does not match, UnreadError when it could not be read.
     """
-    path = artifact_path(root, digest)
-    with reading_image(path):
-        try:
+    for path in paths_of(root, digest):
+        with reading_file(path), suppress(FileNotFoundError):
             return verify_artifact(read_regular(path, MOST_BYTES), digest)
-        except FileNotFoundError:
-            return None
+    return None
 
 
-def verify_artifact(data: bytes, digest: str) -> ImageArtifact:
-    """The image in these bytes.
+def verify_artifact(data: bytes, digest: str) -> Artifact:
+    """The image or sound in these bytes.
 
-    Raises ImageError when it is damaged or has another digest, UnreadError without memory.
+    Raises ArtifactError when it is damaged or has another digest, UnreadError without memory.
     """
-    image = decode_image(data)
-    if image.digest != digest:
-        raise ImageError("its pixels do not match its name")
-    return image
+    artifact = decode_artifact(data)
+    if artifact.digest != digest:
+        what = MODALITIES[modality_of(artifact)].content
+        raise ArtifactError(f"its {what} do not match its name")
+    return artifact
 
 
-def write_artifact(root: Path, digest: str, data: bytes) -> None:
-    """Write an image's file, whole or not at all. Raises OSError."""
-    target = artifact_path(root, digest)
+def write_artifact(root: Path, artifact: Artifact, data: bytes) -> None:
+    """Write an artifact's file, whole or not at all. Raises OSError."""
+    target = own_path(root, artifact)
     fresh = root / "new" / uuid4().hex
     try:
         fresh.write_bytes(data)
@@ -131,21 +147,21 @@ class ArtifactCache:
     def __init__(self, most: int = CACHE_BYTES) -> None:
         self._most = most
         self._bytes = 0
-        self._images: OrderedDict[str, ImageArtifact] = OrderedDict()
+        self._images: OrderedDict[str, Artifact] = OrderedDict()
         self._lock = Lock()
 
-    def add(self, image: ImageArtifact) -> None:
+    def add(self, image: Artifact) -> None:
         """Keep an image."""
         with self._lock:
             if image.digest in self._images:
                 return
             self._images[image.digest] = image
-            self._bytes += image.pixels.nbytes
+            self._bytes += image.nbytes
             while self._bytes > self._most:
                 _, oldest = self._images.popitem(last=False)
-                self._bytes -= oldest.pixels.nbytes
+                self._bytes -= oldest.nbytes
 
-    def get(self, digest: str) -> ImageArtifact | None:
+    def get(self, digest: str) -> Artifact | None:
         """The image, where it is in memory."""
         with self._lock:
             return self._images.get(digest)

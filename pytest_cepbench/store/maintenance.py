@@ -14,7 +14,7 @@ from math import inf
 from pathlib import Path
 from sys import intern
 
-from pytest_cepbench.errors import DamagedIndexError, ImageError
+from pytest_cepbench.errors import ArtifactError, DamagedIndexError
 from pytest_cepbench.store.artifact_files import (
     artifact_path,
     digest_of,
@@ -26,6 +26,7 @@ from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import (
     DAY_SECONDS,
+    REFERENCE,
     ArtifactRef,
     Read,
     batches,
@@ -73,9 +74,7 @@ def entries(read: Read) -> Iterator[StoredEntry]:
     )
     rate = read(without_free_pages, ())[0][0] / max(read(lengths, ())[0][0], 1)
     columns = (
-        f"key, kind, provenance, {_LENGTH}, "
-        "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END, "
-        f"ifnull(CAST(created AS REAL), 0), {day}"
+        f"key, kind, provenance, {_LENGTH}, {REFERENCE}, ifnull(CAST(created AS REAL), 0), {day}"
     )
     for page in pages(read, columns, "results LEFT JOIN used USING (key)"):
         for key, kind, provenance, size, image, created, used in page:
@@ -284,7 +283,7 @@ def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
         store.index.write("DELETE FROM used WHERE key = ?", part)
     deleted = collection.entries
     images = {*collection.unused, *(entry.image for entry in deleted if entry.image is not None)}
-    for page in pages(store.index.read, "CASE kind WHEN 'image' THEN CAST(payload AS TEXT) END"):
+    for page in pages(store.index.read, REFERENCE):
         images -= {str(image) for (image,) in page}
     freed = sum(entry.size for entry in deleted)
     for path, digest, size in _old_images(store.root):
@@ -385,7 +384,7 @@ def inspect(root: Path, read: Read) -> VerifyReport:
     def check(digest: str) -> None:
         try:
             load_artifact(root, digest)
-        except ImageError as error:
+        except ArtifactError as error:
             damaged_images.append((digest, str(error)))
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Self
 
-from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.errors import DamagedIndexError, ImageError, StoreError, StoreVersionError
+from pytest_cepbench.artifacts import Artifact
+from pytest_cepbench.errors import ArtifactError, DamagedIndexError, StoreError, StoreVersionError
 from pytest_cepbench.files import open_regular, tells_of_file
 from pytest_cepbench.store.artifact_files import artifact_path, has_artifact, load_artifact
 from pytest_cepbench.store.database import (
@@ -166,14 +166,14 @@ class Overlay:
         """Return nothing under these keys any more: their results turned out to be unusable."""
         self._refused.update(keys)
 
-    def get_artifact(self, digest: str) -> ImageArtifact | None:
+    def get_artifact(self, digest: str) -> Artifact | None:
         """The image, from the first store that has it undamaged. Raises UnreadError."""
         for folder in self._folders:
             if (folder, digest) in self._bad:
                 continue
             try:
                 image = load_artifact(folder, digest)
-            except ImageError as error:
+            except ArtifactError as error:
                 self._note_once(folder, digest, f"image {digest[:12]} in {folder}: {error}")
                 continue
             if image is not None:

@@ -14,7 +14,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask, Modality
+from pytest_cepbench.artifacts.modality import FILED
 from pytest_cepbench.artifacts.outcome import FAILURE_KINDS, FailureKind
 
 MOST_PAYLOAD = 2**23
@@ -36,12 +37,16 @@ _FLOATS = np.dtype("<f4")
 
 _DIGITS = 64
 
+REFERENCE = f"CASE WHEN kind IN ({', '.join(map(repr, FILED))}) THEN CAST(payload AS TEXT) END"
+"""Column of a query for results: the digest of the file that a row refers to, or NULL."""
+
 
 @dataclass(frozen=True)
 class ArtifactRef:
-    """An image in the store, by its digest."""
+    """An image or a sound in the store, by its digest."""
 
     digest: str
+    kind: Modality = "image"
 
 
 class Scores(str):
@@ -53,8 +58,8 @@ class Scores(str):
 Vector = npt.NDArray[np.float32]
 
 Result = str | ArtifactRef | Vector | Detections | Failure
-"""A text, `Scores`, an image, a vector (dimension,) float32, the detections in an image, or a
-failure.
+"""A text, `Scores`, the file of an artifact, a vector (dimension,) float32, the detections in an
+image, or a failure.
 """
 
 
@@ -93,7 +98,7 @@ def pack(result: Result) -> tuple[str, bytes]:
         kind = "scores" if isinstance(result, Scores) else "text"
         return kind, result.encode("utf-8", "surrogatepass")
     if isinstance(result, ArtifactRef):
-        return "image", result.digest.encode()
+        return result.kind, result.digest.encode()
     if isinstance(result, Failure):
         return "failure", f"{result.kind}\0{result.detail}".encode("utf-8", "replace")
     if isinstance(result, Detections):
@@ -118,11 +123,11 @@ def unpack(kind: str, payload: bytes) -> Result:
         return payload.decode("utf-8", "surrogatepass")
     if kind == "scores":
         return Scores(payload.decode())
-    if kind == "image":
+    if kind in FILED:
         digest = payload.decode()
         if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file
-            raise ValueError(f"no digest of an image: {digest[:80]!r}")
-        return ArtifactRef(digest)
+            raise ValueError(f"no digest of an artifact: {digest[:80]!r}")
+        return ArtifactRef(digest, kind)
     if kind == "vector":
         return np.frombuffer(payload, _FLOATS).astype(np.float32)
     if kind == "boxes":

@@ -9,8 +9,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_cepbench.artifacts import ImageArtifact, encode_image
-from pytest_cepbench.errors import ImageError, StoreError
+from pytest_cepbench.artifacts import Artifact, ImageArtifact
+from pytest_cepbench.artifacts.modality import encode_artifact, kind_of_file
+from pytest_cepbench.errors import ArtifactError, StoreError
 from pytest_cepbench.files import FileStamp, write_small
 from pytest_cepbench.store.artifact_files import (
     FOLDER,
@@ -18,6 +19,7 @@ from pytest_cepbench.store.artifact_files import (
     artifact_path,
     has_artifact,
     load_artifact,
+    own_path,
     write_artifact,
 )
 from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_errors
@@ -253,49 +255,56 @@ class Store:
         """Number of results in the folder itself."""
         return int(self.index.read("SELECT count(*) FROM results")[0][0])
 
-    # -- images ----------------------------------------------------------------------------------
+    # -- artifacts -------------------------------------------------------------------------------
 
-    def put_artifact(self, image: ImageArtifact) -> str:
-        """Store an image; returns its digest. Raises StoreFullError without space."""
-        target = artifact_path(self.root, image.digest)
+    def put_artifact(self, artifact: Artifact) -> str:
+        """Store an image or a sound; returns its digest. Raises StoreFullError without space."""
+        target = own_path(self.root, artifact)
         with store_errors(self._path):
             try:
                 # Made young again, so that gc spares it until its result is stored.
                 os.utime(target)
             except FileNotFoundError:
-                write_artifact(self.root, image.digest, encode_image(image))
-        self.artifact_cache.add(image)
-        return image.digest
+                write_artifact(self.root, artifact, encode_artifact(artifact))
+        self.artifact_cache.add(artifact)
+        return artifact.digest
 
-    def get_artifact(self, digest: str) -> ImageArtifact | None:
-        """The image, or None when it is absent or its pixels do not match the digest.
+    def get_artifact(self, digest: str) -> Artifact | None:
+        """The image or sound, or None when it is absent or its content does not match the digest.
 
         Raises UnreadError, and deletes nothing, where it could not be read.
         """
         try:
-            image = load_artifact(self.root, digest)
-        except ImageError as error:
-            image = None
+            artifact = load_artifact(self.root, digest)
+        except ArtifactError as error:
+            artifact = None
             with store_errors(self._path):
-                artifact_path(self.root, digest).unlink(missing_ok=True)
-            self.damage.append(f"image {digest[:12]}: {error}")
-        if image is None:
-            image = self._overlay.get_artifact(digest)
-        return self._fetch_artifact(digest) if image is None else image
+                path = artifact_path(self.root, digest)
+                path.unlink(missing_ok=True)
+            self.damage.append(f"{kind_of_file(path)} {digest[:12]}: {error}")
+        if artifact is None:
+            artifact = self._overlay.get_artifact(digest)
+        return self._fetch_artifact(digest) if artifact is None else artifact
 
-    def _fetch_artifact(self, digest: str) -> ImageArtifact | None:
-        """Copy an image from a remote store into the folder; returns it."""
-        shared = self._remotes.image(digest)
+    def get_image(self, digest: str) -> ImageArtifact | None:
+        """As `get_artifact`, of what can be an image alone: None where it is a sound."""
+        artifact = self.get_artifact(digest)
+        return artifact if isinstance(artifact, ImageArtifact) else None
+
+    def _fetch_artifact(self, digest: str) -> Artifact | None:
+        """Copy an artifact from a remote store into the folder; returns it."""
+        shared = self._remotes.artifact(digest)
         if shared is None:
             return None
+        artifact, data = shared
         with store_errors(self._path):
-            write_artifact(self.root, digest, shared[1])
-        return shared[0]
+            write_artifact(self.root, artifact, data)
+        return artifact
 
     def artifact_path(self, digest: str) -> Path:
-        """Path of the image; in the folder itself where it is absent.
+        """Path of the artifact; in the folder itself where it is absent.
 
-        An image of a remote store, known from its result, is fetched first.
+        One of a remote store, known from its result, is fetched first.
         """
         own = artifact_path(self.root, digest)
         if has_artifact(self.root, digest):

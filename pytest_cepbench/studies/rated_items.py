@@ -13,7 +13,7 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.artifacts.answer import Answer
 from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer, refer_to_question
-from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
+from pytest_cepbench.datasets.sample import Dataset, Sample, Seed
 from pytest_cepbench.errors import DatasetError, NotInStoreError, StoreError
 from pytest_cepbench.gate import Measurement
 from pytest_cepbench.measures.cases import Case
@@ -151,14 +151,14 @@ class RatedItems:
             for piece, (_, digest) in pieces
         )
 
-    def take_image(self, digest: str, source: SeedImage | None, store: Store) -> Part:
+    def take_image(self, digest: str, source: Seed | None, store: Store) -> Part:
         """An image as a part; it is added. source: where it lies outside the store.
 
         Raises StoreError where the store has lost it.
         """
         if digest not in self.images:
-            image = store.get_artifact(digest) if source is None else source.load()
-            if image is None or image.digest != digest:
+            image = store.get_image(digest) if source is None else source.load()
+            if not isinstance(image, ImageArtifact) or image.digest != digest:
                 raise StoreError(
                     f"the image {digest[:16]} is not in the store {store.root} any more: measure "
                     "its model again with this store"

@@ -176,7 +176,7 @@ def first_steps(
     run: ChainRun, store: Store
 ) -> tuple[list[str | None], list[npt.NDArray[np.int64]]]:
     """The descriptions and the drawings of the seeds."""
-    stored = [store.get_artifact(c.links[1].digest) for c in chains(run, "text")]
+    stored = [store.get_image(c.links[1].digest) for c in chains(run, "text")]
     images = [image.pixels.astype(np.int64) for image in stored if image is not None]
     assert len(images) == SAMPLES
     return [chain.links[1].text for chain in chains(run, "image")], images

@@ -46,7 +46,7 @@ def _share_right(staged: Staged) -> dict[str, float]:
             if link.text is not None:
                 scene = parse_caption(link.text)
             else:
-                image = data.store.get_artifact(link.digest)
+                image = data.store.get_image(link.digest)
                 assert image is not None
                 scene = parse_image(image)
             right: list[bool] = []

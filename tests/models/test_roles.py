@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from PIL import Image
 
 from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
+from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import (
     ROLE_NAMES,
@@ -20,19 +21,19 @@ from pytest_cepbench.models.protocols import (
     JsonDescriber,
     JsonWriter,
     RoleName,
+    SoundEncoder,
 )
 from pytest_cepbench.models.roles import (
     METHODS,
     ROLES,
     check_detections,
-    check_image,
     check_text,
     check_vectors,
 )
 from tests.artifacts.files import noise
 
 # Protocols of abilities that not every model of a role has, and the method of each.
-ABILITIES = (AnswerScorer, JsonDescriber, JsonWriter)
+ABILITIES = (AnswerScorer, JsonDescriber, JsonWriter, SoundEncoder)
 
 
 @given(st.text(st.characters(codec=None)))

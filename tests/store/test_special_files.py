@@ -13,7 +13,7 @@ from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import ArtifactRef, Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.remote.object_store import MARKER, image_name, result_name
+from pytest_cepbench.store.remote.object_store import MARKER, artifact_names, result_name
 from pytest_cepbench.store.rows import MOST_PAYLOAD, seal
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
@@ -67,7 +67,7 @@ def test_objects_of_a_shared_folder(tmp_path: Path, make: Make) -> None:
         store.put([StoredResult(key, value) for key, value in OBJECTS.items()])
         store.put([StoredResult("c" * 64, ArtifactRef(digest))])
     instead(shared / result_name("a" * 64), make)
-    instead(shared / image_name(digest), make)
+    instead(shared / artifact_names(digest)[0], make)
     with Store(tmp_path / "second", (shared,)) as store:
         assert store.get(OBJECTS) == {"b" * 64: "second"}
         assert store.get_artifact(digest) is None

@@ -76,11 +76,11 @@ def test_images_are_kept_by_their_content(store: Store) -> None:
     image = ImageArtifact(noise())
     digest = store.put_artifact(image)
     assert digest == image.digest == store.put_artifact(ImageArtifact(noise()))
-    stored = store.get_artifact(digest)
+    stored = store.get_image(digest)
     assert stored is not None
     np.testing.assert_array_equal(stored.pixels, image.pixels)
     assert len([path for path in (store.root / "images").rglob("*") if path.is_file()]) == 1
-    assert store.get_artifact("0" * 64) is None
+    assert store.get_image("0" * 64) is None
     assert store.damage == []
 
 
@@ -257,7 +257,7 @@ def test_what_was_cleared_is_read_from_disk(tmp_path: Path) -> None:
         assert store.artifact_cache.get(image.digest) is image
         store.artifact_cache.clear()
         assert store.artifact_cache.get(image.digest) is None
-        stored = store.get_artifact(image.digest)
+        stored = store.get_image(image.digest)
         assert stored is not None
         assert stored is not image
         assert stored.digest == image.digest

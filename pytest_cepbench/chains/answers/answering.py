@@ -369,7 +369,7 @@ def _image_step(plan: AnswerPlan, draft: _Draft, number: int, runner: RoleRunner
 
     def load() -> Any:
         if isinstance(before, ArtifactRef):
-            image = store.get_artifact(before.digest)
+            image = store.get_image(before.digest)
             return None if image is None else (image.to_pil(), prompt)
         pieces = draft.question.load(store)
         return None if pieces is None else (pieces[before], prompt)

@@ -23,12 +23,13 @@ from PIL import Image
 from pytest_cepbench import errors
 from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import ImageArtifact, canonical_json
+from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.errors import CepError, ModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, bind
 from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, CountsTokens, RoleName
-from pytest_cepbench.models.roles import METHODS, check_drawn, check_image
+from pytest_cepbench.models.roles import METHODS, check_drawn
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from pytest_cepbench.errors import RedirectError
-from pytest_cepbench.store.artifact_files import MOST_BYTES, artifact_path
+from pytest_cepbench.store.artifact_files import MOST_BYTES, paths_of
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Row
 
 FORMAT = 1
@@ -156,9 +156,9 @@ def result_name(key: str) -> str:
     return f"{RESULTS}/{key[:2]}/{key}"
 
 
-def image_name(digest: str) -> str:
-    """Name of an image's object, the same as in a store's folder."""
-    return artifact_path(Path(), digest).as_posix()
+def artifact_names(digest: str) -> list[str]:
+    """Names that an artifact's object can have, the same as in a store's folder."""
+    return [path.as_posix() for path in paths_of(Path(), digest)]
 
 
 class _Sealed(msgspec.Struct, array_like=True, frozen=True):

@@ -17,8 +17,9 @@ from math import inf
 from pathlib import Path, PurePosixPath
 from threading import Condition, Thread
 
-from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.errors import CepError, ImageError
+from pytest_cepbench.artifacts import Artifact
+from pytest_cepbench.artifacts.modality import kind_of_file
+from pytest_cepbench.errors import ArtifactError, CepError
 from pytest_cepbench.files import read_regular, tells_of_file
 from pytest_cepbench.store.artifact_files import MOST_BYTES, artifact_path, verify_artifact
 from pytest_cepbench.store.remote.location import open_objects
@@ -26,8 +27,8 @@ from pytest_cepbench.store.remote.object_store import (
     AT_ONCE,
     ObjectStore,
     StoreFailure,
+    artifact_names,
     from_object,
-    image_name,
     result_name,
     to_object,
 )
@@ -42,8 +43,8 @@ Location = str | Path
 Log = Callable[[str], None]
 """Receives one line."""
 
-SharedArtifact = tuple[ImageArtifact, bytes]
-"""A sound image from a remote store, and its file."""
+SharedArtifact = tuple[Artifact, bytes]
+"""An undamaged artifact from a remote store, and its file."""
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,18 @@ class RemoteReader:
                 self._add_bad(name, f"result {key[:12]}", problem)
         return sound
 
-    def image(self, digest: str) -> SharedArtifact | None:
-        """The image; None when it is absent or damaged."""
-        name = image_name(digest)
-        data = self._read([name]).get(name)
-        if data is None:
-            return None
-        try:
-            return verify_artifact(data, digest), data
-        except ImageError as error:
-            self._add_bad(name, f"image {digest[:12]}", str(error))
-            return None
+    def artifact(self, digest: str) -> SharedArtifact | None:
+        """The image or sound; None when it is absent or damaged."""
+        for name in artifact_names(digest):
+            data = self._read([name]).get(name)
+            if data is None:
+                continue
+            try:
+                return verify_artifact(data, digest), data
+            except ArtifactError as error:
+                kind = kind_of_file(Path(name))
+                self._add_bad(name, f"{kind} {digest[:12]}", str(error))
+        return None
 
     def _read(self, names: Iterable[str]) -> dict[str, bytes]:
         now = time.monotonic()
@@ -195,10 +197,10 @@ class Remotes:
             wanted -= {row.row[0] for row in shared}
         return rows
 
-    def image(self, digest: str) -> SharedArtifact | None:
-        """The image, from the first store that has it undamaged."""
-        images = (reader.image(digest) for reader in self._readers)
-        return next((image for image in images if image is not None), None)
+    def artifact(self, digest: str) -> SharedArtifact | None:
+        """The image or sound, from the first store that has it undamaged."""
+        shared = (reader.artifact(digest) for reader in self._readers)
+        return next((own for own in shared if own is not None), None)
 
     def refuse(self, keys: Iterable[str]) -> None:
         """Return nothing under these keys any more, and overwrite them: they are unusable."""
@@ -248,9 +250,12 @@ def upload(
     lost: dict[str, StoreFailure] = {}  # by digest
     for part in batches(sorted(set(images.values())), _IMAGES_AT_ONCE):
         files: dict[str, bytes] = {}
+        names: dict[str, str] = {}
         for digest in part:
             try:
-                files[image_name(digest)] = read_regular(artifact_path(root, digest), MOST_BYTES)
+                path = artifact_path(root, digest)
+                names[digest] = path.relative_to(root).as_posix()
+                files[names[digest]] = read_regular(path, MOST_BYTES)
             except OSError as error:
                 if tells_of_file(error):
                     lost[digest] = StoreFailure("absent", "the image is not in the local store")
@@ -258,7 +263,7 @@ def upload(
                     why = f"an image could not be read: {error.strerror}"
                     lost[digest] = StoreFailure("unknown", why)
         unwritten = objects.write(files, replace)
-        lost |= {d: unwritten[image_name(d)] for d in part if image_name(d) in unwritten}
+        lost |= {d: unwritten[name] for d, name in names.items() if name in unwritten}
     failed |= {key: lost[image] for key, image in images.items() if image in lost}
     ready = {result_name(key): to_object(row) for key, row in rows.items() if key not in failed}
     unwritten = objects.write(ready, replace)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from pytest_cepbench.errors import StoreError
-from pytest_cepbench.store.artifact_files import SUFFIX, has_artifact, write_artifact
+from pytest_cepbench.store.artifact_files import SUFFIXES, has_artifact, write_artifact
 from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
 from pytest_cepbench.store.remote.remotes import RemoteReader
@@ -50,10 +50,10 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
             """Download an image; False where it is not available."""
             if has_artifact(store.root, digest):
                 return True
-            shared = reader.image(digest)
+            shared = reader.artifact(digest)
             if shared is not None:
                 with store_errors(store.root / INDEX):
-                    write_artifact(store.root, digest, shared[1])
+                    write_artifact(store.root, *shared)
                 summary.images += 1
             return shared is not None
 
@@ -105,7 +105,7 @@ def inspect_objects(objects: ObjectStore) -> RemoteReport:
             rows = reader.rows(part)
             lost += [str(row.row[0]) for row in rows if row.image and row.image not in digests]
         for part in batches(digests, AT_ONCE):
-            list(threads.map(reader.image, part))
+            list(threads.map(reader.artifact, part))
     size = sum(results.values()) + sum(images.values())
     return RemoteReport(len(keys), len(digests), size, tuple(damaged), tuple(lost))
 
@@ -122,5 +122,6 @@ def _reading(objects: ObjectStore) -> Iterator[tuple[RemoteReader, list[str]]]:
 
 def _digests(names: Iterable[str]) -> dict[str, None]:
     """Keys of results, or digests of images, from the names of objects."""
-    last = (PurePosixPath(name).name.removesuffix(SUFFIX) for name in names)
+    paths = map(PurePosixPath, names)
+    last = (path.stem for path in paths if path.suffix in ("", *SUFFIXES))
     return dict.fromkeys(name for name in last if _DIGEST.fullmatch(name))

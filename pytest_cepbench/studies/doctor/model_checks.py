@@ -387,7 +387,7 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
     if reader is None:
         return "remark", sentence, ""
     store, second_store = suite.model_pool.store, suite.second_store
-    images = [(store.get_artifact(a), second_store.get_artifact(b)) for a, b in differ]
+    images = [(store.get_image(a), second_store.get_image(b)) for a, b in differ]
     whole = [(a, b) for a, b in images if a is not None and b is not None]
     moved = distances(
         _vectors(suite, reader, [first for first, _ in whole], again=True),
@@ -427,7 +427,7 @@ def _between_seeds(
     for seed in range(plan.seed, plan.seed + SEEDS):
         results = suite.runner("generator").ask("generate", texts.steps(suite, seed))
         images = [
-            store.get_artifact(r.digest) if isinstance(r, ArtifactRef) else None for r in results
+            store.get_image(r.digest) if isinstance(r, ArtifactRef) else None for r in results
         ]
         there = [(row, image) for row, image in zip(rows, images, strict=True) if image is not None]
         vectors = _vectors(suite, reader, [image for _, image in there])

@@ -150,7 +150,7 @@ class Project:
     def drawn(self, links: Sequence[Link]) -> list[Image.Image]:
         """The images of these links, which are all in the store."""
         with self.store() as store:
-            images = [store.get_artifact(link.digest) for link in links]
+            images = [store.get_image(link.digest) for link in links]
         assert all(image is not None for image in images)
         return [image.to_pil() for image in images if image is not None]
 

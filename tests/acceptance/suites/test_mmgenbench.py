@@ -19,6 +19,7 @@ from PIL import Image, ImageOps
 
 from pytest_cepbench.chains import Link
 from pytest_cepbench.chains.chain import derive_seed
+from pytest_cepbench.datasets.sample import EmbeddedImage
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import PATTERNS, mmgenbench_images, write_mmgenbench
@@ -130,7 +131,7 @@ def test_images_of_every_kind_are_seen_upright_and_in_color(
     """The describer is shown what the table's files show: turned, CMYK, deep grey, palette."""
     for name, index in IDS.items():
         source = chains[name][0].source
-        assert source is not None
+        assert isinstance(source, EmbeddedImage)
         shown = source.load().to_pil()
         assert np.array_equal(np.asarray(shown), np.asarray(seeds[name]))
         original = mmgenbench_images()[index]

@@ -13,11 +13,11 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import read_answer as read_reasoned
+from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.faults import ApiError
 from pytest_cepbench.models.api.responses import read_steps
 from pytest_cepbench.models.protocols import StepLimit, Usage
-from pytest_cepbench.models.roles import check_image
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, document, drawn, fault
 from tests.models.api.test_responses import DOCUMENTS

@@ -13,7 +13,7 @@ import pytest
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.remote import location
-from pytest_cepbench.store.remote.object_store import ObjectStore, image_name, result_name
+from pytest_cepbench.store.remote.object_store import ObjectStore, artifact_names, result_name
 from pytest_cepbench.store.remote.sync import inspect_objects
 from tests.store.filling import key_of, picture
 from tests.store.remote.buckets import BUCKET, SECRET, Server, serving
@@ -77,7 +77,7 @@ def test_damage_in_a_bucket_is_written_over(tmp_path: Path, owner: Server) -> No
     url = f"s3://{BUCKET}/damaged"
     results = published(tmp_path / "first", url, range(1))
     text = key_of("text 0")
-    for name in (result_name(text), image_name(picture(0).digest)):
+    for name in (result_name(text), artifact_names(picture(0).digest)[0]):
         owner.client("s3").put_object(Bucket=BUCKET, Key=f"damaged/{name}", Body=b"noise")
     objects = reach(url)
     seen = inspect_objects(objects)

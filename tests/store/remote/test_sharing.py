@@ -17,7 +17,7 @@ from pytest_cepbench.store import ArtifactRef, Store, StoredResult
 from pytest_cepbench.store.maintenance import inspect
 from pytest_cepbench.store.remote import remotes
 from pytest_cepbench.store.remote.location import open_objects
-from pytest_cepbench.store.remote.object_store import image_name, result_name
+from pytest_cepbench.store.remote.object_store import artifact_names, result_name
 from pytest_cepbench.store.remote.sync import inspect_objects, pull
 from tests.store.filling import contents, fill, key_of, picture
 from tests.store.remote.sharing import PROVENANCE, check_pull, compute, published
@@ -79,7 +79,7 @@ def test_a_shared_store_is_only_read(tmp_path: Path) -> None:
     assert {name: after[name] for name in before} == before
     assert after.keys() - before.keys() == {
         *(result_name(key_of(f"{kind} 2")) for kind in ("text", "vector", "image")),
-        image_name(picture(2).digest),
+        artifact_names(picture(2).digest)[0],
     }
 
 
@@ -118,8 +118,8 @@ def test_what_is_wrong_with_a_shared_store_is_listed(tmp_path: Path) -> None:
     place = tmp_path / "lib"
     published(tmp_path / "first", place, range(3))
     (place / result_name(TEXT)).write_bytes(b"noise")
-    (place / image_name(picture(0).digest)).write_bytes(b"noise")
-    (place / image_name(picture(1).digest)).unlink()
+    (place / artifact_names(picture(0).digest)[0]).write_bytes(b"noise")
+    (place / artifact_names(picture(1).digest)[0]).unlink()
     objects = open_objects(place, "test", writing=False)
     assert objects is not None
     report = inspect_objects(objects)
@@ -138,9 +138,9 @@ def test_damage_is_noted_once_and_written_over(tmp_path: Path) -> None:
     """A damaged object is as if not there; a run that computes it and publishes mends it."""
     place = tmp_path / "lib"
     results = published(tmp_path / "first", place, range(2))
-    row, image = place / result_name(TEXT), place / image_name(picture(0).digest)
+    row, image = place / result_name(TEXT), place / artifact_names(picture(0).digest)[0]
     row.write_bytes(row.read_bytes().replace(b"a text", b"A text"))
-    image.write_bytes((place / image_name(picture(1).digest)).read_bytes())
+    image.write_bytes((place / artifact_names(picture(1).digest)[0]).read_bytes())
     with Store(tmp_path / "second", publish=place) as store:
         for _ in range(2):
             assert store.get(results).keys() == results.keys() - {TEXT}
@@ -234,7 +234,7 @@ def test_images_are_there_before_results_that_name_them(
         store.put([StoredResult("9" * 64, ArtifactRef("f" * 64))])
     order = [path.removeprefix("lib/") for path in slow.written]
     for i in range(2):
-        image = order.index(image_name(picture(i).digest))
+        image = order.index(artifact_names(picture(i).digest)[0])
         assert image < order.index(result_name(key_of(f"image {i}")))
     assert result_name("9" * 64) not in order
     assert store.remarks == [left("the image is not in the local store")]
