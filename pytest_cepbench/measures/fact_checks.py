@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import Chain, ChainPlan, load_link
@@ -17,6 +18,8 @@ from pytest_cepbench.chains.chain import naming_damage
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,
+    Scene,
+    known_scene,
     parse_caption,
     parse_image,
     sample_scene,
@@ -143,22 +146,32 @@ class SceneChecker(FactChecker):
     ) -> list[FactReading | Failure]:
         """The scene of each artifact, fact by fact: 1 for what it claims, else 0."""
         with naming_damage(chains, generation):
-            artifacts = [load_link(chain, generation, chain_data.store) for chain in chains]
-            damaged = [place for place, artifact in enumerate(artifacts) if artifact is None]
+            scenes = [_scene(chain, generation, chain_data) for chain in chains]
+            damaged = [place for place, scene in enumerate(scenes) if scene is None]
             if damaged:
                 raise DamagedInputsError(damaged)
-            scenes = [
-                parse_caption(artifact)
-                if isinstance(artifact, str)
-                else parse_image(ImageArtifact.from_pil(artifact))
-                for artifact in artifacts
-            ]
         readings: list[FactReading | Failure] = []
         for chain, scene in zip(chains, scenes, strict=True):
-            claimed = frozenset(scene_facts(scene))
+            assert scene is not None
+            claimed = _claims(scene)
             answers = tuple(float(fact in claimed) for fact in facts[chain.sample.id])
             readings.append(FactReading(answers, claimed))
         return readings
+
+
+def _scene(chain: Chain, generation: int, chain_data: ChainData) -> Scene | None:
+    """Of an artifact; None for a damaged picture. One that a model has read is not read again."""
+    link = chain.links[generation]
+    known = parse_caption(link.text) if link.text is not None else known_scene(link.digest)
+    if known is None:
+        picture = load_link(chain, generation, chain_data.store)
+        known = None if picture is None else parse_image(ImageArtifact.from_pil(picture))
+    return known
+
+
+@lru_cache(4096)
+def _claims(scene: Scene) -> frozenset[Fact]:
+    return frozenset(scene_facts(scene))
 
 
 @dataclass(frozen=True, kw_only=True)

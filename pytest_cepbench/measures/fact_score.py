@@ -384,15 +384,16 @@ class FactsMeasure(Measure):
                     columns.append([0.0 if reading is None else np.nan] * len(own_facts))
                 if failure is not None:
                     outcome = CaseScores(name, failure, reader)
-                claims.append(
-                    frozenset(f for f in claimed if f.kind in self.kinds or not self.kinds)
-                )
+                if self.kinds:
+                    claimed = frozenset(f for f in claimed if f.kind in self.kinds)
+                claims.append(claimed)
             listed = surplus = invented = None
             if self.precision:
                 # Claims that are not true of the sample; those that the artifact before lacks too.
-                untrue = [claimed - frozenset(own_facts) for claimed in claims]
+                true = frozenset(own_facts)
+                untrue = [claimed - true for claimed in claims]
                 listed, surplus = tuple(claims), _count_kinds(untrue)
-                before = zip(untrue, [frozenset(own_facts), *claims], strict=False)
+                before = zip(untrue, [true, *claims], strict=False)
                 invented = _count_kinds([own - earlier for own, earlier in before])
             kinds = tuple(fact.kind for fact in own_facts)
             answers = FactAnswers(kinds, np.array(columns).T, surplus, invented)

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from pytest_cepbench.metrics.facts import (
     FactAnswers,
     HalfLife,
+    Places,
     half_life,
-    mean_answered,
+    means_by_row,
     order_kinds,
 )
 
@@ -220,13 +221,10 @@ def _summary(
     roles: Sequence[Role],
 ) -> KindSummary:
     """The summary of one kind, or of all facts where no kind is named."""
-    tables = [own.answers[[not kind or k == kind for k in own.kinds]] for own in checked]
-    stacked = np.concatenate(tables)
-    shares = [mean_answered(table) for table in tables]
-    by_unit: dict[str, list[Array]] = {}
-    for unit, share in zip(units, shares, strict=True):
-        by_unit.setdefault(unit, []).append(share)
-    of_units = np.array([mean_answered(np.array(rows)) for rows in by_unit.values()])
+    stacked, rows = _stacked(kind, checked)
+    places = {unit: number for number, unit in enumerate(dict.fromkeys(units))}
+    shares = means_by_row(stacked, rows, len(checked))
+    of_units = means_by_row(shares, [places[unit] for unit in units], len(places))
     pairs = []
     for place in range(0, len(generations) - 1, 2):
         first, second = stacked[:, place], stacked[:, place + 1]
@@ -235,34 +233,51 @@ def _summary(
             pairs.append(PairTable(here, after, truth_table(first, second)))
         else:
             pairs.append(PairTable(after, here, truth_table(second, first)))
+    losses = attribute_losses([stacked], roles)
+    if all(own.surplus is not None and own.invented is not None for own in checked):
+        every = (k for own in checked for k in (*own.kinds, *(own.surplus or ())))
+        kinds = order_kinds([kind] if kind else every)
+        claims = np.sum([_claims(each, checked) for each in kinds], axis=0)
+        losses = tuple(_with_claims(loss, claims, roles) for loss in losses)
     return KindSummary(
         kind=kind,
         facts=len(stacked),
         half_life=None if np.isnan(of_units).all() else half_life(of_units, generations),
-        losses=tuple(
-            _with_claims(loss, kind, checked, roles) for loss in attribute_losses([stacked], roles)
-        ),
+        losses=losses,
         tables=tuple(pairs),
     )
 
 
-def _with_claims(
-    loss: RoleLoss, kind: str, checked: Sequence[FactAnswers], roles: Sequence[Role]
-) -> RoleLoss:
-    """With what the role's artifacts claim beside the facts, where all checkers list it."""
-    if any(own.surplus is None or own.invented is None for own in checked):
-        return loss
-    columns = [place for place, role in enumerate(roles) if role == loss.role]
-    right = untrue = invented = changed = 0.0
-    for own in checked:
-        surplus, new = own.surplus or {}, own.invented or {}
-        for each in order_kinds((*own.kinds, *surplus)) if not kind else (kind,):
-            answers = own.answers[[k == each for k in own.kinds]]
-            before = np.column_stack([np.ones(len(answers)), answers[:, :-1]])
-            lost = np.nansum(before * (1 - answers), axis=0)[columns]
-            added = np.nan_to_num(new[each])[columns] if each in new else np.zeros(len(columns))
-            right += float(np.nansum(answers[:, columns]))
-            untrue += float(np.nansum(surplus[each][columns])) if each in surplus else 0.0
-            invented += float(added.sum())
-            changed += float(np.minimum(lost, added).sum())
-    return replace(loss, claims=right + untrue, untrue=untrue, invented=invented, changed=changed)
+def _stacked(kind: str, checked: Sequence[FactAnswers]) -> tuple[Array, Places]:
+    """The answers on all facts of a kind, or on all facts, and whose sample's each is."""
+    tables = [own.answers[[not kind or k == kind for k in own.kinds]] for own in checked]
+    return np.concatenate(tables), np.repeat(np.arange(len(tables)), [len(own) for own in tables])
+
+
+def _claims(kind: str, checked: Sequence[FactAnswers]) -> Array:
+    """(4, n_artifacts) claims of a kind that are true, that are not, that the artifact before did
+    not have, and those of them that stand for a fact that was lost.
+    """
+    answers, rows = _stacked(kind, checked)
+    none = np.zeros(checked[0].artifacts)
+    surplus = np.nan_to_num([(own.surplus or {}).get(kind, none) for own in checked])
+    invented = np.nan_to_num([(own.invented or {}).get(kind, none) for own in checked])
+    before = np.column_stack([np.ones(len(answers)), answers[:, :-1]])
+    lost = np.zeros_like(invented)
+    np.add.at(lost, rows, np.nan_to_num(before * (1 - answers)))
+    changed = np.minimum(lost, invented)
+    return np.array(
+        [own.sum(axis=0) for own in (np.nan_to_num(answers), surplus, invented, changed)]
+    )
+
+
+def _with_claims(loss: RoleLoss, claims: Array, roles: Sequence[Role]) -> RoleLoss:
+    """With what the role's artifacts claim beside the facts. claims: as of `_claims`."""
+    right, untrue, invented, changed = claims[:, [role == loss.role for role in roles]].sum(axis=1)
+    return replace(
+        loss,
+        claims=float(right + untrue),
+        untrue=float(untrue),
+        invented=float(invented),
+        changed=float(changed),
+    )

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from math import fsum, isnan
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -43,8 +44,7 @@ color, size, attribute: how it looks; position: where it stands; relation: where
 another; action: what it does; text: what is written."""
 
 
-@dataclass(frozen=True, order=True)
-class Fact:
+class Fact(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """One atomic fact.
 
     kind: one of `KINDS`.
@@ -86,6 +86,7 @@ def order_kinds(kinds: Iterable[str]) -> tuple[str, ...]:
 
 FloatArray = npt.NDArray[np.floating[Any]]
 Array = npt.NDArray[np.float64]
+Places = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,19 @@ def mean_answered(answers: FloatArray) -> Array:
     return means
 
 
+def means_by_row(answers: FloatArray, rows: Sequence[int] | Places, number: int) -> Array:
+    """(number, n_artifacts) `mean_answered` of answers that go together.
+
+    answers: (n, n_artifacts). rows: (n,) the row of the result that each goes into.
+    """
+    answered = ~np.isnan(answers)
+    counts, totals = np.zeros((2, number, answers.shape[1]))
+    np.add.at(counts, rows, answered)
+    np.add.at(totals, rows, np.where(answered, answers, 0.0))
+    means: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+    return means
+
+
 def fact_f1(checked: FactAnswers) -> Array:
     """Macro-F1 of the facts of each artifact: every kind counts alike, however many facts it has.
 
@@ -153,26 +167,21 @@ def fact_f1(checked: FactAnswers) -> Array:
     where every fact holds and nothing else is claimed.
     Source: F1 over atomic facts of a scene graph, after XTC-Bench (2026); over chains, ours.
     """
-    means = np.full(checked.artifacts, np.nan)
     surplus = checked.surplus
-    for column in range(checked.artifacts):
-        scores = []
-        for kind in order_kinds((*checked.kinds, *(surplus or ()))):
-            own = [
-                float(answers[column])
-                for other, answers in zip(checked.kinds, checked.answers, strict=True)
-                if other == kind and not isnan(answers[column])
-            ]
-            right, false = fsum(own), 0.0
-            if surplus is not None and kind in surplus:
-                false = float(surplus[kind][column])
+    scores: list[list[float]] = [[] for _ in range(checked.artifacts)]
+    for kind in order_kinds((*checked.kinds, *(surplus or ()))):
+        rows = checked.answers[[own == kind for own in checked.kinds]].T.tolist()
+        false = surplus[kind].tolist() if surplus is not None and kind in surplus else None
+        for column, row in enumerate(rows):
+            own = [answer for answer in row if not isnan(answer)]
+            right, wrong = fsum(own), 0.0 if false is None else float(false[column])
             if surplus is None and own:
-                scores.append(right / len(own))
-            elif own or false > 0:
-                scores.append(2 * right / (right + len(own) + false))
-        if scores and not np.isnan(checked.answers[:, column]).all():
-            means[column] = fsum(scores) / len(scores)
-    return means
+                scores[column].append(right / len(own))
+            elif own or wrong > 0:
+                scores[column].append(2 * right / (right + len(own) + wrong))
+    unread = np.isnan(checked.answers).all(axis=0)
+    means = [fsum(own) / len(own) if own else np.nan for own in scores]
+    return np.where(unread, np.nan, means)
 
 
 @dataclass(frozen=True)
@@ -276,15 +285,17 @@ def chance_f1(
     every = {fact for facts in sets for fact in facts}
     every |= {fact for row in claims for facts in row for fact in facts}
     kinds = order_kinds(fact.kind for fact in every)
-    words = {kind: [fact for fact in every if fact.kind == kind] for kind in kinds}
-    there = {kind: _table(sets, words[kind]) for kind in kinds}
+    place = {fact: i for i, fact in enumerate(every)}
+    own_kind = np.array([fact.kind for fact in place])
+    there = _table(sets, place)
     scores = np.zeros((len(sets), len(sets)))  # of start i in the artifacts of sample j
     for column in range(len(claims[0])):
+        all_claimed = _table([row[column] for row in claims], place)
         of_kinds, present = np.zeros_like(scores), np.zeros_like(scores)
         for kind in kinds:
-            claimed = _table([row[column] for row in claims], words[kind])
-            sizes = there[kind].sum(axis=1)[:, None] + claimed.sum(axis=1)[None, :]
-            of_kinds += 2 * (there[kind] @ claimed.T) / np.maximum(sizes, 1)
+            own, claimed = there[:, own_kind == kind], all_claimed[:, own_kind == kind]
+            sizes = own.sum(axis=1)[:, None] + claimed.sum(axis=1)[None, :]
+            of_kinds += 2 * (own @ claimed.T) / np.maximum(sizes, 1)
             present += sizes > 0
         scores += of_kinds / np.maximum(present, 1)
     scores /= len(claims[0])
@@ -296,12 +307,11 @@ def chance_f1(
     return chance
 
 
-def _table(sets: Sequence[Collection[Fact]], columns: Sequence[Fact]) -> npt.NDArray[Any]:
-    """(n, n_columns) 1 where the set has the fact."""
-    place = {fact: i for i, fact in enumerate(columns)}
-    table = np.zeros((len(sets), len(columns)))
+def _table(sets: Sequence[Collection[Fact]], place: Mapping[Fact, int]) -> npt.NDArray[Any]:
+    """(n, n_facts) 1 where the set has the fact of the place."""
+    table = np.zeros((len(sets), len(place)))
     for row, facts in zip(table, sets, strict=True):
-        row[[place[fact] for fact in facts if fact in place]] = 1.0
+        row[[place[fact] for fact in facts]] = 1.0
     return table
 
 

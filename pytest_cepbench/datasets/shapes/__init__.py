@@ -10,7 +10,12 @@ from pytest_cepbench.datasets.shapes.degrade import (
     degrade_with_priors,
     is_blank,
 )
-from pytest_cepbench.datasets.shapes.parser import LocatedObject, object_boxes, parse_image
+from pytest_cepbench.datasets.shapes.parser import (
+    LocatedObject,
+    known_scene,
+    object_boxes,
+    parse_image,
+)
 from pytest_cepbench.datasets.shapes.samples import load_shapes, sample_scene
 from pytest_cepbench.datasets.shapes.scene import (
     WORLD_VERSION,
@@ -34,6 +39,7 @@ __all__ = [
     "degrade_with_priors",
     "features",
     "is_blank",
+    "known_scene",
     "load_shapes",
     "object_boxes",
     "parse_caption",

@@ -8,6 +8,7 @@ same way, and two settings differ by what was added only.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from itertools import combinations
 from typing import TypeVar
 
@@ -49,7 +50,7 @@ class Knobs:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} is a probability in [0, 1], got {value!r}")
 
-    @property
+    @cached_property
     def turned(self) -> dict[str, float]:
         """The knobs that are not at zero."""
         return {name: float(value) for name, value in asdict(self).items() if value > 0}

@@ -72,13 +72,18 @@ _kept: dict[str, Scene] = {}
 
 def parse_image(image: ImageArtifact) -> Scene:
     """The scene in an image of any size; it is brought to 64 x 64 pixels first. Never raises."""
-    scene = _kept.get(image.digest)
+    scene = known_scene(image.digest)
     if scene is None:
         scene = Scene(tuple(scene_object for scene_object, _, _, _ in sightings(image)))
         if len(_kept) >= _MOST_KEPT:
             _kept.clear()
         _kept[image.digest] = scene
     return scene
+
+
+def known_scene(digest: str) -> Scene | None:
+    """The scene in the image of a digest, where it was parsed before and is still kept."""
+    return _kept.get(digest)
 
 
 def sightings(image: ImageArtifact) -> Iterator[tuple[SceneObject, FloatArray, int, int]]:
