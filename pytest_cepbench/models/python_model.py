@@ -189,7 +189,7 @@ def make_model(spec: ModelSpec) -> Model:
         for name in spec.params:
             if known is not None and name not in known:
                 what = unknown_name(f"parameter for {spec.target}", name, known)
-                raise spec.error(f"{what}")
+                raise spec.error(what)
         with _user_code(spec, "the factory"):
             made = made(**spec.params)
     elif spec.params:

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, unquote_plus
@@ -226,6 +226,14 @@ def check_at_least(params: object, least: int, *names: str) -> None:
             raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
+def check_choice(params: object, name: str, choices: Sequence[str], of: str = "") -> None:
+    """Raise ValueError naming a parameter that is given and none of its choices; of: what."""
+    value = getattr(params, name)
+    if value is not None and value not in choices:
+        known = " or ".join(choices) if len(choices) < 3 else ", ".join(choices)
+        raise ValueError(f"{name}{of} must be {known}, got {value!r}")
+
+
 def split_params(spec: ModelSpec, what: str, *parts: Collection[str]) -> list[ModelSpec]:
     """The spec with the parameters of each part alone.
 
@@ -236,7 +244,7 @@ def split_params(spec: ModelSpec, what: str, *parts: Collection[str]) -> list[Mo
     for name in spec.params:
         if name not in known:
             fault = removed(f"{name}=") or unknown_name(f"parameter for {what}", name, known)
-            raise spec.error(f"{fault}")
+            raise spec.error(fault)
     return [
         dataclasses.replace(spec, params={n: v for n, v in spec.params.items() if n in part})
         for part in parts
@@ -261,7 +269,7 @@ def parse_params(spec: ModelSpec, kind: type[P], what: str) -> P:
     try:
         return kind(**values)
     except ValueError as error:
-        raise spec.error(f"{error}") from error
+        raise spec.error(str(error)) from error
 
 
 def _convert(spec: ModelSpec, name: str, raw: str, hint: Any) -> Any:

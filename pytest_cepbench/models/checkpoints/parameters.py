@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
-from pytest_cepbench.models.spec import ModelSpec, check_at_least, parse_params
+from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice, parse_params
 from pytest_cepbench.models.torch_runtime import IMAGE_BACKENDS, resolve_device, resolve_dtype
 
 
@@ -230,27 +230,24 @@ class TransformersParams(Placement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_choice(self, "device_map", STRATEGIES)
         if self.device_map is None:
             for name in ("max_memory", "offload", "offload_folder"):
                 if getattr(self, name) is not None:
                     raise ValueError(f"{name} divides a model among devices: add device_map=auto")
-        elif self.device_map not in STRATEGIES:
-            raise ValueError(f"device_map must be {', '.join(STRATEGIES)}, got {self.device_map!r}")
         elif ":" in self.device:
             raise ValueError(
                 f"device_map divides a model among all devices that the process sees: leave out "
                 f"device={self.device}"
             )
-        if self.offload not in (None, *OFFLOADS):
-            raise ValueError(f"offload must be {' or '.join(OFFLOADS)}, got {self.offload!r}")
+        check_choice(self, "offload", OFFLOADS)
         if self.offload_folder is not None and self.offload != "disk":
             raise ValueError("offload_folder keeps the parts that lie on disk: add offload=disk")
         limits = {} if self.max_memory is None else parse_max_memory(self.max_memory)
         numbers = [place for place in limits if place != "cpu"]
         if self.device == "cpu" and numbers:
             raise ValueError(f"max_memory names device {numbers[0]}, and device=cpu uses none")
-        if self.backend not in IMAGE_BACKENDS:
-            raise ValueError(f"backend must be {' or '.join(IMAGE_BACKENDS)}, got {self.backend!r}")
+        check_choice(self, "backend", IMAGE_BACKENDS)
 
     @property
     def decisive(self) -> dict[str, Any]:

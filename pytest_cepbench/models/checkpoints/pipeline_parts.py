@@ -378,7 +378,7 @@ def pipeline_parts(
     for name, place in components.items():
         if name not in known:
             fault = unknown_name(f"component of {index.get('_class_name')}", name, known)
-            raise spec.error(f"{fault}")
+            raise spec.error(fault)
         parts.append(_component_part(name, place, pipeline))
     return *parts, *added
 

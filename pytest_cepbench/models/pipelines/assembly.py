@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,15 +39,10 @@ def load_component_files(checkpoint: Checkpoint, dtype: Any) -> dict[str, Any]:
                 f"{part.path}: diffusers reads no {component_class.__name__} from a file of "
                 "weights: give its folder, with config.json"
             )
-        with _fitting(part.path, folder), unwrapped_file(part.path) as file:
-            components[part.name] = component_class.from_single_file(
-                str(file),
-                config=str(folder),
-                local_files_only=True,
-                **dtype_option("diffusers", dtype),
-            )
+        component = _from_file(component_class, part.path, folder, dtype)
         what = f"{component_class.__name__} (as {folder} has it)"
-        _refuse_meta(replace(checkpoint, path=part.path, what=what), components[part.name])
+        _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
+        components[part.name] = component
     return components
 
 
@@ -99,14 +93,7 @@ def load_single_file(
         for name in names
         if name not in supplied and (checkpoint.path / name / "config.json").is_file()
     }
-    with _fitting(file, checkpoint.path), unwrapped_file(file) as own:
-        pipeline = pipeline_class.from_single_file(
-            str(own),
-            config=str(checkpoint.path),
-            local_files_only=True,
-            **dtype_option("diffusers", dtype),
-            **beside,
-        )
+    pipeline = _from_file(pipeline_class, file, checkpoint.path, dtype, **beside)
     for name, component in pipeline.components.items():
         what = f"{name} (as {checkpoint.path} has it)"
         _refuse_meta(replace(checkpoint, path=file, what=what), component)
@@ -146,11 +133,20 @@ def _class_of(checkpoint: Checkpoint, name: str) -> Any:
     return getattr(importlib.import_module(library), class_name)
 
 
-@contextmanager
-def _fitting(file: Path, folder: Path) -> Iterator[None]:
-    """Explain what diffusers raises for a file that is not of a folder's configuration."""
+def _from_file(kind: Any, file: Path, folder: Path, dtype: Any, **beside: Any) -> Any:
+    """What a class of diffusers makes of a file of weights and a folder's configuration.
+
+    Explains what diffusers raises for a file that is not of that configuration.
+    """
     try:
-        yield
+        with unwrapped_file(file) as own:
+            return kind.from_single_file(
+                str(own),
+                config=str(folder),
+                local_files_only=True,
+                **dtype_option("diffusers", dtype),
+                **beside,
+            )
     except (LookupError, ValueError, RuntimeError, AttributeError, TypeError) as error:
         if is_out_of_memory(error):
             raise

@@ -41,7 +41,7 @@ from pytest_cepbench.models.checkpoints.parameters import OF_PIPELINES, Placemen
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA, SINGLE_FILE
 from pytest_cepbench.models.pipelines.assembly import apply_loras, load_component_files
 from pytest_cepbench.models.protocols import ImageLike
-from pytest_cepbench.models.spec import ModelSpec, check_at_least
+from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice
 from pytest_cepbench.models.torch_runtime import (
     dtype_option,
     need,
@@ -120,12 +120,8 @@ class PipelineParams(Placement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.device_map not in (None, *_STRATEGIES):
-            raise ValueError(f"device_map of a pipeline must be balanced, got {self.device_map!r}")
-        if self.offload not in (None, *_OFFLOADS):
-            raise ValueError(
-                f"offload of a pipeline must be {' or '.join(_OFFLOADS)}, got {self.offload!r}"
-            )
+        check_choice(self, "device_map", _STRATEGIES, " of a pipeline")
+        check_choice(self, "offload", _OFFLOADS, " of a pipeline")
         if self.device_map is None and self.max_memory is not None:
             raise ValueError("max_memory divides a pipeline among devices: add device_map=balanced")
         if self.device_map is not None and self.offload is not None:
@@ -147,10 +143,7 @@ class PipelineParams(Placement):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, got {value}")
-        if self.timestep_spacing not in (None, *_SPACINGS):
-            raise ValueError(
-                f"timestep_spacing must be {', '.join(_SPACINGS)}, got {self.timestep_spacing!r}"
-            )
+        check_choice(self, "timestep_spacing", _SPACINGS)
         if not all(map(math.isfinite, self.lora_scales)):
             raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
 
@@ -230,7 +223,7 @@ def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
     known = [backend for backend in known if not backend.endswith("_hub")]
     if name not in known:
         fault = unknown_name("attention_backend", name, known)
-        raise plan.spec.error(f"{fault}")
+        raise plan.spec.error(fault)
     denoisers = [getattr(pipeline, name, None) for name in _DENOISERS]
     parts = [
         part
@@ -243,8 +236,8 @@ def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
     ]
     if not parts:
         raise plan.spec.error(
-            f"the attention of {type(pipeline).__name__} has no "
-            "backends to choose from: leave attention_backend out"
+            f"the attention of {type(pipeline).__name__} has no backends to choose from: leave "
+            "attention_backend out"
         )
     try:
         # Choosing one for a model makes it the choice of every other pipeline of the process, too;
@@ -276,8 +269,8 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
         value = getattr(plan.params, name)
         if value is not None:
             raise plan.spec.error(
-                f"{name}={value} places parts of a pipeline on "
-                "accelerators, and it runs on the cpu: leave it out, or run where one is visible"
+                f"{name}={value} places parts of a pipeline on accelerators, and it runs on the "
+                "cpu: leave it out, or run where one is visible"
             )
     files = plan.checkpoint.named(SINGLE_FILE)
     if files and plan.params.device_map is not None:
@@ -295,8 +288,8 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
     scales = plan.params.lora_scales
     if len(scales) > 1 and len(scales) != len(loras):
         raise plan.spec.error(
-            f"lora_scale has {len(scales)} numbers for "
-            f"{len(loras)} LoRA weights: give one for each, or one for all"
+            f"lora_scale has {len(scales)} numbers for {len(loras)} LoRA weights: give one for "
+            "each, or one for all"
         )
     if loras:
         require("peft")
@@ -420,7 +413,7 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
     for parameter in plan.params.call:
         if parameter not in accepted:
             unknown = unknown_name(f"parameter for {name}", parameter, accepted)
-            raise plan.spec.error(f"{unknown}")
+            raise plan.spec.error(unknown)
 
 
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
@@ -443,7 +436,7 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
     if own is None or name not in known:
         names = known if own is not None else ()
         fault = unknown_name(f"scheduler for {what}", name, names)
-        raise spec.error(f"{fault}")
+        raise spec.error(fault)
     changes = {}
     if params.timestep_spacing is not None:
         if "timestep_spacing" not in inspect.signature(known[name]).parameters:
