@@ -232,30 +232,6 @@ def inode(path: Path) -> int | None:
         return None
 
 
-def rebuild(path: Path, broken: int | None) -> tuple[int, Path]:
-    """Move a damaged database aside and save every row of it that can be read and is sealed.
-
-    One process rebuilds; the others wait, find another file, and have to open it again.
-
-    broken: inode of the damaged file.
-    Returns (rows saved, path of the damaged file now). Raises StoreError where the file could not
-    be read or the new one not be written; the damaged file lies in its place then, as before.
-    """
-    with store_errors(path), replacement_lock(path):
-        aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
-        if inode(path) != broken:
-            return 0, path
-        _move(path, aside)
-        try:
-            with closing(open_database(path)) as sound:
-                return _copy_rows(aside, sound), aside
-        except BaseException:
-            for part in _parts(path):
-                part.unlink(missing_ok=True)
-            _move(aside, path)
-            raise
-
-
 def _parts(path: Path) -> list[Path]:
     """The files of a database, whether or not they exist."""
     return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
@@ -343,7 +319,12 @@ class Index:
                 self._repairing(write)
 
     def rebuild(self) -> None:
-        """Write the database anew with every row of it that can be read and is sealed."""
+        """Move the file aside and write it anew, with every row that can be read and is sealed.
+
+        One process rebuilds a damaged file; the others wait, find another file, and open that.
+        Raises StoreError where the file could not be read or the new one not be written; it lies in
+        its place then, as before.
+        """
         with self._lock:
             self._connection.close()
             self._connection = self._rebuilt()
@@ -382,10 +363,19 @@ class Index:
                 self._inode = inode(self.path)
 
     def _rebuilt(self) -> sqlite3.Connection:
-        saved, damaged = rebuild(self.path, self._inode)
-        if damaged != self.path:
-            self._note(
-                f"index: {saved} results saved from the damaged file, which is kept as "
-                f"{damaged.name}"
-            )
+        path = self.path
+        aside = path.with_name(f"{path.stem}.damaged-{time.time_ns()}{path.suffix}")
+        with store_errors(path), replacement_lock(path):
+            if inode(path) == self._inode:
+                _move(path, aside)
+                try:
+                    with closing(open_database(path)) as sound:
+                        saved = _copy_rows(aside, sound)
+                except BaseException:
+                    for part in _parts(path):
+                        part.unlink(missing_ok=True)
+                    _move(aside, path)
+                    raise
+                kept = f"from the damaged file, which is kept as {aside.name}"
+                self._note(f"index: {saved} results saved {kept}")
         return self._connect()

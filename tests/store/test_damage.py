@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
-from pytest_cepbench.store.database import inode, rebuild
+from pytest_cepbench.store.database import Index, inode
 from tests.artifacts.files import noise
 from tests.store.filling import fill
 from tests.store.strategies import same
@@ -208,21 +209,31 @@ def test_rebuilding_ends_after_ten_thousand_numbers_without_a_row(
     """A damaged table has no known end: twenty reads of 500 that find nothing count as one."""
     with closing(sqlite3.connect(index)) as connection, connection:
         connection.execute("UPDATE results SET rowid = rowid + ? WHERE rowid > ?", (gap, kept))
-    assert rebuild(index, inode(index))[0] == saved
+    notes: list[str] = []
+    opened = Index(index, notes.append)
+    opened.rebuild()
+    opened.close()
+    assert notes[0].startswith(f"index: {saved} results saved from the damaged file")
 
 
 def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:
     """A second process that found the same damage leaves the new file where it is."""
     with Store(root) as store:
         store.put([StoredResult("kept", "a text")])
-    damaged = inode(index)
-    saved, aside = rebuild(index, damaged)
-    assert saved > 0
-    assert aside != index
-    rebuilt = inode(index)
-    assert rebuild(index, damaged) == (0, index)
-    assert inode(index) == rebuilt
-    assert list(root.glob("index.damaged-*.sqlite")) == [aside]
+    notes: list[str] = []
+    with (
+        closing(Index(index, notes.append)) as first,
+        closing(Index(index, notes.append)) as second,
+    ):
+        damaged = inode(index)
+        first.rebuild()
+        rebuilt = inode(index)
+        assert rebuilt != damaged
+        second.rebuild()
+        assert inode(index) == rebuilt
+    (aside,) = root.glob("index.damaged-*.sqlite")
+    (note,) = notes
+    assert re.fullmatch(rf"index: [1-9]\d* results saved from .* kept as {aside.name}", note)
     with Store(root) as store:
         assert store.get(["kept"]) == {"kept": "a text"}
 
