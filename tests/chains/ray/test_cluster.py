@@ -7,13 +7,14 @@ import os
 import signal
 import socket
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.chains.ray import cluster as module
 from pytest_cepbench.chains.ray.cluster import (
+    Allocation,
     Cluster,
     Node,
     allocate,
@@ -201,53 +202,70 @@ def _nodes(*sizes: tuple[float, float]) -> list[Node]:
     return [Node(f"id{n}", f"node{n}", cpus, gpus) for n, (cpus, gpus) in enumerate(sizes)]
 
 
-def test_every_accelerator_has_one_of_each_role() -> None:
-    """Thirds of it, and no more cores than there are for its device."""
-    pools = allocate(ROLES, {}, _nodes((32, 4), (32, 4)))
-
-    assert {pool.actors for pool in pools.values()} == {8}
-    assert {pool.gpus for pool in pools.values()} == {0.333}
-    assert {pool.threads for pool in pools.values()} == {None}
-    assert all(pool.shared for pool in pools.values())
+ALL = tuple(ROLES)
+ONE = ("encoder",)
 
 
-def test_two_encoders_count_twice() -> None:
-    """Roles are those of models: a suite's further encoders take their part."""
-    pools = allocate([*ROLES, "encoder"], {}, _nodes((8, 1)))
+@pytest.mark.parametrize(
+    ("roles", "requests", "nodes", "expected"),
+    [
+        # Every accelerator has one of each role, with no more cores than there are for it.
+        (ALL, {}, [(32, 4)] * 2, dict.fromkeys(ALL, "8 x 0.333 GPU + 1 CPU, shared")),
+        # Roles are those of models: a suite's further encoders take their part.
+        ((*ALL, "encoder"), {}, [(8, 1)], {"encoder": "1 x 0.25 GPU + 1 CPU, shared"}),
+        # A node has its cores divided among its devices, and those among the roles.
+        (
+            ALL,
+            {},
+            [(2, 2), (8, 2), (9, 0)],
+            dict.fromkeys(ALL, "4 x 0.333 GPU + 0.333 CPU, shared"),
+        ),
+        # Without accelerators one for each core; where there are many, several cores to a place.
+        (ALL, {}, [(1, 0)] * 2, {"encoder": "2 x 0.333 CPU, 1 threads, shared"}),
+        (ALL, {}, [(64, 0)], {"encoder": "16 x 1 CPU, 4 threads, shared"}),
+        # Sixteen at most, each with its part of a core.
+        (ONE, {}, [(1, 0)] * 17, {"encoder": "16 x 1 CPU, 1 threads, shared"}),
+        (ONE, {}, [(1, 0)] * 16, {"encoder": "16 x 1 CPU, 1 threads, shared"}),
+        (ONE, {}, [(33, 0), (2, 0)], {"encoder": "8 x 1 CPU, 4 threads, shared"}),
+        # What one role asks for is gone; the others share the devices that are left.
+        (
+            ALL,
+            {"describer": {"actors": 2, "gpus": 1.0, "cpus": 2.0}},
+            [(16, 4)],
+            {"describer": "2 x 1 GPU + 2 CPU", "generator": "2 x 0.5 GPU + 1 CPU, shared"},
+        ),
+        # `gpus=0` puts a role on the processor, beside the devices.
+        (
+            ALL,
+            {"encoder": {"gpus": 0.0}},
+            [(16, 2)],
+            {"encoder": "2 x 1 CPU, 8 threads", "generator": "2 x 0.5 GPU + 1 CPU, shared"},
+        ),
+        # More actors than devices have less of each, and of its cores.
+        (ONE, {"encoder": {"actors": 4}}, [(6, 2)], {"encoder": "4 x 0.5 GPU + 1 CPU"}),
+        (ONE, {"encoder": {"actors": 4}}, [(2, 0)], {"encoder": "4 x 0.5 CPU, 1 threads"}),
+        (
+            ONE,
+            {"encoder": {"actors": 1, "gpus": 0.0, "cpus": 0.0}},
+            [(2, 0)],
+            {"encoder": "1 x nothing, 1 threads"},
+        ),
+    ],
+)
+def test_a_cluster_is_divided_among_roles(
+    roles: Sequence[str],
+    requests: dict[str, dict[str, float]],
+    nodes: list[tuple[float, float]],
+    expected: dict[str, str],
+) -> None:
+    """Resources and threads of each actor, and whether roles share their places."""
+    pools = allocate(roles, requests, _nodes(*nodes))
 
-    assert pools["encoder"].gpus == 0.25
+    def show(pool: Allocation) -> str:
+        threads = "" if pool.threads is None else f", {pool.threads} threads"
+        return f"{pool}{threads}{', shared' * pool.shared}"
 
-
-def test_actors_have_the_cores_of_the_poorest_device() -> None:
-    """A node has its cores divided among its devices, and those among the roles."""
-    pools = allocate(ROLES, {}, _nodes((2, 2), (8, 2), (9, 0)))
-
-    assert {(pool.actors, pool.gpus, pool.cpus) for pool in pools.values()} == {(4, 0.333, 0.333)}
-
-
-def test_without_accelerators_cores_are_divided() -> None:
-    """One for each core; where there are many, several cores to a place, and so many threads."""
-    few = allocate(ROLES, {}, _nodes((1, 0), (1, 0)))
-    many = allocate(ROLES, {}, _nodes((64, 0)))
-
-    assert (few["encoder"].actors, few["encoder"].cpus, few["encoder"].threads) == (2, 0.333, 1)
-    assert (many["encoder"].actors, many["encoder"].cpus, many["encoder"].threads) == (16, 1.0, 4)
-
-
-def test_a_request_leaves_the_rest_to_the_others() -> None:
-    """What one role asks for is gone; the others share the devices that are left."""
-    pools = allocate(ROLES, {"describer": {"actors": 2, "gpus": 1.0, "cpus": 2.0}}, _nodes((16, 4)))
-
-    assert (pools["describer"].actors, pools["describer"].gpus) == (2, 1.0)
-    assert (pools["generator"].actors, pools["generator"].gpus) == (2, 0.5)
-    assert not pools["describer"].shared
-
-
-def test_an_encoder_on_the_cores_leaves_devices_whole() -> None:
-    """`gpus=0` puts a role on the processor, beside the devices."""
-    pools = allocate(ROLES, {"encoder": {"gpus": 0.0}}, _nodes((16, 2)))
-
-    assert (pools["encoder"].gpus, pools["generator"].gpus) == (0.0, 0.5)
+    assert {role: show(pools[role]) for role in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -275,34 +293,6 @@ def test_nothing_left_is_refused() -> None:
     """A role without a request would wait for a device that others have."""
     with pytest.raises(SpecError, match="leaves no GPU for other roles: ask for less, or give "):
         allocate(ROLES, {"describer": {"actors": 2, "gpus": 1.0}}, _nodes((8, 2)))
-
-
-def test_a_cluster_of_single_cores_has_sixteen_places() -> None:
-    """No role has more actors where nothing is asked for; each has its part of a core."""
-    pools = allocate(["encoder"], {}, _nodes(*[(1, 0)] * 17))
-    assert (pools["encoder"].actors, pools["encoder"].cpus) == (16, 1.0)
-
-    pools = allocate(["encoder"], {}, _nodes(*[(1, 0)] * 16))
-    assert pools["encoder"].actors == 16
-
-    pools = allocate(["encoder"], {}, _nodes((33, 0), (2, 0)))
-    assert (pools["encoder"].actors, pools["encoder"].threads) == (8, 4)
-
-
-def test_more_actors_than_devices_have_less_of_each() -> None:
-    """Of the device, and of its cores."""
-    pools = allocate(["encoder"], {"encoder": {"actors": 4}}, _nodes((6, 2)))
-    assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.5, 1.0)
-    assert str(pools["encoder"]) == "4 x 0.5 GPU + 1 CPU"
-
-    pools = allocate(["encoder"], {"encoder": {"actors": 4}}, _nodes((2, 0)))
-    assert (pools["encoder"].gpus, pools["encoder"].cpus) == (0.0, 0.5)
-    assert not pools["encoder"].shared
-
-    pools = allocate(
-        ["encoder"], {"encoder": {"actors": 1, "gpus": 0.0, "cpus": 0.0}}, _nodes((2, 0))
-    )
-    assert str(pools["encoder"]) == "1 x nothing"
 
 
 def test_threads_are_those_of_the_actor_s_cores(monkeypatch: pytest.MonkeyPatch) -> None:
