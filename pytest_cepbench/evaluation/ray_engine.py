@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from pytest_cepbench.chains import RoleRunner
@@ -57,9 +57,7 @@ class RayEngine:
         self._over = threading.Event()
         self._offered = threading.Condition()
         self._offers: list[tuple[Path, Case, int | None]] = []
-        self._threads: list[threading.Thread] = []
-        self._models: list[ModelPool] = []
-        self._shards: list[WorkQueue] = []
+        self._helpers: list[tuple[threading.Thread, ModelPool, WorkQueue]] = []
         self._closed = False
         cluster = connect(context.settings.ray_address)
         self.header = str(cluster)
@@ -94,12 +92,12 @@ class RayEngine:
     @property
     def runners(self) -> list[RoleRunner]:
         """Those of all threads."""
-        return [runner for models in self._models for runner in list(models.runners.values())]
+        return [own for _, models, _ in self._helpers for own in list(models.runners.values())]
 
     @property
     def progress(self) -> Progress | None:
         """What the threads do together; None while they do nothing."""
-        busy = [shards.progress for shards in self._shards if shards.progress.case]
+        busy = [work.progress for _, _, work in self._helpers if work.progress.case]
         if not busy:
             return None
         count = "1 thread" if len(busy) == 1 else f"{len(busy)} threads"
@@ -112,7 +110,7 @@ class RayEngine:
 
     def messages(self) -> list[str]:
         """What happened to the cluster and was made good, a sentence each."""
-        remarks = [remark for shards in self._shards for remark in shards.remarks]
+        remarks = (remark for _, _, work in self._helpers for remark in work.remarks)
         return [*self.pools.messages(), *remarks]
 
     def close(self) -> None:
@@ -124,7 +122,7 @@ class RayEngine:
         with self._offered:
             self._offered.notify_all()
         until = time.monotonic() + _PATIENCE
-        for thread in self._threads:
+        for thread, _, _ in self._helpers:
             thread.join(max(0.0, until - time.monotonic()))
         with suppress(Exception):  # a cluster that is gone answers nothing
             self.pools.close()
@@ -133,39 +131,30 @@ class RayEngine:
     # -- threads ---------------------------------------------------------------------------------
 
     def _start_threads(self) -> None:
+        """Each has models and measuring of its own, on the run's store."""
         if self._over.is_set():
             return
+        store, stopped = self._open_store(), self._over.is_set
         for number in range(min(MOST_THREADS, self.pools.helpers)):
+            progress = Progress()
+            models = ModelPool(store, progress=progress, place=partial(self.place, stopped=stopped))
+            work = WorkQueue(
+                store,
+                cache(partial(self._run, models)),
+                self._context.run_id,
+                self._context.folder,
+                processes=2,  # at least: shards that are done are noted in the run's folder
+                stopped=stopped,
+                progress=progress,
+            )
             name = f"cepbench-ray-{number}"
-            thread = threading.Thread(target=self._work, args=(self._helper(),), name=name)
-            thread.daemon = True
-            self._threads.append(thread)
-        for thread in self._threads:
+            thread = threading.Thread(target=self._work, args=(work,), name=name, daemon=True)
+            self._helpers.append((thread, models, work))
+        for thread, _, _ in self._helpers:
             thread.start()
 
-    def _helper(self) -> WorkQueue:
-        """Shards, models and measuring of one thread, on the run's store."""
-        runs: dict[Path, SuiteRun] = {}
-        store, progress, stopped = self._open_store(), Progress(), self._over.is_set
-        models = ModelPool(store, progress=progress, place=partial(self.place, stopped=stopped))
-        self._models.append(models)
-
-        def run_of(path: Path) -> SuiteRun:
-            if path not in runs:
-                runs[path] = self._suites.get(path).run(models, self._context.settings.baselines)
-            return runs[path]
-
-        shards = WorkQueue(
-            store,
-            run_of,
-            self._context.run_id,
-            self._context.folder,
-            processes=2,  # at least: shards that are done are noted in the run's folder
-            stopped=stopped,
-            progress=progress,
-        )
-        self._shards.append(shards)
-        return shards
+    def _run(self, models: ModelPool, path: Path) -> SuiteRun:
+        return self._suites.get(path).run(models, self._context.settings.baselines)
 
     def _work(self, shards: WorkQueue) -> None:
         """Grow and read what is offered, until the run is over."""
