@@ -31,6 +31,17 @@ class Ended:
     out: str
     err: str
 
+    def refused(self, *pieces: str, code: int = 2, lines: int | None = None) -> None:
+        """What was wrong is said last, with all of these pieces, and no traceback.
+
+        lines: on stderr, where nothing but the complaint is expected there.
+        """
+        assert self.code == code, self.err
+        assert [piece for piece in pieces if piece not in self.err] == [], self.err
+        assert self.err.splitlines()[-1].startswith("cepbench: "), self.err
+        assert "Traceback" not in self.err
+        assert lines in (None, self.err.count("\n")), self.err
+
 
 @dataclass(frozen=True)
 class Home:

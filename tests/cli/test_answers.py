@@ -229,8 +229,7 @@ def test_an_unreadable_baseline_keeps_everything(accepted: Home) -> None:
     (accepted.path / "baselines/arena/broken.toml").write_text("<<<")
     ended = accepted.command("store", "gc", "--max-size=0", "--delete")
 
-    assert ended.code == 2
-    assert "broken.toml' cannot be read as a baseline" in ended.err
+    ended.refused("broken.toml' cannot be read as a baseline")
 
 
 def spoil(bundle: Path, damage: str) -> None:
@@ -262,8 +261,7 @@ def test_answers_that_the_store_lacks_are_not_exported(accepted: Home) -> None:
     """How many, and whose store would have them; no file is written."""
     ended = accepted.command("store", "export", "--answers=.", "--store=empty")
 
-    assert ended.code == 1
-    assert "20 of 20 accepted answers are not in the store 'empty'" in ended.err
+    ended.refused("20 of 20 accepted answers are not in the store 'empty'", code=1)
     assert not (accepted.path / BUNDLE).exists()
 
 
@@ -272,8 +270,7 @@ def test_a_suite_without_accepted_answers(home: Home) -> None:
     write_suite(home.path, ANSWERS)
     ended = home.command("store", "export", "--answers=.")
 
-    assert ended.code == 2
-    assert "holds no baseline of battles" in ended.err
+    ended.refused("holds no baseline of battles")
 
 
 def test_answers_of_opening_in_its_own_layout(home: Home) -> None:
@@ -303,8 +300,7 @@ def test_other_questions_have_no_place_in_openings_layout(accepted: Home) -> Non
     """One line."""
     ended = accepted.command("store", "export", "--answers=.", "--layout=opening", "--out=out")
 
-    assert ended.code == 1
-    assert "is no question of OpenING" in ended.err
+    ended.refused("is no question of OpenING", code=1)
 
 
 def _judges(folder: Path) -> set[str]:
@@ -346,8 +342,7 @@ def test_people_without_a_vote_are_not_written(accepted: Home) -> None:
     early = accepted.command("arena", "rejudge", ".", judge)
     vote_all(ratings, lambda _: "B")
     ended = accepted.command("arena", "rejudge", ".", judge)
-    assert early.code == 2
-    assert f"let people judge, with `cepbench rate ask {ratings.path}`" in early.err
+    early.refused(f"let people judge, with `cepbench rate ask {ratings.path}`")
     assert ended.code == 0
 
 

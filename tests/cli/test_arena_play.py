@@ -13,7 +13,7 @@ from pytest_cepbench.datasets.opening.verdict_files import read_battles, read_ve
 from pytest_cepbench.store import Store
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import result_of, write_report
-from tests.cli.test_asked_judge import LONGER, MODULE, UIDS, Interrupted, Longer
+from tests.cli.test_judge_card import LONGER, MODULE, UIDS, Interrupted, Longer
 from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, prepare
@@ -237,8 +237,7 @@ def test_what_is_refused(
         ended = play(folders, *argv, models=models)
     except SystemExit as error:  # argparse's own
         ended = Ended(int(error.code or 0), "", folders.capture.readouterr().err)
-    assert ended.code == 2
-    assert says in ended.err
+    ended.refused(says)
     assert Longer.shown == 0
     assert not (folders.path / ".cepbench/play").exists()
 
@@ -249,24 +248,21 @@ def test_a_folder_is_of_one_judge(folders: Home) -> None:
     before = (folders.path / ".cepbench/play/verdicts.json").read_bytes()
     ended = play(folders, judge=f"{MODULE}:First")
 
-    assert ended.code == 2
-    assert f"holds a play with judge '{LONGER}'" in ended.err
+    ended.refused(f"holds a play with judge '{LONGER}'")
     assert (folders.path / ".cepbench/play/verdicts.json").read_bytes() == before
 
 
 def test_a_judge_that_follows_the_order_ranks_nobody(folders: Home) -> None:
     """Its verdicts say nothing of the models, and nothing is written."""
     ended = play(folders, judge=f"{MODULE}:First")
-    assert ended.code == 1
-    assert "the judge leaned to the first answer in all 24 battles" in ended.err
+    ended.refused("the judge leaned to the first answer in all 24 battles", code=1)
     assert not (folders.path / ".cepbench/play").exists()
 
 
 def test_a_judge_that_says_nothing_ranks_nobody(folders: Home) -> None:
     """The command fails, and says why there is no verdict."""
     ended = play(folders, judge=f"{MODULE}:Silent")
-    assert ended.code == 1
-    assert "the judge gave no verdict on 24 battles: no-verdict: hm" in ended.err
+    ended.refused("the judge gave no verdict on 24 battles: no-verdict: hm", code=1)
 
 
 def test_reports_of_runs_battle(home: Home) -> None:
@@ -284,6 +280,5 @@ def test_reports_of_runs_battle(home: Home) -> None:
     assert [row["model"] for row in standings] == ["better", "worse"]
     assert len(standings[0]["groups"]) > 1
     ended = home.command(*command, "--store=elsewhere")
-    assert ended.code == 2
-    assert "answers of the run of 'worse' are not in the store" in ended.err
+    ended.refused("answers of the run of 'worse' are not in the store")
     assert "pytest_cepbench" in sys.modules

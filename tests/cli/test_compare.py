@@ -1,4 +1,4 @@
-"""`cepbench compare`: runs case by case, with battles and chains."""
+"""`cepbench compare`: runs case by case, with battles and chains, and ranked."""
 
 from __future__ import annotations
 
@@ -243,8 +243,7 @@ def test_runs_without_a_common_case(home: Home, measured: Measured) -> None:
     write_report(home.path / "a.json", [result_of(first)])
     write_report(home.path / "b.json", map(result_of, rest))
     ended = home.command("compare", "a.json", "b.json")
-    assert ended.code == 2
-    assert "a and b have no case in common: a measured toy, b toy" in ended.err
+    ended.refused("a and b have no case in common: a measured toy, b toy")
     assert not (Path("page.html")).exists()
 
 
@@ -448,3 +447,117 @@ def test_a_wrong_place_is_one_line(
     message = "--store 'suite.toml': the folder or URL of a store is expected"
     assert capsys.readouterr().err == f"cepbench: {message}\n"
     assert not (project.path / "page.html").exists()
+
+
+@pytest.fixture
+def ranked(home: Home, measured: Measured) -> Home:
+    """Reports of three models of the toy suite."""
+    for name, spec in (
+        ("best", "shapes:"),
+        ("mid", "shapes:?miss=0.4"),
+        ("low", "shapes:?miss=0.95"),
+    ):
+        write_report(home.path / f"{name}.json", map(result_of, measured(spec)), "passed")
+    return home
+
+
+def test_page_and_files(ranked: Home) -> None:
+    """Models with ranks in each metric, then each metric's differences; files hold the same."""
+    ended = ranked.command("compare", "low.json", "best.json", "third=mid.json", "--out=boards")
+    out = ranked.path / "boards"
+    document = json.loads((out / "leaderboard.json").read_text("utf-8"))
+
+    assert (ended.code, ended.err) == (0, "")
+    assert re.search(r"^best +1-2 ", ended.out, re.MULTILINE)
+    assert re.search(r"^low +2-3 ", ended.out, re.MULTILINE)
+    assert "toy/overall/gc: GC@" in ended.out
+    assert (out / "leaderboard.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
+    assert "best: rank 1-2" in (out / "leaderboard.html").read_text("utf-8")
+    board = document["cases"][0]
+    assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
+    assert board["models"][0]["rank_high"] == board["models"][2]["rank_low"] == 2
+    assert board["models"][2]["difference"] < board["models"][1]["difference"] < 0
+    assert document["command"] == (
+        "cepbench compare low.json best.json third=mid.json --out=boards"
+    )
+
+
+def test_chosen_cases_and_folder(ranked: Home) -> None:
+    """--case ranks in a part, with or without the name of its suite."""
+    ended = ranked.command("compare", "best.json", "low.json", "--case=overall/gc", "--out=boards")
+    document = json.loads((ranked.path / "boards" / "leaderboard.json").read_text("utf-8"))
+
+    assert ended.code == 0
+    assert [board["case"] for board in document["cases"]] == ["toy/overall/gc"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "line"),
+    [
+        ("samples", "lower is better; 16 independent samples"),
+        ("categories", "lower is better; too few blocks of samples for intervals: nothing is told"),
+    ],
+)
+def test_ranks_by_distances_between_sets(home: Home, pool: str, line: str) -> None:
+    """Units are called what they are; two samples of a category make no blocks."""
+    text = f'{GATED}[metrics.fid]\npool = "{pool}"\nparts = "overall"\n'
+    for name, spec in (("a", "shapes:?miss=0.4"), ("b", "shapes:?recolor=0.9")):
+        results = map(result_of, measure_toy(home.path, spec, text))
+        write_report(home.path / f"{name}.json", results)
+    ended = home.command("compare", "a.json", "b.json", "--case=overall/fid", "--out=boards")
+
+    assert (ended.code, ended.err) == (0, "")
+    assert line in ended.out
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["best.json"], "expected two or more runs"),
+        (
+            ["best.json", "low.json", "--suite=toys"],
+            "the run of best has no case that is asked for: it has toy/",
+        ),
+        (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
+        (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
+        (
+            ["best.json", "low.json", "--case=overall/gx"],
+            "the run of best has no case that is asked for: it has toy/",
+        ),
+        (["best.json", "cut.json"], "the run of cut.json is incomplete (worker gw0 died): run it"),
+    ],
+)
+def test_rankings_that_are_refused(
+    ranked: Home, measured: Measured, argv: list[str], message: str
+) -> None:
+    """One line, exit code 2, no files."""
+    results = map(result_of, measured("shapes:"))
+    write_report(ranked.path / "cut.json", results, "incomplete", ["worker gw0 died"])
+    ended = ranked.command("compare", *argv, "--out=boards")
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert message in ended.err
+    assert not (ranked.path / "boards").exists()
+
+
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (lambda measured: measured["identity"].update(prompt="another"), "prompt"),
+        (lambda measured: measured.update(higher_is_better=False), "direction"),
+        (lambda measured: measured["clusters"].update(color="one"), "clusters"),
+    ],
+)
+def test_runs_of_another_version_of_the_suite(
+    ranked: Home, edit: Callable[[dict[str, Any]], object], field: str
+) -> None:
+    """What differs is named, in one line."""
+
+    def edit_cases(document: dict[str, Any]) -> None:
+        for case in document["cases"]:
+            edit(case["measurement"])
+
+    edit_report(ranked.path / "low.json", edit_cases)
+    ended = ranked.command("compare", "best.json", "low.json", "--out=boards")
+
+    ended.refused(f"best and low were not measured alike ({field} differ)", lines=1)

@@ -1,16 +1,25 @@
-"""`cepbench agree judges`: the card of a judge from files of verdicts, and what it refuses."""
+"""`cepbench agree judges`: the card of a judge, from files of verdicts or by asking it."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_battles
 from pytest_cepbench.metrics.battles import JudgedBattle
-from tests.cli.conftest import Home
+from tests.cli.conftest import Ended, Home
 from tests.cli.test_arena import write
+from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.metrics.arena.panels import SWAPPED, simulate, swap
 
 PEOPLE = simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
@@ -124,5 +133,387 @@ def test_people_are_needed(verdicts: Home) -> None:
     """Without them nothing is known of a judge."""
     ended = verdicts.command("agree", "judges", "judge.json")
 
-    assert ended.code == 2
-    assert "--people" in ended.err
+    ended.refused("--people")
+
+
+MODULE = "python:tests.cli.test_judge_card"
+
+UIDS = [f"01010{number:02}" for number in range(1, 13)]
+
+LONGER = f"{MODULE}:Longer"
+
+
+class Longer:
+    """Prefers the answer of more words; counts the battles that it was shown."""
+
+    fingerprint = "longer/1"
+    seeded = True
+    shown = 0
+
+    def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> list[str]:
+        """A verdict each; some follow the seed."""
+        Longer.shown += len(battles)
+        return [self._verdict(b, seed) for b, seed in zip(battles, seeds, strict=True)]
+
+    def _verdict(self, battle: Any, seed: int) -> str:
+        first, second = (
+            len(" ".join(piece for piece in answer if isinstance(piece, str)).split())
+            for answer in (battle.first, battle.second)
+        )
+        if seed % 8 == 0:
+            return "Tie(A)"
+        return "A" if first > second else "B"
+
+
+class First(Longer):
+    """Says A whatever it is shown."""
+
+    fingerprint = "first/1"
+
+    def _verdict(self, battle: Any, seed: int) -> str:
+        return "A"
+
+
+class Interrupted(Longer):
+    """Is as `Longer`, and is stopped after some battles, once."""
+
+    stopped = False
+    batch_size = 4
+
+    def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> list[str]:
+        """As above; the second call does not come back."""
+        if Longer.shown and not type(self).stopped:
+            type(self).stopped = True
+            raise KeyboardInterrupt
+        return super().judge(battles, seeds)
+
+
+class Killed(Longer):
+    """Is as `Longer`; where the environment says so, its second call kills the process."""
+
+    batch_size = 4
+
+    def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> list[str]:
+        """As above."""
+        if Longer.shown and "CEPBENCH_TEST_KILL" in os.environ:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().judge(battles, seeds)
+
+
+class Silent(Longer):
+    """Says nothing."""
+
+    fingerprint = "silent/1"
+
+    def judge(self, battles: Sequence[Any], seeds: Sequence[int]) -> list[Any]:
+        """Failures."""
+        from pytest_cepbench import Failure
+
+        return [Failure("no-verdict", "hm") for _ in battles]
+
+
+@pytest.fixture
+def panel(home: Home, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """Questions, answers of two models, reference answers, and people's verdicts on them."""
+    monkeypatch.setattr(Longer, "shown", 0)
+    monkeypatch.setattr(Interrupted, "stopped", False)
+    put_questions(home.path / "questions", [question(uid) for uid in UIDS])
+    put_questions(home.path / "others", [question("0101099")])
+    for place, uid in enumerate(UIDS):
+        for name, words in (("Wordy", 30 + place), ("terse", 3 + place % 4)):
+            folder = home.path / f"{name}_output"
+            image = f"{uid}-o-0.jpg"
+            steps: list[dict[str, str | None]] = [
+                {"text": "word " * words, "image": image},
+                {"text": f"{name} end", "image": None},
+            ]
+            put_answer(folder, uid, steps)
+            (folder / image).write_bytes(png(40 + place))
+    pairs = [("Wordy", "Terse"), ("Human", "Wordy"), ("Terse", "Human")]
+    verdicts = ["A", "B", "Tie(A)", "Tie(B)"]
+    people = [
+        JudgedBattle(uid, *pairs[(i + k) % 3], verdicts[(i + k * k) % 4])  # type: ignore[arg-type]
+        for i, uid in enumerate(UIDS)
+        for k in range(2)
+    ]
+    write_battles(home.path / "people.json", people)
+    return home
+
+
+ON = ("--on=people.json", "--data=opening=questions", "--answers", "Wordy_output", "terse_output")
+
+
+def ask(home: Home, *argv: str, judge: str = LONGER) -> Ended:
+    """The command about people's battles."""
+    return home.command("agree", "judges", f"--judge={judge}", *ON, *argv)
+
+
+def card_of(home: Home, pattern: str = "judge-card-*.json") -> dict[str, Any]:
+    """The only card of the folder."""
+    (path,) = (home.path / ".cepbench/agreement").glob(pattern)
+    card: dict[str, Any] = json.loads(path.read_text("utf-8"))["card"]
+    return card
+
+
+def test_a_judge_is_asked_in_both_orders(panel: Home) -> None:
+    """The card has its identity; the verdicts are a file in the released format."""
+    ended = ask(panel)
+    card = card_of(panel)
+
+    assert ended.code == 0, ended.err
+    assert Longer.shown == 48
+    assert "48 verdicts by the judge, 0 from the store" in ended.err
+    assert card["judge"] == LONGER
+    assert card["people"] == "people"
+    assert card["asked"]["judge"]["fingerprint"]
+    assert card["asked"]["judge"]["spec"] == LONGER
+    assert card["card"]["battles"] == 24
+    assert card["card"]["both_orders"]["pairs"] == 24
+    (file,) = (panel.path / ".cepbench/agreement").glob("*-verdicts.json")
+    verdicts = read_verdicts(file)
+    assert len(verdicts) == 48
+    wordy = [b.winner for b in verdicts if b.first == "Wordy" and not b.winner.startswith("Tie")]
+    assert wordy
+    assert set(wordy) == {"A"}
+
+
+def test_the_file_form_reads_what_was_asked(panel: Home) -> None:
+    """The verdicts as files give the same figures."""
+    assert ask(panel, "--repeat=2").code == 0
+    asked = card_of(panel)
+    folder = panel.path / ".cepbench/agreement"
+    (file,) = folder.glob("*-verdicts.json")
+    again = sorted(folder.glob("*-again-*.json"))
+    ended = panel.command(
+        *("agree", "judges", str(file), "--people=people.json", "--out=files"),
+        *(f"--repeat={path}" for path in again),
+    )
+    (path,) = (panel.path / "files").glob("*.json")
+    card = json.loads(path.read_text("utf-8"))["card"]
+
+    assert ended.code == 0, ended.err
+    assert len(again) == 2
+    assert card["card"] == asked["card"]
+    assert card["card"]["stability"]["labels"]["total"] == 3 * 48
+    assert card["asked"] is None
+
+
+def test_nothing_is_asked_twice(panel: Home) -> None:
+    """The same command again, in the other design too, finds every verdict in the store."""
+    ask(panel)
+    shown = Longer.shown
+    assert "0 verdicts by the judge, 48 from the store" in ask(panel).err
+    assert "0 verdicts by the judge, 24 from the store" in ask(panel, "--order=balanced").err
+    assert Longer.shown == shown
+
+
+def test_an_interrupted_command_goes_on(panel: Home) -> None:
+    """What was judged before is not judged again."""
+    spec = f"{MODULE}:Interrupted"
+    ended = ask(panel, judge=spec)
+    before = Longer.shown
+
+    assert ended.code == 130
+    assert "the same command goes on from there" in ended.err
+    assert before > 0
+    assert not (panel.path / "baselines").exists()
+    assert ask(panel, judge=spec).code == 0
+    assert Longer.shown == 48
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on(panel: Home) -> None:
+    """Verdicts are stored batch by batch: a process that dies at once loses one batch at most."""
+    spec = f"{MODULE}:Killed"
+    killed = subprocess.run(
+        [sys.executable, "-m", "pytest_cepbench.cli", "agree", "judges", f"--judge={spec}", *ON],
+        cwd=panel.path,
+        env=os.environ | {"CEPBENCH_TEST_KILL": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        check=False,
+    )
+    ended = ask(panel, judge=spec)
+
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    assert ended.code == 0
+    assert 0 < Longer.shown < 48
+    assert f"{Longer.shown} verdicts by the judge, {48 - Longer.shown} from the store" in ended.err
+
+
+def test_balanced_orders(panel: Home) -> None:
+    """One call a battle, and repetitions see the same order."""
+    ask(panel, "--order=balanced", "--repeat=1")
+    card = card_of(panel)["card"]
+
+    assert Longer.shown == 48
+    assert card["both_orders"] is None
+    assert card["stability"]["labels"]["total"] == 24
+
+
+def test_fewer_battles_are_among_more(panel: Home) -> None:
+    """--samples chooses by the seed; another seed chooses others."""
+
+    def pairs(limit: str, *argv: str) -> set[tuple[str, frozenset[str]]]:
+        assert ask(panel, f"--samples={limit}", "--out=out", *argv).code == 0
+        (file,) = (panel.path / "out").glob("*-verdicts.json")
+        return {(b.question, frozenset((b.first, b.second))) for b in read_verdicts(file)}
+
+    few, more, others = pairs("6"), pairs("12"), pairs("6", "--seed=1")
+    assert (len(few), len(more), len(others)) == (6, 12, 6)
+    assert few < more
+    assert few != others
+
+
+def test_the_card_is_kept_beside_the_baselines(panel: Home) -> None:
+    """Not in a dry run; a later card takes its place, and it says so."""
+    ask(panel, "--dry-run")
+    assert not (panel.path / "baselines").exists()
+    first = ask(panel, "--samples=6")
+    (path,) = (panel.path / "baselines/judges").iterdir()
+    ended = ask(panel)
+
+    assert f"card: baselines/judges/{path.name}: runs with this judge show it" in first.out
+    assert "in the place of that of 20" in ended.out
+    assert "over 6 battles" in ended.out
+    assert json.loads(path.read_text("utf-8"))["card"]["card"]["battles"] == 24
+    assert [*(panel.path / "baselines/judges").iterdir()] == [path]
+
+
+def test_a_judge_that_does_not_use_its_seed_is_asked_once(home: Home) -> None:
+    """Its repetitions would be the same verdicts."""
+    ended = home.command(
+        *("agree", "judges", "--judge=shapes:", "--on=shapes-arena", "--samples=8", "--repeat=3")
+    )
+    assert ended.code == 0
+    assert "--repeat is passed over" in ended.err
+    assert card_of(home)["card"]["stability"] is None
+    assert card_of(home)["accuracy"] == 1
+
+
+def test_a_judge_that_says_always_the_same(panel: Home) -> None:
+    """One line says that it sees nothing."""
+    ended = ask(panel, judge=f"{MODULE}:First")
+    card = card_of(panel)
+
+    assert ended.code == 0
+    assert "this judge leaned to the first answer in all 24 battles" in " ".join(ended.out.split())
+    assert card["sees_nothing"] is True
+    assert card["card"]["order"] is None
+
+
+def test_incomplete_answers_are_left_out_where_that_is_asked_for(panel: Home) -> None:
+    """With --partial, and the page says how many; without, all of them are counted in a line."""
+    (panel.path / "Wordy_output" / f"{UIDS[0]}.json").unlink()
+    (panel.path / "Wordy_output" / f"{UIDS[1]}-o-0.jpg").unlink()
+    refused = ask(panel)
+    ended = ask(panel, "--partial")
+    left_out = card_of(panel)["asked"]["left_out"]
+
+    assert (refused.code, refused.out, refused.err.count("\n")) == (2, "", 1)
+    assert "of 24 battles cannot be shown to a judge" in refused.err
+    assert f"in which an answer is missing (first of 'Wordy' to '{UIDS[0]}')" in refused.err
+    assert f"in which an image is missing (first of 'Wordy' to '{UIDS[1]}')" in refused.err
+    assert "or leave those battles out with --partial" in refused.err
+    assert ended.code == 0
+    assert sum(left_out.values()) + card_of(panel)["card"]["battles"] == 24
+    assert sum(left_out.values()) > 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--on=people.json"], "say where OpenING's lie with --data opening=FOLDER"),
+        (["--on=people.json", "--data=mme=questions"], "unknown data set 'mme'"),
+        (
+            ["--on=people.json", "--data=opening=questions", "--answers", "Wordy_output"],
+            "of models without a folder of answers (first 'Terse')",
+        ),
+        ([*ON, "Worthy=Wordy_output"], "unknown model 'Worthy'"),
+        ([*ON, "terse=Wordy_output"], "are both of 'Terse'"),
+        ([*ON, "--seen=GPT"], "no battle has the model 'GPT': Human, Terse, Wordy do"),
+        ([*ON, "--samples=0"], "--samples '0': a number of at least 1 is expected"),
+        ([*ON, "--seed=-1"], "--seed '-1': a whole number from 0 on is expected"),
+        ([*ON, "--repeat=often"], "--repeat 'often': a number of at least 1 is expected"),
+        ([*ON, "--repeat=1", "--repeat=2"], "--repeat is given several times"),
+        ([], "--judge needs --on FILE"),
+        (
+            ["--on=people.json", "--data=opening=others", "--partial", *ON[2:]],
+            "24 of 24 battles cannot be shown to a judge, 24 whose question is not there whole",
+        ),
+        (["--on=none.json", "--data=opening=questions"], "file 'none.json' cannot be read"),
+        (["people.json", *ON], "drop the file 'people.json'"),
+        ([*ON, "--people=people.json"], "drop --people"),
+        (["--on=shapes-arena", "--partial"], "brings questions and answers"),
+    ],
+)
+def test_asking_is_refused(panel: Home, argv: list[str], message: str) -> None:
+    """One line and exit code 2, before the judge is asked; no card."""
+    ended = panel.command("agree", "judges", f"--judge={LONGER}", *argv)
+
+    assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
+    assert message in ended.err
+    assert Longer.shown == 0
+    assert not (panel.path / "baselines").exists()
+    assert not (panel.path / ".cepbench/agreement").exists()
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--judge=shapes:?blink=1", "--on=shapes-arena"], "blink"),
+        (["--judge=none/at-all", *ON], "none/at-all"),
+        ([f"--judge={MODULE}:Silent", *ON], "gave no verdict on 24 battles: no-verdict: hm"),
+        (
+            ["people.json", "--people=people.json", "--samples=3"],
+            "--samples is of a judge that is asked",
+        ),
+        (
+            ["people.json", "--people=people.json", "--answers", "Wordy_output"],
+            "--answers is of a judge that is asked",
+        ),
+        (["--on=people.json"], "the judge itself with --judge=SPEC --on FILE"),
+    ],
+)
+def test_judges_that_cannot_be_asked(panel: Home, argv: list[str], message: str) -> None:
+    """One line, no card."""
+    ended = panel.command("agree", "judges", *argv)
+
+    assert (ended.code in (1, 2), ended.out) == (True, "")
+    assert message in ended.err
+    assert not (panel.path / "baselines").exists()
+
+
+def test_folders_without_battles_are_said(panel: Home) -> None:
+    """Whose name comes from the folder: all folders of a release can be given."""
+    put_answer(panel.path / "Other_output", UIDS[0], [{"text": "x", "image": None}])
+    ended = ask(panel, "--answers", "Other_output")
+
+    assert ended.code == 0
+    assert "Other_output is not used: no battle has the model 'Other'" in ended.err
+
+
+@pytest.mark.slow
+@pytest.mark.models
+def test_a_local_checkpoint_has_a_card_for_each_prompt(home: Home) -> None:
+    """Its weights, its prompt and its precision are what a card is of."""
+    pytest.importorskip("torch", reason="local judges need the [models] extra")
+    pytest.importorskip("transformers", reason="local judges need the [models] extra")
+    from tests.tiny.common import JUDGE_WORDS
+    from tests.tiny.describers import build_qwen2_vl
+
+    build_qwen2_vl(home.path / "tiny", words=JUDGE_WORDS)
+    for prompt in ("criteria", "opening-intjudge"):
+        spec = f"tiny?device=cpu&dtype=float32&max_pixels=4096&prompt={prompt}"
+        ended = home.command(
+            "agree", "judges", f"--judge={spec}", "--on=shapes-arena", "--samples=12"
+        )
+        assert ended.code == 0, ended.err
+    cards = [
+        json.loads(path.read_text("utf-8"))["card"]["asked"]["judge"]
+        for path in (home.path / "baselines/judges").iterdir()
+    ]
+
+    assert len(cards) == 2
+    assert len({card["fingerprint"] for card in cards}) == 1
+    assert all("float32" in card["step"] for card in cards)
+    assert {"opening-intjudge" in card["identity"] for card in cards} == {True, False}

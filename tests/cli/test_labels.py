@@ -360,8 +360,7 @@ def test_a_suite_can_ignore_labels(drawn: Drawn) -> None:
 def test_a_second_draw_is_refused(drawn: Drawn) -> None:
     """Of two draws the better one could be chosen."""
     ended = drawn.home.command("rate", "draw", ".", "--model", WORSE, "--battles=20")
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "were drawn before" in ended.err
+    ended.refused("were drawn before", code=1, lines=1)
 
 
 @pytest.mark.parametrize(
@@ -387,8 +386,7 @@ def test_a_suite_of_chains_has_no_battles(home: Home) -> None:
     """It is named."""
     write_suite(home.path)
     ended = home.command("rate", "draw", ".", "--model=shapes:")
-    assert ended.code == 2
-    assert "labels are of battles of answers" in ended.err
+    ended.refused("labels are of battles of answers")
 
 
 def test_ratings_that_were_not_drawn_are_refused(drawn: Drawn) -> None:
@@ -410,13 +408,11 @@ def test_votes_of_fewer_people_do_not_replace_those_of_more(drawn: Drawn) -> Non
     assert {label.score for label in drawn.file.labels.values()} == {0.5}
     drawn.ratings.vote_path("bob").unlink()
     ended = drawn.home.command("rate", "labels", FOLDER, "--all-annotators")
-    assert ended.code == 2
-    assert "import the votes of all people together" in ended.err
+    ended.refused("import the votes of all people together")
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])
 def test_what_is_no_ratings_folder_is_refused(drawn: Drawn, folder: str) -> None:
     """One line."""
     ended = drawn.home.command("rate", "labels", folder)
-    assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert "is no ratings folder" in ended.err
+    ended.refused("is no ratings folder", lines=1)

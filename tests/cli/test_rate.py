@@ -178,8 +178,7 @@ def test_a_folder_of_another_suite_is_refused(home: Home, items: str) -> None:
     """Votes of one suite say nothing of another."""
     make_study(home.path / "ratings", "pair")
     ended = home.command("rate", "ask", items, "--kind=pair", "--out=ratings")
-    assert ended.code == 2
-    assert "holds ratings of the suite 'toy', and those of '' are expected" in ended.err
+    ended.refused("holds ratings of the suite 'toy', and those of '' are expected")
 
 
 @pytest.mark.slow
