@@ -159,6 +159,8 @@ def adapter(
             scores_answers=scores_answers,
             remarks=checkpoint.remarks,
             idle=cache(lambda: idle_parts(checkpoint)),
+            reads=checkpoint.reads,
+            makes=checkpoint.makes,
         )
 
     return bind
@@ -240,8 +242,9 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `models.binding.bind`."""
     checkpoint = inspect_checkpoint(spec)
     roles = checkpoint.roles
-    # A model that describes can judge and answer questions too, where it is named for that.
-    played = "describer" if role in ("judge", "vqa") else role
+    # A model that describes images can judge and answer questions too, where it is named for that.
+    sees = "image" in checkpoint.reads
+    played = "describer" if role in ("judge", "vqa") and sees else role
     if played not in roles and not context.force:
         is_what = f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}"
         if not roles:
@@ -261,6 +264,10 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     # A describer that the user forces to draw may be unified by rules that are not known here.
     if with_one_load or (role == "generator" and "describer" in roles):
         place = "text_model.unified:bind_unified"
+    elif role == "generator" and checkpoint.makes == "sound":
+        place = "sounds.generators:ADAPTER"
+    elif role == "describer" and checkpoint.what.endswith("ForCTC"):
+        place = "sounds.ctc_describer:ADAPTER"
     elif checkpoint.kind not in adapters:
         raise RoleError(
             f"{spec.text!r} is a {checkpoint.what}: a {checkpoint.kind} checkpoint {otherwise}"

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.artifacts import digest_json
+from pytest_cepbench.artifacts import Modality, digest_json
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     WEIGHT_FILES,
@@ -28,7 +28,12 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     readable_files,
     wrapped_names,
 )
-from pytest_cepbench.models.checkpoints.format_detection import CheckpointKind, identify, read_json
+from pytest_cepbench.models.checkpoints.format_detection import (
+    CheckpointKind,
+    identify,
+    modalities,
+    read_json,
+)
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from pytest_cepbench.models.protocols import RoleName
 
@@ -77,6 +82,16 @@ class Checkpoint:
     def weights_part(self) -> CheckpointPart | None:
         """The weights, where they lie without a model around them; None for those in its folder."""
         return next(iter(self.named("weights")), None)
+
+    @property
+    def reads(self) -> frozenset[Modality]:
+        """The kinds of artifacts that it can be given."""
+        return modalities(self.kind, self.config)[0]
+
+    @property
+    def makes(self) -> Modality:
+        """The kind of artifact that it makes as a generator."""
+        return modalities(self.kind, self.config)[1]
 
     @property
     def place(self) -> Path:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.files import parse_json, read_text
-from pytest_cepbench.models.protocols import UNIFIED_ROLES, RoleName
+from pytest_cepbench.models.protocols import READS, UNIFIED_ROLES, RoleName
 
 CheckpointKind = Literal[
     "transformers", "diffusers", "open_clip", "timm", "sentence_transformers", "weights_file"
@@ -114,6 +115,33 @@ _DETECTORS = {
 # Heads over a vision backbone whose outputs are boxes, masks or depth, not a vector of the image.
 _DENSE_HEADS = ("ForObjectDetection", "Segmentation", "ForDepthEstimation", "ForImageMatting")
 
+_SOUND_KEYS = {
+    "audio_config", "audio_token_id", "audio_token_index", "feature_projection_input_dim",
+    "input_feat_per_channel", "num_feat_extract_layers", "num_mel_bins",
+}  # fmt: skip
+"""In the configurations of models that read sounds."""
+
+# Those whose configuration shows it by none of `_SOUND_KEYS`.
+_SOUND_TYPES = {
+    "canary", "cohere_asr", "kyutai_speech_to_text", "moonshine", "moonshine_streaming",
+    "speech-encoder-decoder",
+}  # fmt: skip
+
+_WRITES_SPEECH_DOWN = (*_WRITES_TEXT, "ForSpeechToText", "SpeechEncoderDecoderModel", "ForCTC")
+
+_EMBEDS_SOUNDS = (
+    "Model", "ForPreTraining", "ForSequenceClassification", "ForAudioClassification",
+    "ForAudioFrameClassification", "ForXVector", "WithProjection", "ForCTC",
+)  # fmt: skip
+
+_SPEAKS = ("ForTextToSpeech", "ForTextToWaveform", "WithHifiGan", "BarkModel")
+
+# They speak as a part of a conversation, or with a voice that is shown to them.
+_SPEAKS_OTHERWISE = {
+    "csm", "dia", "gradium_phonon_tts", "higgs_audio_v2", "pocket_tts", "qwen2_5_omni",
+    "qwen3_omni_moe", "vibevoice",
+}  # fmt: skip
+
 # Modules of sentence-transformers that are read. Others bring code or weights of their own, or read
 # other things than texts.
 _SENTENCE_MODULES = ("Transformer", "Pooling", "Normalize")
@@ -139,6 +167,57 @@ def detect_roles(kind: CheckpointKind, config: Mapping[str, Any]) -> Detected:
     return _detect_transformers(config)
 
 
+def modalities(
+    kind: CheckpointKind, config: Mapping[str, Any]
+) -> tuple[frozenset[Modality], Modality]:
+    """The kinds of artifacts that a checkpoint can be given, and the kind that it generates."""
+    if kind != "transformers" or not (_reads_sounds(config) or _makes_sounds(config)):
+        return READS, "image"
+    sees: set[Modality] = {"image"} if any(key in config for key in _VISION_KEYS) else set()
+    return frozenset({"text", "sound", *sees}), "sound" if _makes_sounds(config) else "image"
+
+
+def _architecture(config: Mapping[str, Any]) -> str:
+    return str((config.get("architectures") or [""])[0])
+
+
+def _reads_sounds(config: Mapping[str, Any]) -> bool:
+    named = config.get("model_type") in _SOUND_TYPES or _architecture(config).endswith("ForCTC")
+    return named or not _SOUND_KEYS.isdisjoint(config)
+
+
+def _makes_sounds(config: Mapping[str, Any]) -> bool:
+    if _architecture(config).endswith(_SPEAKS):
+        return True
+    # VITS and its like end in the layers of a vocoder, MusicGen in the decoder of a codec.
+    waves = {"vocab_size", "sampling_rate", "upsample_rates"} <= config.keys()
+    waves = waves and not _architecture(config).endswith(_WRITES_SPEECH_DOWN)
+    return waves or {"text_encoder", "audio_encoder", "decoder"} <= config.keys()
+
+
+def _detect_sounds(what: str, config: Mapping[str, Any]) -> Detected | None:
+    """Of a model that reads or makes sounds and sees no images; None for any other."""
+    if config.get("model_type") in _SPEAKS_OTHERWISE:
+        return what, (), "speaks with a voice that it is shown, for which there is no adapter"
+    if _makes_sounds(config):
+        return what, ("generator",), "makes sounds of texts"
+    if not _reads_sounds(config) or any(key in config for key in _VISION_KEYS):
+        return None
+    architecture = _architecture(config)
+    roles: list[RoleName] = []
+    if architecture.endswith(_WRITES_SPEECH_DOWN):
+        roles.append("describer")
+    if architecture.endswith(_EMBEDS_SOUNDS) and "decoder_layers" not in config:
+        roles.append("encoder")
+    because = {
+        ("describer",): "reads sounds and writes text",
+        ("encoder",): "embeds sounds",
+        ("describer", "encoder"): "writes speech down and embeds sounds",
+    }
+    unknown = "reads sounds, but no rule recognises what it gives"
+    return what, tuple(roles), because.get(tuple(roles), unknown)
+
+
 def _detect_pipeline(config: Mapping[str, Any]) -> Detected:
     named = config.get("_class_name")
     # Custom pipelines store [module, class].
@@ -161,8 +240,10 @@ def _detect_pipeline(config: Mapping[str, Any]) -> Detected:
 
 def _detect_transformers(config: Mapping[str, Any]) -> Detected:
     model_type = str(config.get("model_type") or "")
-    architecture = str((config.get("architectures") or [""])[0])
+    architecture = _architecture(config)
     what = architecture or f"model type {model_type!r}"
+    if (sounds := _detect_sounds(what, config)) is not None:
+        return sounds
     # A configuration that names no architecture is that of what its type is made for.
     named = any(head in architecture for head in _DENSE_HEADS)
     if named or (not architecture and model_type in _DETECTORS | _GROUNDED):

@@ -38,6 +38,7 @@ _CONSTANT = re.compile(r"(^|[._])(masked_bias|position_ids|inv_freq|num_batches_
 
 _MEDIA_TOKEN = re.compile(r"(image|vision|video|audio).*_token_(id|index)")
 
+_MEDIA_TOKENS = ("image_token_id", "image_token_index", "audio_token_id", "audio_token_index")
 _WITHOUT_VOCABULARY = ("ByT5", "Canine", "Perceiver")  # these read bytes or code points
 
 
@@ -267,15 +268,16 @@ def embedded_tokens(model: Any) -> int | None:
     # transformers raises NotImplementedError for models without a table, such as vision backbones;
     # networks of other libraries have no such method.
     except (NotImplementedError, AttributeError):
-        return None
+        # Models of CTC read sounds, and know the tokens that they write.
+        return model.config.vocab_size if type(model).__name__.endswith("ForCTC") else None
     rows = getattr(table, "num_embeddings", None)
     # Idefics keeps the tokens that were added to its language model in a table of their own.
     return None if rows is None else rows + getattr(table, "num_additional_embeddings", 0)
 
 
 def image_token(config: Any) -> int | None:
-    """The id that stands for the image, None where there is none."""
-    for name in ("image_token_id", "image_token_index"):
+    """The id that stands for the image, or for the sound of a model that sees none; or None."""
+    for name in _MEDIA_TOKENS:
         value = getattr(config, name, None)
         if value is not None:
             return int(value)

@@ -1,7 +1,9 @@
-"""Encoder of transformers checkpoints: vision towers (images) and dual encoders (images and texts).
+"""Encoder of transformers checkpoints: towers of images or sounds, and dual encoders with texts.
 
-A dual encoder gives its joint-space features. A vision tower gives its pooled output, or the CLS
-token of its last layer where the checkpoint has no pooler. Features are float32 and not normalised.
+A dual encoder gives its joint-space features. A tower gives its pooled output, or where the
+checkpoint has no pooler the CLS token of its last layer, of sounds the mean over it. A sound that
+is longer than the model reads is the mean over as few windows of equal length as it can read.
+Features are float32 and not normalised.
 """
 
 from __future__ import annotations
@@ -31,6 +33,11 @@ from pytest_cepbench.models.checkpoints.loading import (
 )
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder
+from pytest_cepbench.models.sounds.feature_extractor import (
+    Wave,
+    load_reader,
+    used_outside_training,
+)
 from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 if TYPE_CHECKING:
@@ -45,9 +52,9 @@ _CLS_PARAMETERS = ("cls_token", "class_embedding")
 class TransformersEncoderParams(TransformersParams):
     """Parameters of a transformers encoder's spec, with those of `TransformersParams`.
 
-    pooling: "auto" (joint features of a dual encoder, else pooler, else CLS), "cls" (first token of
-        the last hidden state, GenCeption's choice for ViT), "pooler" (the model's own pooled
-        output), "mean" (over all tokens or places of the last hidden state).
+    pooling: "auto" (joint features of a dual encoder, else pooler, else CLS, else mean of a sound),
+        "cls" (first token of the last hidden state, GenCeption's choice for ViT), "pooler" (the
+        model's own pooled output), "mean" (over all tokens or places of the last hidden state).
     """
 
     SOURCES: ClassVar[tuple[str, ...]] = (*TransformersParams.SOURCES, "trust_remote_code")
@@ -75,28 +82,44 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
     name = str((checkpoint.config.get("architectures") or [""])[0])
     projects = name.endswith("VisionModelWithProjection") and hasattr(transformers, name)
     model_class = getattr(transformers, name) if projects else transformers.AutoModel
+    sees = "image" in checkpoint.reads
     with loading(plan):
         with checkpoint.preparation_folder() as folder:
-            processor = transformers.AutoImageProcessor.from_pretrained(
-                folder, **backend_option(params.backend), **code
-            )
-        model, info = from_pretrained(model_class, plan, **code)
+            if sees:
+                processor = transformers.AutoImageProcessor.from_pretrained(
+                    folder, **backend_option(params.backend), **code
+                )
+            model, info = from_pretrained(model_class, plan, **code)
+            reader = None if sees else load_reader(checkpoint, folder, model)
         if getattr(model.config, "mask_ratio", 0):
             # Masked autoencoders hide a random share of the patches, in evaluation too.
             model.config.mask_ratio = 0.0
-    pooling = settle_pooling(checkpoint, model, set(info["missing_keys"]), params.pooling)
+    missing = used_outside_training(info["missing_keys"])
+    pooling = settle_pooling(checkpoint, model, missing, params.pooling)
     take_weights(checkpoint, {"": model})
 
-    def embed(images: Sequence[Image.Image]) -> torch.Tensor:
-        inputs = processor(images=list(images), return_tensors="pt")
+    def features(inputs: Any, method: str) -> torch.Tensor:
         inputs = inputs.to(input_device(model), dtype=model.dtype)
-        output = getattr(model, "get_image_features", model)(**inputs)
-        return pool(checkpoint, model, output, pooling)
+        return pool(checkpoint, model, getattr(model, method, model)(**inputs), pooling)
 
-    if not hasattr(model, "get_text_features"):
-        return LoadedEncoder(checkpoint, model, embed)
-    texts = _TextTower(plan, model)
-    return LoadedEncoder(checkpoint, model, embed, texts.embed, texts.count_tokens)
+    def embed_images(images: Sequence[Image.Image]) -> torch.Tensor:
+        inputs = processor(images=list(images), return_tensors="pt")
+        return features(inputs, "get_image_features")
+
+    def embed_waves(waves: Sequence[Wave]) -> torch.Tensor:
+        assert reader is not None
+        return features(reader.features(waves), "get_audio_features")
+
+    texts = _TextTower(plan, model) if hasattr(model, "get_text_features") else None
+    return LoadedEncoder(
+        checkpoint,
+        model,
+        embed_images if sees else None,
+        None if texts is None else texts.embed,
+        None if texts is None else texts.count_tokens,
+        reader,
+        embed_waves,
+    )
 
 
 class _TextTower:
@@ -170,7 +193,7 @@ def settle_pooling(checkpoint: Checkpoint, model: Any, missing: set[str], wanted
     A ViT that was saved from a classifier has no pooler, and transformers makes a random one.
     """
     pooler = {name for name in missing if "pooler" in name.split(".")}
-    joint = hasattr(model, "get_image_features")
+    joint = hasattr(model, "get_image_features") or hasattr(model, "get_audio_features")
     uses_pooler = joint or wanted == "pooler"
     refuse_missing(checkpoint, missing if uses_pooler else missing - pooler)
     pooling = "cls" if wanted == "auto" and pooler else wanted
@@ -203,7 +226,7 @@ def pool(checkpoint: Checkpoint, model: Any, output: Any, pooling: str) -> torch
             f"{checkpoint.path}: {checkpoint.what} gives no {lacking}, so pooling={pooling} cannot "
             "be had from it"
         )
-    if pooling == "mean":
+    if pooling == "mean" or (pooling == "auto" and "image" not in checkpoint.reads):
         # Transformers give (n, tokens, dimension), convolutions (n, dimension, rows, columns).
         mean: torch.Tensor = hidden.mean(dim=1 if hidden.ndim == 3 else (2, 3))
         return mean

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from PIL import Image
 
+from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole
 from pytest_cepbench.models.checkpoints import Checkpoint
@@ -17,8 +18,9 @@ from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import TruncationNotice
 from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placement
 from pytest_cepbench.models.protocols import FloatArray, RoleName
+from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import by_kind, quiet, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +66,7 @@ def to_vectors(checkpoint: Checkpoint, features: Any) -> FloatArray:
 
 @dataclass(frozen=True)
 class LoadedEncoder:
-    """A loaded encoder of images, texts or both; satisfies the Encoder Protocol.
+    """A loaded encoder of images, texts or sounds; satisfies the Encoder Protocol.
 
     checkpoint: what was loaded.
     model: the torch module that `move` moves.
@@ -72,6 +74,8 @@ class LoadedEncoder:
         none.
     count_tokens: tokens of each text, special ones included, and the most that the model reads, by
         the tokenizer alone.
+    reader: what it reads of sounds; None for an encoder that hears none.
+    embed_waves: features of waves of one kind, of those of `reader`.
     """
 
     checkpoint: Checkpoint
@@ -79,6 +83,8 @@ class LoadedEncoder:
     embed_images: Callable[[Sequence[Image.Image]], torch.Tensor] | None = None
     embed_texts: Callable[[Sequence[str]], torch.Tensor] | None = None
     count_tokens: Callable[[Sequence[str]], tuple[list[int], int]] | None = None
+    reader: SoundReader | None = None
+    embed_waves: Callable[[Sequence[Wave]], torch.Tensor] | None = None
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
@@ -91,13 +97,46 @@ class LoadedEncoder:
         import torch
 
         if self.embed_images is None:
+            own = "texts" if self.reader is None else "sounds"
             raise RoleError(
-                f"{self.checkpoint.path}: {self.checkpoint.what} embeds texts only and sees no "
+                f"{self.checkpoint.path}: {self.checkpoint.what} embeds {own} only and sees no "
                 "images. Give a dual encoder (CLIP, SigLIP, open_clip) to compare images with "
                 "texts, or a vision model to compare images"
             )
         with quiet(), torch.inference_mode():
             return to_vectors(self.checkpoint, self.embed_images(images))
+
+    def encode_sounds(self, sounds: Sequence[Sound]) -> FloatArray:
+        """(n, dimension) float32 features of sounds, not normalised.
+
+        Of a sound that is longer than the model reads, the mean over as few windows of equal length
+        as it can read; NaN of one that is too short. Raises RoleError where the model hears none.
+        """
+        import torch
+
+        reader, embed = self.reader, self.embed_waves
+        if reader is None or embed is None:
+            raise RoleError(
+                f"{self.checkpoint.path}: {self.checkpoint.what} hears no sounds. Give CLAP to "
+                "compare sounds with texts, or a model of sounds (wav2vec 2.0, HuBERT, AST)"
+            )
+        windows = [reader.windows(reader.wave(sound)) for sound in sounds]
+        owners = [i for i, parts in enumerate(windows) for _ in parts]
+        waves = [wave for parts in windows for wave in parts]
+        kinds = [reader.kind(w) if reader.failure(w) is None else "refused" for w in waves]
+
+        def embed_alike(rows: Sequence[int]) -> Sequence[FloatArray]:
+            if kinds[rows[0]] == "refused":
+                return [np.full(1, np.nan, dtype=np.float32)] * len(rows)
+            return list(to_vectors(self.checkpoint, embed([waves[i] for i in rows])))
+
+        with quiet(), torch.inference_mode():
+            vectors = by_kind(kinds, embed_alike)
+        width = max(map(len, vectors), default=1)
+        result = np.zeros((len(sounds), width), dtype=np.float32)
+        for owner, vector in zip(owners, vectors, strict=True):
+            result[owner] += vector / len(windows[owner])
+        return result
 
     def encode_texts(self, texts: Sequence[str]) -> FloatArray:
         """(n, dimension) float32 features of texts, in the space of the images where there are any.

@@ -11,6 +11,8 @@ from importlib import util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
@@ -26,6 +28,7 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
+from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave, load_reader
 from pytest_cepbench.models.text_model.parameters import TextModelParams
 from pytest_cepbench.models.torch_runtime import backend_option
 
@@ -67,6 +70,7 @@ class LoadedTextModel:
     positions: longest text in tokens where positions are learned, else None.
     keeps_prompt: whether a text given with the image is part of the text (a caption that the model
         continues).
+    sounds: what it reads of sounds; None where it reads none.
     """
 
     model: Any
@@ -79,6 +83,7 @@ class LoadedTextModel:
     image_token: int | None
     positions: int | None
     keeps_prompt: bool
+    sounds: SoundReader | None = None
 
     @property
     def device(self) -> torch.device:
@@ -97,6 +102,20 @@ class LoadedTextModel:
             processor_kwargs={"padding": True},
         )
 
+    def sound_inputs(self, waves: Sequence[Wave], prompt: str, system: str) -> Any:
+        """What the model reads of waves: by its chat template with a prompt, else of them alone."""
+        assert self.sounds is not None
+        if self.chat_template is None:
+            return self.sounds.features(waves)
+        asked = [[wave, prompt] if prompt else [wave] for wave in waves]
+        # Before transformers 4.55 its own way through the template needs librosa.
+        return self.processor(
+            text=[self.chat_text(conversation(pieces, system)) for pieces in asked],
+            audio=list(waves),
+            return_tensors="pt",
+            padding=True,
+        )
+
     def chat_text(self, conversation: Conversation) -> str:
         """A conversation as the chat template writes it, before it is made tokens."""
         text: str = self.processor.apply_chat_template(
@@ -109,16 +128,14 @@ class LoadedTextModel:
 
 
 def conversation(pieces: Sequence[Any], system: str = "") -> Conversation:
-    """A message of texts and images, behind a system prompt where there is one."""
+    """A message of texts, images and waves, behind a system prompt where there is one."""
+    kinds = {str: "text", np.ndarray: "audio"}
     turns = [("system", [system])] if system else []
     return [
         {
             "role": role,
             "content": [
-                {"type": "text", "text": part}
-                if isinstance(part, str)
-                else {"type": "image", "image": part}
-                for part in parts
+                {"type": (kind := kinds.get(type(part), "image")), kind: part} for part in parts
             ],
         }
         for role, parts in [*turns, ("user", pieces)]
@@ -135,21 +152,26 @@ def any_of(tokens: Iterable[str]) -> re.Pattern[str]:
 def load_text_model(
     plan: LoadPlan[P], settings: Mapping[str, Any], *, chat: bool
 ) -> LoadedTextModel:
-    """Load an image-text-to-text checkpoint onto its device.
+    """Load an image-text-to-text checkpoint, or one that writes of sounds, onto its device.
 
     settings: the generation settings in force. chat: whether the checkpoint has a chat template.
 
     Raises CheckpointError for parts that are missing, damaged or do not fit, ModelError when the
     device cannot be used or is too small, MissingDependencyError for a package that it needs.
     """
-    from transformers import AutoModelForImageTextToText
+    import transformers
 
     checkpoint = plan.checkpoint
+    model_class: Any = transformers.AutoModelForImageTextToText
+    if "image" not in checkpoint.reads:
+        # The auto class of such models was another one in each of several releases.
+        name = str((checkpoint.config.get("architectures") or [""])[0])
+        model_class = getattr(transformers, name, transformers.AutoModelForSpeechSeq2Seq)
     options: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
     if checkpoint.options.variant is not None:
         options["variant"] = checkpoint.options.variant
     with loading(plan):
-        model, info = from_pretrained(AutoModelForImageTextToText, plan, **options)
+        model, info = from_pretrained(model_class, plan, **options)
         missing = {name for name in info["missing_keys"] if not name.endswith("position_ids")}
         if model.config.model_type == "vision-encoder-decoder":
             # It reads the encoder's last hidden state; a pooler is made and never used.
@@ -158,7 +180,10 @@ def load_text_model(
         if not plan.params.allow_unused:
             refuse_unused(checkpoint, info["unexpected_keys"])
         with checkpoint.preparation_folder() as folder:
-            processor, image_processor, tokenizer = _read_processors(plan, model, folder)
+            processor, image_processor, tokenizer = _read_processors(plan, model, folder, chat=chat)
+            sounds = None
+            if "sound" in checkpoint.reads:
+                sounds = load_reader(checkpoint, folder, model, processor)
         check_vocabulary(checkpoint.tokenizer_folder, type(tokenizer).__name__)
         _check_counting(checkpoint, model.config, processor)
         check_image_token(checkpoint.tokenizer_folder, processor, model.config)
@@ -175,7 +200,11 @@ def load_text_model(
         template = template["default"]
     # Rotary positions, which chat models have, end nowhere hard.
     text = getattr(model.config, "decoder", None) or model.config.get_text_config(decoder=True)
-    ends = (getattr(text, name, None) for name in ("n_positions", "max_position_embeddings"))
+    names = ("n_positions", "max_position_embeddings", "max_target_positions")
+    ends = (getattr(text, name, None) for name in names)
+    positions = next((int(end) for end in ends if end is not None), None)
+    if positions is not None and hasattr(model.generation_config, "no_timestamps_token_id"):
+        positions -= 3  # Whisper begins with its language, its task, and that it writes no times
     return LoadedTextModel(
         model=model,
         processor=processor,
@@ -185,13 +214,19 @@ def load_text_model(
         generation_config=config,
         embeddings=embedded_tokens(model),
         image_token=image_token(model.config),
-        positions=next((int(end) for end in ends if end is not None), None),
+        positions=positions,
         keeps_prompt=model.config.model_type == "blip",
+        sounds=sounds,
     )
 
 
-def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, Any, Any]:
-    """Processor (or None), image processor, tokenizer. path: the folder that holds their files."""
+def _read_processors(
+    plan: LoadPlan[P], model: Any, path: Path, *, chat: bool
+) -> tuple[Any, Any, Any]:
+    """Processor (or None), image processor (or None), tokenizer.
+
+    path: the folder that holds their files. chat: whether there is a chat template.
+    """
     from transformers import AutoImageProcessor, AutoProcessor, AutoTokenizer
 
     checkpoint, backend = plan.checkpoint, backend_option(plan.params.backend)
@@ -201,7 +236,12 @@ def _read_processors(plan: LoadPlan[P], model: Any, path: Path) -> tuple[Any, An
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
         images = AutoImageProcessor.from_pretrained(path, **backend, **options)
         return None, images, tokenizer
-    processor: Any = None
+    if "image" not in checkpoint.reads:
+        if not chat:
+            return None, None, AutoTokenizer.from_pretrained(path, **options)
+        processor = AutoProcessor.from_pretrained(path, **options)
+        return processor, None, processor.tokenizer
+    processor = None
     reason: Exception | None = None
     try:
         processor = AutoProcessor.from_pretrained(path, **options)

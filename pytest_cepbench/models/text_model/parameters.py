@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pytest_cepbench.errors import SpecError
+from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
@@ -27,6 +27,9 @@ _GENERATION = (
     "max_new_tokens", "min_new_tokens", "num_beams", "repetition_penalty", "length_penalty",
     "no_repeat_ngram_size",
 )  # fmt: skip
+
+SPEECH = ("language", "task")
+"""Parameters of models that write speech of several languages down."""
 
 _Range = tuple[Callable[[float], bool], str]
 _ABOVE_ZERO: _Range = (lambda value: value > 0, "a number above 0")
@@ -90,6 +93,8 @@ class GenerationParams(TextModelParams):
         `{prompt}` standing for what the model is asked.
     max_new_tokens: None means the checkpoint's own limit, else the role's default. Where a
         checkpoint without a chat template has learned positions, no text is longer than these.
+    language, task: of speech in several languages (Whisper): of which the text is of, and
+        transcribe or translate; None leaves it to the model.
     The other parameters are transformers'; None leaves the checkpoint's own setting.
     Raises ValueError for values out of range and for sampling parameters without do_sample.
     """
@@ -106,6 +111,8 @@ class GenerationParams(TextModelParams):
     repetition_penalty: float | None = None
     length_penalty: float | None = None
     no_repeat_ngram_size: int | None = None
+    language: str | None = None
+    task: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,6 +179,7 @@ def decisive_settings(plan: LoadPlan[GenerationParams], longest: int) -> dict[st
         "system_prompt": params.system_prompt,
         "prompt_template": params.prompt_template,
         **({"reasoning": "keep"} if params.reasoning == "keep" else {}),
+        **{name: value for name in SPEECH if (value := getattr(params, name)) is not None},
         **generation_settings(plan.checkpoint, params, longest),
     }
 
@@ -179,6 +187,7 @@ def decisive_settings(plan: LoadPlan[GenerationParams], longest: int) -> dict[st
 def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
     """Raise SpecError for a prompt that the checkpoint has no use for."""
     spec, params, chat = plan.spec, plan.params, has_chat_template(plan.checkpoint)
+    _check_speech(plan, chat=chat)
     if params.system_prompt is not None and not chat:
         raise SpecError(
             f"model spec {spec.text!r}: system_prompt needs a chat template, and the checkpoint "
@@ -188,6 +197,26 @@ def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
         raise SpecError(
             f"model spec {spec.text!r}: prompt_template is for checkpoints without a chat "
             "template, and this one has its own. Leave it out"
+        )
+
+
+def _check_speech(plan: LoadPlan[GenerationParams], *, chat: bool) -> None:
+    """Raise SpecError for parameters of speech where they have no use, RoleError for a model that
+    reads sounds among tokens of a text and lacks the template of that.
+    """
+    given = [name for name in SPEECH if getattr(plan.params, name) is not None]
+    checkpoint = plan.checkpoint
+    if given and "lang_to_id" not in stored_settings(checkpoint):
+        raise SpecError(
+            f"model spec {plan.spec.text!r}: {given[0]} is for models of speech in several "
+            f"languages, and the generation_config.json of {checkpoint.what} names no languages"
+        )
+    in_text = any(name.startswith("audio_token") for name in checkpoint.config)
+    if in_text and not chat and "image" not in checkpoint.reads:
+        raise RoleError(
+            f"{plan.spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
+            "and the checkpoint has no chat template. Save its processor into the folder too "
+            "(processor.save_pretrained)"
         )
 
 

@@ -1,4 +1,4 @@
-"""Texts that image-text-to-text checkpoints write, as describers of images and writers of answers.
+"""Texts that checkpoints write of images and sounds: describers, and writers of answers.
 
 Inputs go in batches, padded on the left. Texts are greedy unless the spec says do_sample=true; then
 each is a call of its own under its own seed, because transformers draws from the global generator,
@@ -16,11 +16,12 @@ import copy
 import re
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any, TypeVar
 
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.artifacts.answer import marks_reasoning, opened_by
 from pytest_cepbench.errors import CheckpointError, ModelError, RoleError, SpecError, named_error
 from pytest_cepbench.models.checkpoints import Checkpoint
@@ -105,19 +106,28 @@ class TextModel:
             kept = {number for number, token in special.items() if marks_reasoning(token)}
             self._dropped = special.keys() - kept if kept else set()
         self._special = special_tokens(loaded)
+        self._of_speech = {"language": params.language, "task": params.task}
+        self._of_speech = {k: v for k, v in self._of_speech.items() if v is not None}
+        if params.do_sample and "temperature" in signature(loaded.model.generate).parameters:
+            # Whisper's own takes none from the configuration.
+            self._of_speech["temperature"] = loaded.generation_config.temperature
 
     def move(self, device: str) -> None:
         """Put the weights on a device; see `Movable`."""
         self.loaded.model.to(device)
 
     def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Reply]:
-        """Describe each image; one text per image, special tokens and outer spaces taken off.
+        self, images: Sequence[Any], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure | Reply]:
+        """Describe each image, or each sound; special tokens and outer spaces are taken off.
+
+        A sound that is longer than the model reads is a failure.
 
         Raises ModelError when the checkpoint's parts do not fit together or it needs a text that it
         was not given.
         """
+        if images and isinstance(images[0], Sound):
+            return self._describe_sounds(images, prompt, seeds)
         prepare = partial(self._image_inputs, prompt=prompt)
         try:
             return by_kind(
@@ -136,6 +146,17 @@ class TextModel:
                 "prompt_template to its spec, with {prompt} where the suite's prompt goes and the "
                 "model's own image token where it wants one"
             ) from error
+
+    def _describe_sounds(
+        self, sounds: Sequence[Sound], prompt: str, seeds: Sequence[int]
+    ) -> list[str | Failure | Reply]:
+        system = self.params.system_prompt or ""
+        prepare = partial(self.loaded.sound_inputs, prompt=prompt, system=system)
+        if self.loaded.sounds is None:
+            raise ModelError(f"{self._checkpoint.path}: {self._checkpoint.what} reads no sounds")
+        return self.loaded.sounds.ask(
+            sounds, lambda waves, rows: self._write_texts(waves, [seeds[i] for i in rows], prepare)
+        )
 
     def write(
         self, questions: Sequence[Question], prompt: str, seeds: Sequence[int]
@@ -238,7 +259,7 @@ class TextModel:
                 config.max_new_tokens = max(1, min(config.max_new_tokens, loaded.positions - used))
             # Strings that end a text are looked for in what the tokenizer makes of its tokens.
             reader = {"tokenizer": tokenizer} if config.stop_strings else {}
-            options = reader | generate_options(loaded.model)
+            options = reader | generate_options(loaded.model) | self._of_speech
             rows = list(loaded.model.generate(**read, generation_config=config, **options))
         before = ""
         if prompts is not None:
@@ -260,7 +281,10 @@ class TextModel:
         strings = [strings] if isinstance(strings, str) else strings
         return [
             text
-            if not len(row) or int(row[-1]) in ends or any(string in text for string in strings)
+            # Whisper takes the end of a text off.
+            if len(row) < config.max_new_tokens
+            or int(row[-1]) in ends
+            or any(string in text for string in strings)
             else Reply(text, provenance=CUT)
             for text, row in zip(texts, rows, strict=True)
         ]

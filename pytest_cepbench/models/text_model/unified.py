@@ -183,7 +183,7 @@ class UnifiedModel:
 
     def describe(
         self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str | Reply]:
+    ) -> list[str | Failure | Reply]:
         """Describe each image; see `TextModel`."""
         return self._describer.describe(images, prompt, seeds)
 

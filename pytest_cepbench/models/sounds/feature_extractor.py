@@ -1,0 +1,167 @@
+"""What models of sounds share: parameters, and what a feature extractor lets them read."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_cepbench.artifacts import Failure, Sound
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints import Checkpoint, read_json
+from pytest_cepbench.models.checkpoints.checkpoint import PROCESSOR_FILES
+from pytest_cepbench.models.checkpoints.parameters import TransformersParams
+from pytest_cepbench.models.torch_runtime import by_kind
+
+Wave = npt.NDArray[np.float32]
+"""(frames,) samples of a sound at the rate of the model."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SoundModelParams(TransformersParams):
+    """Parameters of a model of sounds, with those of `TransformersParams`.
+
+    allow_unused: leave out tensors that the architecture does not know, instead of refusing them.
+    """
+
+    SOURCES: ClassVar[tuple[str, ...]] = (*TransformersParams.SOURCES, "trust_remote_code")
+
+    allow_unused: bool = False
+
+
+def used_outside_training(missing: Collection[str]) -> set[str]:
+    """Those of the names of missing tensors that take part in answers.
+
+    wav2vec 2.0 and its like put `masked_spec_embed` in the place of frames while they are trained.
+    """
+    return {name for name in missing if not name.endswith("masked_spec_embed")}
+
+
+@dataclass(frozen=True)
+class SoundReader:
+    """The feature extractor of a model, and which sounds it takes.
+
+    extractor: of transformers.
+    shortest: samples that the model needs.
+    longest: samples of its window, to which it pads each sound and beyond which it would cut it;
+        None where it takes any length, and padding to that of a neighbour would change an answer.
+    """
+
+    extractor: Any
+    shortest: int = 1
+    longest: int | None = None
+
+    @property
+    def rate(self) -> int:
+        """Samples a second, in Hz."""
+        return int(self.extractor.sampling_rate)
+
+    def wave(self, sound: Sound) -> Wave:
+        """A sound's samples at the rate of the model."""
+        return sound.resampled(self.rate).samples
+
+    def features(self, waves: Sequence[Wave]) -> Any:
+        """What the model reads of waves of one kind, on the host."""
+        padding = inspect.signature(self.extractor.__call__).parameters.get("padding")
+        options = {} if padding is None or padding.default is not False else {"padding": True}
+        read = self.extractor(list(waves), sampling_rate=self.rate, return_tensors="pt", **options)
+        if "is_longer" in read:
+            # No wave is longer than the window; CLAP's, with fusion, picks a random one to be so.
+            read["is_longer"].fill_(value=False)
+        return read
+
+    def kind(self, wave: Wave) -> int:
+        """Equal for waves that go in one call."""
+        return len(wave) if self.longest is None else 0
+
+    def ask(
+        self, sounds: Sequence[Sound], answer: Callable[[list[Wave], Sequence[int]], Sequence[T]]
+    ) -> list[T | Failure]:
+        """The answers in order; a sound that is too short or too long to be read is a failure.
+
+        answer: given waves that go in one call, and the indices of their sounds.
+        """
+        waves = [self.wave(sound) for sound in sounds]
+        failures = [self.failure(wave) for wave in waves]
+        kinds = [
+            str(fault) if fault else self.kind(wave)
+            for wave, fault in zip(waves, failures, strict=True)
+        ]
+
+        def answer_alike(rows: Sequence[int]) -> Sequence[T | Failure]:
+            refused = [fault for i in rows if (fault := failures[i]) is not None]
+            return refused or answer([waves[i] for i in rows], rows)
+
+        return by_kind(kinds, answer_alike)
+
+    def failure(self, wave: Wave) -> Failure | None:
+        """Why a wave is not read; None where it is."""
+        seconds = f"{len(wave) / self.rate:.3g} s long, and the model reads"
+        if len(wave) < self.shortest:
+            return Failure("bad-sound", f"{seconds} at least {self.shortest / self.rate:.3g} s")
+        if self.longest is not None and len(wave) > self.longest:
+            return Failure("bad-sound", f"{seconds} at most {self.longest / self.rate:.3g} s")
+        return None
+
+    def windows(self, wave: Wave) -> list[Wave]:
+        """A wave in as few parts of equal length as the model can read."""
+        return np.array_split(wave, 1 if self.longest is None else -(-len(wave) // self.longest))
+
+
+def load_reader(
+    checkpoint: Checkpoint, folder: Path, model: Any, processor: Any = None
+) -> SoundReader:
+    """The feature extractor in a folder, with the limits of it and of its model.
+
+    processor: of a model that is asked in conversations. Raises CheckpointError where there is no
+    feature extractor of sounds; what the library raises is left to `explained`.
+    """
+    from transformers import AutoFeatureExtractor
+
+    extractor: Any = getattr(processor, "feature_extractor", None)
+    if extractor is None:
+        # Without its file, or in that of an image processor, transformers makes up a default one.
+        files = [folder / name for name in PROCESSOR_FILES[:2]]
+        configs = [read_json(file) for file in files if file.is_file()]
+        stated = [config.get("feature_extractor", config) for config in configs]
+        if not any("sampling_rate" in config for config in stated):
+            raise CheckpointError(
+                f"{checkpoint.path}: expected the feature extractor of sounds, in a "
+                f"{PROCESSOR_FILES[1]} with its sampling_rate. Save the one that the model was "
+                "trained with into the folder too (feature_extractor.save_pretrained)"
+            )
+        code = checkpoint.options.trust_remote_code
+        extractor = AutoFeatureExtractor.from_pretrained(folder, trust_remote_code=code)
+    longest = _window(extractor)
+    if (seconds := getattr(processor, "max_audio_len", None)) is not None:
+        longest = int(seconds * extractor.sampling_rate)  # it divides a sound into windows itself
+    return SoundReader(extractor, _receptive_field(model.config), longest)
+
+
+def _window(extractor: Any) -> int | None:
+    """Samples of the window of a feature extractor; None where it has none."""
+    for name in ("n_samples", "nb_max_samples"):  # Whisper's, CLAP's
+        if (samples := getattr(extractor, name, None)) is not None:
+            return int(samples)
+    frames = getattr(extractor, "max_length", None)
+    if frames is None:
+        return None
+    # AST's: frames of 25 ms, one every 10 ms.
+    return int(extractor.sampling_rate * (0.010 * (frames - 1) + 0.025))
+
+
+def _receptive_field(config: Any) -> int:
+    """Samples that the convolutions before a transformer need for one frame; 1 without them."""
+    needed = 1
+    kernels, strides = getattr(config, "conv_kernel", ()), getattr(config, "conv_stride", ())
+    if isinstance(kernels, list | tuple) and isinstance(strides, list | tuple):
+        for kernel, stride in zip(reversed(kernels), reversed(strides), strict=True):
+            needed = (needed - 1) * stride + kernel
+    return needed

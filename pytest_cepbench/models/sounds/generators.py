@@ -1,0 +1,273 @@
+"""Generators of sounds: text-to-speech and text-to-audio checkpoints of transformers.
+
+VITS makes a wave of a text in one pass, MusicGen and Bark write the tokens of a codec, and SpeechT5
+makes a spectrogram of a text and a speaker, of which its vocoder makes a wave. All of them draw
+from the global generator, the dropout of SpeechT5's prenet among it, so each text is a call of its
+own under its own seed.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import CheckpointError, SpecError, few_of
+from pytest_cepbench.models.checkpoints import Checkpoint, read_json
+from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.loaded_checks import (
+    check_vocabulary,
+    refuse_missing,
+    refuse_unused,
+    take_weights,
+)
+from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
+from pytest_cepbench.models.protocols import SoundLike
+from pytest_cepbench.models.sounds.feature_extractor import SoundModelParams
+from pytest_cepbench.models.spec import check_at_least
+from pytest_cepbench.models.torch_runtime import quiet, seeded
+
+_OF_GENERATION = (
+    "do_sample", "temperature", "top_k", "top_p", "guidance_scale", "max_new_tokens",
+)  # fmt: skip
+_OF_VITS = ("noise_scale", "noise_scale_duration", "speaking_rate", "speaker_id")
+_OF_SPECTROGRAMS = ("vocoder", "speaker")
+
+
+@dataclass(frozen=True)
+class SoundGeneratorParams(SoundModelParams):
+    """Parameters of a generator of sounds, with those of `SoundModelParams`.
+
+    do_sample, temperature, top_k, top_p, guidance_scale: of a model that writes tokens of a codec
+        (MusicGen), as in transformers; None is the checkpoint's own setting.
+    max_new_tokens: of such a model, which decide how long a sound is (MusicGen: 50 a second).
+    noise_scale, noise_scale_duration: of VITS, how far a voice and its timing vary.
+    speaking_rate: of VITS, above 1 is faster.
+    speaker_id: of VITS with several speakers, which of them, from 0.
+    """
+
+    SOURCES: ClassVar[tuple[str, ...]] = (*SoundModelParams.SOURCES, *_OF_SPECTROGRAMS)
+
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    guidance_scale: float | None = None
+    max_new_tokens: int | None = None
+    noise_scale: float | None = None
+    noise_scale_duration: float | None = None
+    speaking_rate: float | None = None
+    speaker_id: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(self, 1, "max_new_tokens")
+        check_at_least(self, 0, "speaker_id", "top_k")
+        for name in ("temperature", "top_p", "speaking_rate"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name} must be a number above 0, got {value}")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The parameters of sounds that the spec gives."""
+        values = {name: getattr(self, name) for name in (*_OF_GENERATION, *_OF_VITS)}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """Those, and the attention where it is given; the rest is the checkpoint's own."""
+        given = self.given
+        if self.attn_implementation is not None:
+            given["attn_implementation"] = self.attn_implementation
+        return given
+
+    @property
+    def seeded(self) -> bool:
+        """All of them draw."""
+        return True
+
+
+class SoundGenerator:
+    """A loaded model that makes sounds; satisfies the Generator Protocol.
+
+    vocoder, speaker: of a model that makes spectrograms; None for others.
+    config: settings of a model that writes tokens; None for others.
+    rate: of its sounds, in Hz.
+    longest: tokens of a text that it reads.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        rate: int,
+        *,
+        params: SoundGeneratorParams,
+        vocoder: Any = None,
+        speaker: Any = None,
+    ) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._rate = rate
+        self._vocoder = vocoder
+        self._speaker = speaker
+        self._call: dict[str, Any] = {}
+        if vocoder is None and model.can_generate():
+            config = copy.deepcopy(model.generation_config)
+            for name, value in params.given.items():
+                setattr(config, name, value)
+            if params.max_new_tokens is not None:
+                config.max_length = None
+            self._call["generation_config"] = config
+        elif params.speaker_id is not None:
+            self._call["speaker_id"] = params.speaker_id
+        self._longest = int(getattr(model.config, "max_text_positions", None) or sys.maxsize)
+
+    def move(self, device: str) -> None:
+        """Put the weights on a device; see `Movable`."""
+        for part in filter(None, (self._model, self._vocoder)):
+            part.to(device)
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[SoundLike | Failure]:
+        """A sound of each text. Texts longer than the model reads are cut, see `text_lengths`."""
+        import torch
+
+        made: list[SoundLike | Failure] = []
+        device = input_device(self._model)
+        with quiet(), torch.inference_mode():
+            for text, seed in zip(texts, seeds, strict=True):
+                inputs = self._tokenizer([text], return_tensors="pt")
+                inputs = {name: value[:, : self._longest] for name, value in inputs.items()}
+                if not inputs["input_ids"].numel():
+                    made.append(Failure("bad-sound", "the model knows no sign of the text"))
+                    continue
+                with seeded([device], seed):
+                    wave = self._wave({name: v.to(device) for name, v in inputs.items()})
+                samples = wave.float().cpu().numpy()
+                # (1, channels, frames) of a codec, (1, frames) or (frames,) of a vocoder.
+                made.append((samples.reshape(-1, samples.shape[-1]).mean(axis=0), self._rate))
+        return made
+
+    def text_lengths(self, texts: Sequence[str]) -> tuple[list[int], int]:
+        """Tokens of each text, and the most that are read; see `CountsTokens`."""
+        with quiet():
+            return [len(self._tokenizer(text)["input_ids"]) for text in texts], self._longest
+
+    def _wave(self, inputs: Mapping[str, Any]) -> Any:
+        if self._vocoder is not None:
+            speaker = self._speaker.to(input_device(self._model), self._model.dtype)
+            return self._model.generate_speech(inputs["input_ids"], speaker, vocoder=self._vocoder)
+        if "generation_config" in self._call:
+            return self._model.generate(**inputs, **self._call)
+        return self._model(**inputs, **self._call).waveform
+
+
+def _makes_spectrograms(checkpoint: Checkpoint) -> bool:
+    return "speech_decoder_postnet_layers" in checkpoint.config
+
+
+def _check(plan: LoadPlan[SoundGeneratorParams]) -> None:
+    """Raise SpecError for parameters that the checkpoint has no use for, or lacks."""
+    config, options = plan.checkpoint.config, plan.checkpoint.options
+    if _makes_spectrograms(plan.checkpoint):
+        use: tuple[str, ...] = _OF_SPECTROGRAMS
+        if lacking := [name for name in use if getattr(options, name) is None]:
+            raise SpecError(
+                f"model spec {plan.spec.text!r}: {plan.checkpoint.what} makes spectrograms of a "
+                f"text in the voice of a speaker: add {' and '.join(lacking)}, the folder of its "
+                "vocoder (SpeechT5HifiGan) and the file of a speaker's embedding (numpy.save)"
+            )
+    else:
+        use = _OF_VITS if "upsample_rates" in config else _OF_GENERATION
+    given = {*plan.params.given, *(n for n in _OF_SPECTROGRAMS if getattr(options, n) is not None)}
+    if useless := sorted(given - set(use)):
+        raise SpecError(
+            f"model spec {plan.spec.text!r}: {plan.checkpoint.what} has no use for "
+            f"{few_of(useless)}; it takes {', '.join(use)}"
+        )
+
+
+def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
+    import transformers
+
+    checkpoint, params = plan.checkpoint, plan.params
+    code = {"trust_remote_code": checkpoint.options.trust_remote_code}
+    spectrograms = _makes_spectrograms(checkpoint)
+    auto = "AutoModelForTextToSpectrogram" if spectrograms else "AutoModelForTextToWaveform"
+    vocoder = speaker = None
+    with loading(plan):
+        model = _whole(getattr(transformers, auto), plan, **code)
+        with checkpoint.preparation_folder() as folder:
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **code)
+        if spectrograms:
+            vocoder, speaker = _voice(plan, model)
+    check_vocabulary(checkpoint.tokenizer_folder, type(tokenizer).__name__)
+    for name in _OF_VITS[:3]:
+        if (value := getattr(params, name)) is not None:
+            setattr(model, name, value)
+    take_weights(checkpoint, {"": model, "vocoder": vocoder})
+    config = model.config if vocoder is None else vocoder.config
+    places = (config, getattr(config, "audio_encoder", None))
+    rates = [getattr(place, "sampling_rate", None) for place in places]
+    rates.append(getattr(model.generation_config, "sample_rate", None))  # Bark's
+    rate = next((int(rate) for rate in rates if rate), None)
+    if rate is None:
+        raise CheckpointError(f"{checkpoint.path}: its configuration states no sampling_rate")
+    return SoundGenerator(model, tokenizer, rate, params=params, vocoder=vocoder, speaker=speaker)
+
+
+def _whole(model_class: Any, plan: LoadPlan[SoundGeneratorParams], **options: Any) -> Any:
+    """The model of a plan, of which every tensor has a place."""
+    model, info = from_pretrained(model_class, plan, **options)
+    refuse_missing(plan.checkpoint, info["missing_keys"])
+    if not plan.params.allow_unused:
+        refuse_unused(plan.checkpoint, info["unexpected_keys"])
+    return model
+
+
+def _voice(plan: LoadPlan[SoundGeneratorParams], model: Any) -> tuple[Any, Any]:
+    """The vocoder, and the (1, dimension) embedding of the speaker."""
+    import torch
+    from transformers import SpeechT5HifiGan
+
+    places = {part.name: part.path for part in plan.checkpoint.parts}
+    folder, file = places["vocoder"], places["speaker"]
+    own = Checkpoint(folder, "transformers", "vocoder", (), read_json(folder / "config.json"))
+    vocoder = _whole(SpeechT5HifiGan, replace(plan, checkpoint=own))
+    bins, taken = model.config.num_mel_bins, vocoder.config.model_in_dim
+    if bins != taken:
+        raise CheckpointError(
+            f"{folder}: the vocoder takes spectrograms of {taken} bins, and the model makes {bins}"
+        )
+    return vocoder, torch.from_numpy(_read_speaker(file, model.config.speaker_embedding_dim))
+
+
+def _read_speaker(file: Path, size: int) -> Any:
+    try:
+        values = np.load(file, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise CheckpointError(
+            f"{file}: expected the embedding of a speaker, as numpy.save writes it ({error})"
+        ) from error
+    if values.size != size or values.dtype.kind != "f" or not np.isfinite(values).all():
+        raise CheckpointError(
+            f"{file}: expected {size} finite numbers, the embedding of a speaker, found "
+            f"{values.shape} {values.dtype}"
+        )
+    return values.reshape(1, size).astype(np.float32)
+
+
+ADAPTER = adapter(
+    "transformers-sound-generator/1",
+    ("torch", "transformers"),
+    SoundGeneratorParams,
+    _load,
+    check=_check,
+)

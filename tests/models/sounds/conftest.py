@@ -1,0 +1,82 @@
+"""Tiny checkpoints of sounds, built once; copies to damage; sounds; binding and loading."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Sound
+from tests.models.binding import bind_text
+from tests.models.text_model.conftest import Build, build_once
+from tests.tiny import sounds as tiny
+
+BUILDERS: dict[str, Callable[..., Path]] = {
+    **tiny.DESCRIBERS,
+    **tiny.ENCODERS,
+    "hubert": lambda path: tiny.build_wav2vec2(path, kind="Hubert"),
+    "vits": tiny.build_vits,
+    "speecht5": tiny.build_speecht5,
+    "hifigan": tiny.build_hifigan,
+    "musicgen": tiny.build_musicgen,
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    """The folder of a tiny checkpoint by its builder's name; built once, not to be changed."""
+    pytest.importorskip("transformers", reason="models of sounds need the [models] extra")
+    return build_once(tmp_path_factory.mktemp("sounds"), BUILDERS)
+
+
+@pytest.fixture
+def copied(tmp_path: Path, tiny_model: Build) -> Build:
+    """A copy of a tiny checkpoint that a test may change."""
+    return lambda name: Path(shutil.copytree(tiny_model(name), tmp_path / name))
+
+
+@pytest.fixture(scope="session")
+def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of a speaker's embedding."""
+    return tiny.write_speaker(tmp_path_factory.mktemp("speaker") / "speaker.npy")
+
+
+@pytest.fixture
+def spec(tiny_model: Build, speaker: Path) -> Callable[..., str]:
+    """What a user would type for a tiny checkpoint."""
+
+    def text(name: str, *options: str) -> str:
+        if name == "speecht5":
+            options = (f"vocoder={tiny_model('hifigan')}", f"speaker={speaker}", *options)
+        return f"{tiny_model(name)}?{'&'.join(options)}"
+
+    return text
+
+
+@pytest.fixture(scope="session")
+def loaded() -> Iterator[Callable[..., Any]]:
+    """The loaded model of a spec, loaded once."""
+    models: dict[tuple[str, str], Any] = {}
+
+    def load(text: str, role: Any) -> Any:
+        if (text, role) not in models:
+            models[text, role] = bind_text(text, role).load()
+        return models[text, role]
+
+    yield load
+    models.clear()
+
+
+def tone(hertz: float, seconds: float = 0.5, rate: int = tiny.RATE) -> Sound:
+    """A sine of half the loudness."""
+    times = np.arange(round(seconds * rate)) / rate
+    return Sound((0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32), rate)
+
+
+def sounds() -> list[Sound]:
+    """Sounds of several lengths and rates, all of other tones."""
+    return [tone(220), tone(880, 0.8, 22_050), tone(440, 0.5, 8_000), tone(1760, 1.2)]

@@ -1,0 +1,222 @@
+"""Describers of sounds: published architectures, built tiny, loaded as a user's checkpoint is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Failure, Sound
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.protocols import Describer, Reply
+from tests.models.binding import bind_text, plain
+from tests.models.sounds.conftest import sounds, tone
+from tests.models.text_model.conftest import Build
+from tests.tiny import sounds as tiny
+from tests.tiny.describers import build_llava
+
+pytest.importorskip("torch", reason="models of sounds need the [models] extra")
+pytest.importorskip("transformers", reason="models of sounds need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+NAMES = list(tiny.DESCRIBERS)
+
+Load = Callable[..., Any]
+
+
+def describe(model: Describer, heard: list[Sound], prompt: str = "describe the image") -> list[Any]:
+    """Describe, without what comes with a text."""
+    return plain(model.describe(heard, prompt, list(range(len(heard)))))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_batch_of_mixed_lengths_and_rates_equals_one_by_one(
+    spec: Load, loaded: Load, name: str
+) -> None:
+    """Padding and neighbours must not change a text, and the text must be about the sound."""
+    model = loaded(spec(name), "describer")
+    together = describe(model, sounds())
+    assert together == [describe(model, [sound])[0] for sound in sounds()]
+    assert len(set(together)) > 1
+    assert all(isinstance(text, str) and "<" not in text for text in together)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_text_is_what_the_library_makes_of_the_sound(
+    spec: Load, loaded: Load, tiny_model: Build, name: str
+) -> None:
+    """Run by hand, with the library's own classes alone."""
+    import torch
+    import transformers
+
+    folder, sound = tiny_model(name), tone(440, 1.0)
+    config = json.loads((folder / "config.json").read_text())
+    model = getattr(transformers, config["architectures"][0]).from_pretrained(folder).eval()
+    extractor = transformers.AutoFeatureExtractor.from_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    wave = [np.asarray(sound.samples)]
+    with torch.inference_mode():
+        if name == "qwen2-audio":
+            processor = transformers.AutoProcessor.from_pretrained(folder)
+            text = (
+                "<bos> user : <|audio_bos|><|AUDIO|><|audio_eos|> describe the image assistant : "
+            )
+            inputs = processor(text=[text], audio=wave, return_tensors="pt")
+            tokens = model.generate(**inputs, do_sample=False, max_new_tokens=512)
+            tokens = tokens[:, inputs["input_ids"].shape[1] :]
+        else:
+            inputs = extractor(wave, sampling_rate=tiny.RATE, return_tensors="pt")
+            tokens = (
+                model(**inputs).logits.argmax(dim=-1) if name == "ctc" else model.generate(**inputs)
+            )
+    expected = tokenizer.decode(tokens[0], skip_special_tokens=True).strip()
+    (text,) = describe(loaded(spec(name), "describer"), [sound])
+    assert text[: len(expected)] == expected[: len(text)]
+    assert min(len(text), len(expected)) > 3
+
+
+def test_a_conversation_has_prompt_and_system_prompt(spec: Load, loaded: Load) -> None:
+    """Another prompt or system prompt must be able to give another text, to a chat model alone."""
+    chat = loaded(spec("qwen2-audio"), "describer")
+    briefed = loaded(spec("qwen2-audio", "system_prompt=be%20brief"), "describer")
+    by_default = describe(chat, sounds())
+    assert describe(chat, sounds(), "what is shown ?") != by_default
+    assert describe(briefed, sounds()) != by_default
+    whisper = loaded(spec("whisper"), "describer")
+    assert describe(whisper, sounds(), "one") == describe(whisper, sounds(), "another")
+
+
+@pytest.mark.parametrize("name", ["whisper", "qwen2-audio"])
+def test_a_sound_beyond_the_window_is_refused_and_never_cut(
+    spec: Load, loaded: Load, name: str
+) -> None:
+    """The library would read its first three seconds in silence; neighbours keep their texts."""
+    model = loaded(spec(name), "describer")
+    long, short = tone(440, tiny.SECONDS + 0.5), tone(440, tiny.SECONDS)
+    refused, text = describe(model, [long, short])
+    assert refused == Failure("bad-sound", "3.5 s long, and the model reads at most 3 s")
+    assert text == describe(model, [short])[0]
+
+
+def test_a_sound_shorter_than_the_receptive_field_is_a_failure(spec: Load, loaded: Load) -> None:
+    """Ten milliseconds are less than one frame of wav2vec 2.0, which needs 400 samples."""
+    model = loaded(spec("ctc"), "describer")
+    short, text, enough = describe(model, [tone(440, 0.010), tone(440), tone(440, 0.025)])
+    assert short == Failure("bad-sound", "0.01 s long, and the model reads at least 0.025 s")
+    assert text == describe(model, [tone(440)])[0]
+    assert isinstance(enough, str)
+
+
+@pytest.mark.parametrize("name", ["whisper", "ctc"])
+def test_the_shortest_sound_is_a_text_or_a_failure(spec: Load, loaded: Load, name: str) -> None:
+    """One sample is a sound, too."""
+    model = loaded(spec(name), "describer")
+    (result,) = describe(model, [Sound(np.zeros(1, dtype=np.float32), tiny.RATE)])
+    assert isinstance(result, str | Failure)
+
+
+def test_a_text_that_ends_at_its_limit_says_so(spec: Load, loaded: Load) -> None:
+    """As texts of images do."""
+    cut = loaded(spec("whisper", "max_new_tokens=1"), "describer").describe([tone(440)], "", [0])
+    assert [isinstance(text, Reply) and text.provenance for text in cut] == [{"finish": "length"}]
+
+
+def test_drawn_texts_follow_their_seeds(spec: Load, loaded: Load) -> None:
+    """The temperature reaches Whisper too, whose own way of drawing takes it apart."""
+    model = loaded(spec("whisper", "do_sample=true", "temperature=2.0"), "describer")
+    heard = [tone(440)] * 3
+    first, again, other = plain(model.describe(heard, "", [1, 1, 2]))
+    assert first == again != other
+    assert plain(model.describe(heard[:1], "", [1])) == [first]
+
+
+def test_what_a_model_reads_is_known_before_it_is_loaded(tiny_model: Build) -> None:
+    """Suites ask it of the bound role."""
+    for name in NAMES:
+        bound = bind_text(str(tiny_model(name)), "describer")
+        assert bound.reads == {"text", "sound"}, name
+        assert not bound.seeded
+    for role in ("writer", "judge", "vqa", "generator"):
+        with pytest.raises(RoleError, match=f"not the {role}"):
+            bind_text(str(tiny_model("whisper")), role)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_folder_without_feature_extractor_says_what_is_missing(copied: Build, name: str) -> None:
+    """Trainers that were not given it leave it out."""
+    folder = copied(name)
+    for file in ("preprocessor_config.json", "processor_config.json"):
+        (folder / file).unlink(missing_ok=True)
+    with pytest.raises(CheckpointError, match="feature extractor"):
+        bind_text(str(folder), "describer").load()
+
+
+def test_an_image_processor_is_no_feature_extractor(copied: Build) -> None:
+    """Nor is it read as one."""
+    folder = copied("whisper")
+    (folder / "preprocessor_config.json").write_text(
+        '{"image_processor_type": "ViTImageProcessor"}'
+    )
+    with pytest.raises(CheckpointError):
+        bind_text(str(folder), "describer").load()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tensor_that_is_missing_or_has_no_place_is_an_error(copied: Build, name: str) -> None:
+    """Numbers of random weights look like any other."""
+    from safetensors.torch import load_file, save_file
+
+    file = copied(name) / "model.safetensors"
+    weights = load_file(file)
+    dropped = max(
+        n for n in weights if "layers.0" in n and n.endswith(("fc1.weight", "proj.weight"))
+    )
+    save_file({**weights, "adapter.lora": weights[dropped].clone()}, file, {"format": "pt"})
+    with pytest.raises(CheckpointError, match=r"does not know tensors.*adapter\.lora"):
+        bind_text(str(file.parent), "describer").load()
+    bind_text(f"{file.parent}?allow_unused=true", "describer").load()
+    save_file({k: v for k, v in weights.items() if k != dropped}, file, {"format": "pt"})
+    with pytest.raises(CheckpointError, match="would be random numbers"):
+        bind_text(str(file.parent), "describer").load()
+
+
+def test_the_tokenizer_of_other_weights_is_refused(copied: Build) -> None:
+    """Where its blank is another token, every text is garbage."""
+    folder = copied("ctc")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "pad_token_id": 5}))
+    with pytest.raises(CheckpointError, match="blank is token 0"):
+        bind_text(str(folder), "describer").load()
+
+
+def test_a_chat_model_without_its_template_is_refused_at_binding(copied: Build) -> None:
+    """Asked without it, there is no place for the sound."""
+    folder = copied("qwen2-audio")
+    (folder / "chat_template.jinja").unlink()
+    with pytest.raises(RoleError, match="no chat template"):
+        bind_text(str(folder), "describer")
+
+
+def test_languages_are_for_models_that_have_some(copied: Build) -> None:
+    """A parameter without use is refused, and one with use enters the key."""
+    folder = copied("whisper")
+    with pytest.raises(SpecError, match="names no languages"):
+        bind_text(f"{folder}?language=en", "describer")
+    settings = json.loads((folder / "generation_config.json").read_text())
+    known = {"is_multilingual": True, "lang_to_id": {"<|en|>": 8}, "task_to_id": {"transcribe": 9}}
+    (folder / "generation_config.json").write_text(json.dumps({**settings, **known}))
+    bound = bind_text(f"{folder}?language=en&task=transcribe", "describer")
+    assert (bound.params["language"], bound.params["task"]) == ("en", "transcribe")
+    assert isinstance(describe(bound.load(), [tone(440)])[0], str)  # type: ignore[arg-type] # one
+
+
+def test_a_model_of_images_hears_nothing(tmp_path: Any) -> None:
+    """Its bound role says so, and asked all the same, it is an error in words."""
+    bound = bind_text(str(build_llava(tmp_path / "llava")), "describer")
+    assert "sound" not in bound.reads
+    with pytest.raises(Exception, match="reads no sounds"):
+        bound.load().describe([tone(440)], "", [0])  # type: ignore[union-attr] # a describer

@@ -1,0 +1,373 @@
+"""Tiny checkpoints that read or make sounds, with random weights, saved as their libraries do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, WORDS, word_tokenizer
+from tests.tiny.describers import TEXT
+from tests.tiny.encoders import word_tokenizer as text_tokenizer
+
+RATE = 16_000
+"""Of all of them, in Hz."""
+
+SECONDS = 3
+"""What those read at most that have windows of a fixed length."""
+
+_LETTERS = " abcdefghijklmnopqrstuvwxyz'"
+
+_TRANSFORMER: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
+_WAVES: dict[str, Any] = {
+    **_TRANSFORMER,
+    "conv_dim": (16,) * 7,
+    "num_conv_pos_embeddings": 8,
+    "num_conv_pos_embedding_groups": 4,
+    "initializer_range": 0.3,
+}
+
+
+def _window_extractor() -> Any:
+    from transformers import WhisperFeatureExtractor
+
+    return WhisperFeatureExtractor(16, chunk_length=SECONDS, return_attention_mask=True)
+
+
+def _wave_extractor() -> Any:
+    from transformers import Wav2Vec2FeatureExtractor
+
+    return Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True)
+
+
+def build_whisper(path: Path, seed: int = 0) -> Path:
+    """WhisperForConditionalGeneration of one language, which reads windows of `SECONDS`."""
+    import torch
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    torch.manual_seed(seed)
+    start, plain = "<|startoftranscript|>", "<|notimestamps|>"
+    tokenizer = word_tokenizer((*SPECIAL, start), WORDS)
+    tokenizer.add_tokens([plain], special_tokens=True)  # tokens after it are times
+    config = WhisperConfig(
+        vocab_size=len(tokenizer),
+        num_mel_bins=16,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        max_source_positions=50 * SECONDS,
+        max_target_positions=24,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=tokenizer.convert_tokens_to_ids(start),
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+        init_std=0.3,
+    )
+    model = WhisperForConditionalGeneration(config)
+    for name, value in (
+        ("max_length", 24), ("is_multilingual", False),
+        ("no_timestamps_token_id", tokenizer.convert_tokens_to_ids(plain)),
+        ("_from_model_config", False),  # else all of the file is made of config.json
+    ):  # fmt: skip
+        setattr(model.generation_config, name, value)
+    model.save_pretrained(path)
+    _window_extractor().save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def build_ctc(path: Path, seed: int = 0) -> Path:
+    """Wav2Vec2ForCTC over letters."""
+    import torch
+    from transformers import Wav2Vec2Config, Wav2Vec2CTCTokenizer, Wav2Vec2ForCTC
+
+    torch.manual_seed(seed)
+    vocabulary = ["<pad>", "<s>", "</s>", "<unk>", "|", *_LETTERS[1:]]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "vocab.json")
+        file.write_text(json.dumps({entry: i for i, entry in enumerate(vocabulary)}))
+        tokenizer = Wav2Vec2CTCTokenizer(str(file))
+    config = Wav2Vec2Config(vocab_size=len(vocabulary), pad_token_id=0, **_WAVES)
+    Wav2Vec2ForCTC(config).save_pretrained(path)
+    _wave_extractor().save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def build_qwen2_audio(path: Path, seed: int = 0) -> Path:
+    """Qwen2AudioForConditionalGeneration with a chat template, which reads windows of `SECONDS`."""
+    import torch
+    from transformers import (
+        Qwen2AudioConfig,
+        Qwen2AudioEncoderConfig,
+        Qwen2AudioForConditionalGeneration,
+        Qwen2AudioProcessor,
+        Qwen2Config,
+    )
+
+    torch.manual_seed(seed)
+    marks = ("<|AUDIO|>", "<|audio_bos|>", "<|audio_eos|>")
+    tokenizer = word_tokenizer((*SPECIAL, *marks), WORDS)
+    config = Qwen2AudioConfig(
+        audio_config=Qwen2AudioEncoderConfig(
+            num_mel_bins=16,
+            d_model=32,
+            encoder_layers=1,
+            encoder_attention_heads=4,
+            encoder_ffn_dim=64,
+            max_source_positions=50 * SECONDS,
+        ),
+        text_config=Qwen2Config(vocab_size=len(tokenizer), **TEXT),
+        audio_token_index=tokenizer.convert_tokens_to_ids(marks[0]),
+    )
+    Qwen2AudioForConditionalGeneration(config).save_pretrained(path)
+    template = CHAT_TEMPLATE.replace("'image'", "'audio'").replace(
+        "IMAGE", "<|audio_bos|><|AUDIO|><|audio_eos|>"
+    )
+    Qwen2AudioProcessor(
+        feature_extractor=_window_extractor(), tokenizer=tokenizer, chat_template=template
+    ).save_pretrained(path)
+    return path
+
+
+def build_vits(path: Path, seed: int = 0) -> Path:
+    """VitsModel over letters."""
+    import torch
+    from transformers import VitsConfig, VitsModel, VitsTokenizer
+
+    torch.manual_seed(seed)
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "vocab.json")
+        file.write_text(json.dumps({letter: i for i, letter in enumerate("_" + _LETTERS)}))
+        tokenizer = VitsTokenizer(
+            str(file), pad_token="_", unk_token="_", phonemize=False, normalize=True
+        )
+    config = VitsConfig(
+        vocab_size=len(_LETTERS) + 1,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        ffn_dim=16,
+        flow_size=16,
+        spectrogram_bins=9,
+        prior_encoder_num_flows=2,
+        prior_encoder_num_wavenet_layers=1,
+        posterior_encoder_num_wavenet_layers=1,
+        duration_predictor_num_flows=2,
+        duration_predictor_filter_channels=16,
+        duration_predictor_flow_bins=4,
+        depth_separable_num_layers=1,
+        wavenet_dropout=0.0,
+        upsample_initial_channel=16,
+        upsample_rates=[8, 8, 2, 2],
+        resblock_kernel_sizes=[3],
+        resblock_dilation_sizes=[[1, 3]],
+        sampling_rate=RATE,
+    )
+    VitsModel(config).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def build_speecht5(path: Path, seed: int = 0) -> Path:
+    """SpeechT5ForTextToSpeech over letters, without the vocoder and the speaker that it needs."""
+    import torch
+    from sentencepiece import sentencepiece_model_pb2
+    from transformers import SpeechT5Config, SpeechT5ForTextToSpeech, SpeechT5Tokenizer
+
+    torch.manual_seed(seed)
+    pieces: Any = sentencepiece_model_pb2  # its classes are made as it is imported
+    vocabulary = pieces.ModelProto()
+    kinds = pieces.ModelProto.SentencePiece
+    for piece, kind in (
+        ("<s>", kinds.CONTROL), ("<pad>", kinds.CONTROL), ("</s>", kinds.CONTROL),
+        ("<unk>", kinds.UNKNOWN), *((c, kinds.NORMAL) for c in "\u2581" + _LETTERS[1:]),
+    ):  # fmt: skip
+        vocabulary.pieces.add(piece=piece, type=kind, score=0.0)
+    vocabulary.trainer_spec.model_type = pieces.TrainerSpec.CHAR
+    vocabulary.trainer_spec.unk_id = 3
+    vocabulary.normalizer_spec.add_dummy_prefix = False
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "spm_char.model")
+        file.write_bytes(vocabulary.SerializeToString())
+        SpeechT5Tokenizer(str(file)).save_pretrained(path)
+    layers = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in (("layers", 1), ("attention_heads", 2), ("ffn_dim", 32))
+    }
+    config = SpeechT5Config(
+        vocab_size=len(vocabulary.pieces),
+        hidden_size=32,
+        num_mel_bins=16,
+        speaker_embedding_dim=8,
+        speech_decoder_prenet_units=16,
+        speech_decoder_postnet_units=16,
+        speech_decoder_postnet_layers=2,
+        max_text_positions=40,
+        **layers,
+    )
+    SpeechT5ForTextToSpeech(config).save_pretrained(path)
+    return path
+
+
+def build_hifigan(path: Path, seed: int = 0) -> Path:
+    """SpeechT5HifiGan, the vocoder of `build_speecht5`."""
+    import torch
+    from transformers import SpeechT5HifiGan, SpeechT5HifiGanConfig
+
+    torch.manual_seed(seed)
+    config = SpeechT5HifiGanConfig(
+        model_in_dim=16,
+        upsample_initial_channel=16,
+        resblock_kernel_sizes=[3],
+        resblock_dilation_sizes=[[1, 3]],
+        sampling_rate=RATE,
+        initializer_range=0.3,  # at the default of 0.01 it is silent
+    )
+    SpeechT5HifiGan(config).save_pretrained(path)
+    return path
+
+
+def write_speaker(path: Path, size: int = 8) -> Path:
+    """A file of a speaker's embedding, as `build_speecht5` needs it."""
+    import numpy as np
+
+    with path.open("wb") as stream:
+        np.save(stream, np.linspace(-1, 1, size, dtype=np.float32)[None])
+    return path
+
+
+def build_musicgen(path: Path, seed: int = 0) -> Path:
+    """MusicgenForConditionalGeneration, which writes ten tokens unless it is told otherwise."""
+    import torch
+    from transformers import (
+        EncodecConfig,
+        EncodecFeatureExtractor,
+        MusicgenConfig,
+        MusicgenDecoderConfig,
+        MusicgenForConditionalGeneration,
+        T5Config,
+    )
+
+    torch.manual_seed(seed)
+    tokenizer = text_tokenizer()
+    codes = 32
+    text = T5Config(
+        vocab_size=len(tokenizer), d_model=32, d_kv=8, d_ff=64, num_layers=1, num_heads=4
+    )
+    config = MusicgenConfig(
+        text_encoder=text.to_dict(),
+        audio_encoder=EncodecConfig(
+            target_bandwidths=[1.0],
+            sampling_rate=RATE,
+            num_filters=4,
+            hidden_size=16,
+            codebook_size=codes,
+            codebook_dim=16,
+            num_lstm_layers=1,
+            upsampling_ratios=[8, 5, 4, 2],
+        ).to_dict(),
+        decoder=MusicgenDecoderConfig(
+            vocab_size=codes,
+            hidden_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=4,
+            ffn_dim=64,
+            num_codebooks=2,
+            pad_token_id=codes,
+            bos_token_id=codes,
+        ).to_dict(),
+    )
+    model = MusicgenForConditionalGeneration(config)
+    for name, value in (
+        ("max_length", 10), ("do_sample", True), ("guidance_scale", 3.0),
+        ("decoder_start_token_id", codes), ("pad_token_id", codes),
+    ):  # fmt: skip
+        setattr(model.generation_config, name, value)
+    model.save_pretrained(path)
+    EncodecFeatureExtractor(sampling_rate=RATE).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def build_clap(path: Path, seed: int = 0) -> Path:
+    """ClapModel: sounds and texts in one space of 24 dimensions; reads at most 2 s of a sound."""
+    import torch
+    from transformers import ClapConfig, ClapFeatureExtractor, ClapModel
+
+    torch.manual_seed(seed)
+    tokenizer = text_tokenizer()
+    config = ClapConfig(
+        text_config={
+            **_TRANSFORMER, "vocab_size": len(tokenizer), "max_position_embeddings": 40,
+            "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1,
+        },
+        audio_config={
+            "spec_size": 128, "window_size": 2, "num_mel_bins": 32, "patch_size": 4,
+            "patch_stride": [4, 4], "patch_embeds_hidden_size": 8, "hidden_size": 64,
+            "depths": [1, 1, 1, 1], "num_attention_heads": [2, 2, 2, 2], "num_classes": 4,
+        },
+        projection_dim=24,
+    )  # fmt: skip
+    ClapModel(config).save_pretrained(path)
+    ClapFeatureExtractor(
+        feature_size=32,
+        sampling_rate=RATE,
+        hop_length=160,
+        max_length_s=2,
+        fft_window_size=512,
+        frequency_max=8000,
+        truncation="rand_trunc",
+        padding="repeatpad",
+    ).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def build_wav2vec2(path: Path, seed: int = 0, *, kind: str = "Wav2Vec2") -> Path:
+    """A model of waves without a head. kind: Wav2Vec2 or Hubert."""
+    import torch
+    import transformers
+
+    torch.manual_seed(seed)
+    config = getattr(transformers, f"{kind}Config")(**_WAVES)
+    getattr(transformers, f"{kind}Model")(config).save_pretrained(path)
+    _wave_extractor().save_pretrained(path)
+    return path
+
+
+def build_ast(path: Path, seed: int = 0) -> Path:
+    """ASTModel, which reads at most 128 frames (1.295 s) of a sound."""
+    import torch
+    from transformers import ASTConfig, ASTFeatureExtractor, ASTModel
+
+    torch.manual_seed(seed)
+    ASTModel(ASTConfig(**_TRANSFORMER, max_length=128, num_mel_bins=32)).save_pretrained(path)
+    ASTFeatureExtractor(max_length=128, num_mel_bins=32).save_pretrained(path)
+    return path
+
+
+DESCRIBERS: dict[str, Callable[[Path], Path]] = {
+    "whisper": build_whisper,
+    "ctc": build_ctc,
+    "qwen2-audio": build_qwen2_audio,
+}
+ENCODERS: dict[str, Callable[[Path], Path]] = {
+    "clap": build_clap,
+    "wav2vec2": build_wav2vec2,
+    "ast": build_ast,
+}
