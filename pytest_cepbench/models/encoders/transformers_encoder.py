@@ -35,6 +35,7 @@ from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.encoders.vectors import LoadedEncoder
 from pytest_cepbench.models.sounds.feature_extractor import (
     Wave,
+    check_extractor,
     load_reader,
     used_outside_training,
 )
@@ -250,6 +251,15 @@ def pooled_output(output: Any) -> Any:
     return None
 
 
+def _check(plan: LoadPlan[TransformersEncoderParams]) -> None:
+    if "image" not in plan.checkpoint.reads:
+        check_extractor(plan)
+
+
 ADAPTER = adapter(
-    "transformers-encoder/1", ("torch", "transformers"), TransformersEncoderParams, _load
+    "transformers-encoder/1",
+    ("torch", "transformers"),
+    TransformersEncoderParams,
+    _load,
+    check=_check,
 )

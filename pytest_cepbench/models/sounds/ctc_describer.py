@@ -23,6 +23,7 @@ from pytest_cepbench.models.sounds.feature_extractor import (
     SoundModelParams,
     SoundReader,
     Wave,
+    check_extractor,
     load_reader,
     used_outside_training,
 )
@@ -85,5 +86,9 @@ def _load(plan: LoadPlan[SoundModelParams]) -> CtcDescriber:
 
 
 ADAPTER = adapter(
-    "transformers-ctc-describer/1", ("torch", "transformers"), SoundModelParams, _load
+    "transformers-ctc-describer/1",
+    ("torch", "transformers"),
+    SoundModelParams,
+    _load,
+    check=check_extractor,
 )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
+from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import PROCESSOR_FILES
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.torch_runtime import by_kind
@@ -115,28 +116,33 @@ class SoundReader:
         return np.array_split(wave, 1 if self.longest is None else -(-len(wave) // self.longest))
 
 
+def check_extractor(plan: LoadPlan[Any]) -> None:
+    """Raise CheckpointError, at binding, where a checkpoint has no feature extractor of sounds.
+
+    Without its file, or in that of an image processor, transformers makes up a default one.
+    """
+    files = [plan.checkpoint.preparation_file(name) for name in PROCESSOR_FILES[:2]]
+    configs = [read_json(file) for file in files if file.is_file()]
+    if not any("sampling_rate" in config.get("feature_extractor", config) for config in configs):
+        raise CheckpointError(
+            f"{plan.checkpoint.path}: expected the feature extractor of sounds, in a "
+            f"{PROCESSOR_FILES[1]} with its sampling_rate. Save the one that the model was "
+            "trained with into the folder too (feature_extractor.save_pretrained)"
+        )
+
+
 def load_reader(
     checkpoint: Checkpoint, folder: Path, model: Any, processor: Any = None
 ) -> SoundReader:
     """The feature extractor in a folder, with the limits of it and of its model.
 
-    processor: of a model that is asked in conversations. Raises CheckpointError where there is no
-    feature extractor of sounds; what the library raises is left to `explained`.
+    processor: of a model that is asked in conversations. What the library raises is left to
+    `explained`.
     """
     from transformers import AutoFeatureExtractor
 
     extractor: Any = getattr(processor, "feature_extractor", None)
     if extractor is None:
-        # Without its file, or in that of an image processor, transformers makes up a default one.
-        files = [folder / name for name in PROCESSOR_FILES[:2]]
-        configs = [read_json(file) for file in files if file.is_file()]
-        stated = [config.get("feature_extractor", config) for config in configs]
-        if not any("sampling_rate" in config for config in stated):
-            raise CheckpointError(
-                f"{checkpoint.path}: expected the feature extractor of sounds, in a "
-                f"{PROCESSOR_FILES[1]} with its sampling_rate. Save the one that the model was "
-                "trained with into the folder too (feature_extractor.save_pretrained)"
-            )
         code = checkpoint.options.trust_remote_code
         extractor = AutoFeatureExtractor.from_pretrained(folder, trust_remote_code=code)
     longest = _window(extractor)

@@ -12,6 +12,7 @@ from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
+from pytest_cepbench.models.sounds.feature_extractor import check_extractor
 from pytest_cepbench.models.spec import check_at_least, check_reasoning
 from pytest_cepbench.models.text_model.judge_prompts import (
     DEFAULT_PROMPT,
@@ -202,7 +203,8 @@ def check_prompting(plan: LoadPlan[GenerationParams]) -> None:
 
 def _check_speech(plan: LoadPlan[GenerationParams], *, chat: bool) -> None:
     """Raise SpecError for parameters of speech where they have no use, RoleError for a model that
-    reads sounds among tokens of a text and lacks the template of that.
+    reads sounds among tokens of a text and lacks the template of that, CheckpointError without a
+    feature extractor.
     """
     given = [name for name in SPEECH if getattr(plan.params, name) is not None]
     checkpoint = plan.checkpoint
@@ -211,8 +213,10 @@ def _check_speech(plan: LoadPlan[GenerationParams], *, chat: bool) -> None:
             f"model spec {plan.spec.text!r}: {given[0]} is for models of speech in several "
             f"languages, and the generation_config.json of {checkpoint.what} names no languages"
         )
-    in_text = any(name.startswith("audio_token") for name in checkpoint.config)
-    if in_text and not chat and "image" not in checkpoint.reads:
+    if "image" in checkpoint.reads:
+        return
+    check_extractor(plan)
+    if any(name.startswith("audio_token") for name in checkpoint.config) and not chat:
         raise RoleError(
             f"{plan.spec.text!r} is a {checkpoint.what}, which reads a sound in a conversation, "
             "and the checkpoint has no chat template. Save its processor into the folder too "

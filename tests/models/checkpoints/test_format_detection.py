@@ -76,6 +76,50 @@ MODEL = "architectures"
             {MODEL: ["NovelViTModel"], "model_type": "novel", "num_channels": 3, "patch_size": 4},
             "encoder",
         ),
+        ({MODEL: ["ClapModel"], "model_type": "clap", "audio_config": {}}, "encoder"),
+        ({MODEL: ["ASTForAudioClassification"], "num_mel_bins": 128, "patch_size": 16}, "encoder"),
+        ({MODEL: ["HubertModel"], "model_type": "hubert", "num_feat_extract_layers": 7}, "encoder"),
+        (
+            {MODEL: ["WavLMForCTC"], "model_type": "wavlm", "num_feat_extract_layers": 7},
+            "describer encoder",
+        ),
+        ({MODEL: ["NovelForCTC"], "model_type": "novel_ctc"}, "describer encoder"),
+        (
+            {MODEL: ["WhisperForConditionalGeneration"], "num_mel_bins": 80, "decoder_layers": 4},
+            "describer",
+        ),
+        ({MODEL: ["MoonshineForConditionalGeneration"], "model_type": "moonshine"}, "describer"),
+        ({MODEL: ["SpeechT5ForSpeechToText"], "num_mel_bins": 80}, "describer"),
+        ({MODEL: ["VoxtralForConditionalGeneration"], "audio_config": {}}, "describer"),
+        (
+            {
+                MODEL: ["Gemma3nForConditionalGeneration"],
+                "vision_config": {},
+                "audio_config": {},
+                "image_token_id": 1,
+            },
+            "describer writer",
+        ),
+        ({MODEL: ["SpeechT5ForTextToSpeech"], "num_mel_bins": 80}, "generator"),
+        ({MODEL: ["BarkModel"], "model_type": "bark"}, "generator"),
+        (
+            {
+                MODEL: ["VitsModel"],
+                "vocab_size": 38,
+                "sampling_rate": 16000,
+                "upsample_rates": [8, 8, 2, 2],
+            },
+            "generator",
+        ),
+        (
+            {
+                MODEL: ["MusicgenForConditionalGeneration"],
+                "text_encoder": {},
+                "audio_encoder": {},
+                "decoder": {},
+            },
+            "generator",
+        ),
         ({"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}}, "encoder"),
         (
             {
@@ -160,7 +204,14 @@ def test_a_model_type_tells_the_role_where_nothing_else_does(
             },
             "phrases of one text",
         ),
-        ({MODEL: ["ClapModel"], "model_type": "clap", "audio_config": {}}, "no rule recognises"),
+        (
+            {MODEL: ["ClapForTagging"], "model_type": "clap", "audio_config": {}},
+            "reads sounds, but no rule recognises what it gives",
+        ),
+        (
+            {MODEL: ["CsmForConditionalGeneration"], "model_type": "csm", "audio_token_id": 1},
+            "a voice that it is shown",
+        ),
         (
             {MODEL: ["NovelForTagging"], "model_type": "novel", "vision_config": {}},
             "reads images, but no rule recognises what it gives",

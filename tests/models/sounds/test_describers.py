@@ -152,7 +152,7 @@ def test_a_folder_without_feature_extractor_says_what_is_missing(copied: Build, 
     for file in ("preprocessor_config.json", "processor_config.json"):
         (folder / file).unlink(missing_ok=True)
     with pytest.raises(CheckpointError, match="feature extractor"):
-        bind_text(str(folder), "describer").load()
+        bind_text(str(folder), "describer")
 
 
 def test_an_image_processor_is_no_feature_extractor(copied: Build) -> None:
@@ -161,8 +161,8 @@ def test_an_image_processor_is_no_feature_extractor(copied: Build) -> None:
     (folder / "preprocessor_config.json").write_text(
         '{"image_processor_type": "ViTImageProcessor"}'
     )
-    with pytest.raises(CheckpointError):
-        bind_text(str(folder), "describer").load()
+    with pytest.raises(CheckpointError, match="feature extractor"):
+        bind_text(str(folder), "describer")
 
 
 @pytest.mark.parametrize("name", NAMES)
