@@ -77,7 +77,7 @@ def test_what_is_counted_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("way", WAYS)
 def test_a_way_is_watched(way: str) -> None:
     """It ends, and crosses some files and types, all of the package."""
-    pytest.importorskip("openai" if way == "server" else "transformers")
+    pytest.importorskip("httpx2" if way == "server" else "transformers")
     crossed = run_way(way)
     assert len(crossed["files"]) > 5
     assert len(crossed["types"]) > 5

@@ -103,8 +103,9 @@ _SHOWN = ("CEPBENCH_", "CUDA_", "HF_", "OMP_", "PYTEST_", "RAY_", "SLURM_JOB_NUM
 """Beginnings of the environment variables that change how a run behaves."""
 
 _LIBRARIES = (
-    "accelerate", "anyio", "clean-fid", "diffusers", "filelock", "huggingface_hub", "jinja2",
-    "msgspec", "numpy", "open_clip_torch", "openai", "peft", "pillow", "pyarrow", "pytest", "ray",
+    "accelerate", "anyio", "clean-fid", "diffusers", "filelock", "httpx2", "huggingface_hub",
+    "jinja2",
+    "msgspec", "numpy", "open_clip_torch", "peft", "pillow", "pyarrow", "pytest", "ray",
     "rich", "s3fs", "safetensors", "scipy", "sentence-transformers", "syrupy", "timm", "torch",
     "torchvision", "transformers",
 )  # fmt: skip

@@ -698,7 +698,7 @@ def test_the_study_is_written_in_one_go(photos: Home) -> None:
 @pytest.mark.slow
 def test_a_served_model_is_held_to_the_schema_and_repaired(photos: Home) -> None:
     """One reply is prose: it is asked about once more; the server stays unasked in a second run."""
-    pytest.importorskip("openai")
+    pytest.importorskip("httpx2")
     write_scenes(photos.path / "few", 8)
     good = json.dumps({"description": "d", "image_pattern": [{"name": "Count", "reason": "3"}]})
     with serving() as server:

@@ -153,7 +153,7 @@ _PACKAGES = {
     "sentence-transformers": ("torch", "sentence_transformers"),
     "unicom": ("torch", "torchvision"),
     "cleanfid": ("torch", "torchvision", "cleanfid"),
-    "served": ("openai",),
+    "served": ("httpx2",),
 }
 
 

@@ -26,7 +26,7 @@ from tests.plugin.project import PHOTOS, SHAPES, Project, contents
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
-pytest.importorskip("openai").AsyncOpenAI(api_key="none")
+pytest.importorskip("httpx2").AsyncClient()
 
 KEY = "sk-proj-0123456789abcdef"
 

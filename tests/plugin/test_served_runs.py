@@ -14,7 +14,7 @@ from tests.plugin.project import PHOTOS, Project, assert_one_message
 
 # The client imports its transport late, and tells errors by their classes: after a run in this
 # process, which forgets what it imported, they would be of classes that the client does not know.
-pytest.importorskip("openai").AsyncOpenAI(api_key="none")
+pytest.importorskip("httpx2").AsyncClient()
 
 COLORS = {f"{name}/{n}.png": (40 * n, 90, 10 * len(name)) for name in "ab" for n in range(4)}
 

@@ -164,7 +164,7 @@ class _Redaction(logging.Filter):
 
 _REDACTION = _Redaction()
 
-_LIBRARIES = ("openai", "httpx", "httpcore")  # also under newer names that begin so
+_LIBRARIES = ("httpx", "httpcore")  # also under newer names that begin so
 
 
 def redact_logs(secrets: Iterable[Secret]) -> None:

@@ -85,11 +85,10 @@ def name_model(spec: ModelSpec) -> str:
 
 
 def check_installed(spec: ModelSpec) -> None:
-    """Raise MissingDependencyError where the `openai` client is missing; it is not imported."""
-    if util.find_spec("openai") is None:
-        name = f"{spec.scheme}:{spec.target}"
+    """Raise MissingDependencyError where the HTTP client is missing; it is not imported."""
+    if util.find_spec("httpx2") is None:
         raise MissingDependencyError(
-            f'{name} needs the openai client: pip install "pytest-cepbench[openai]"'
+            f'{spec.scheme}:{spec.target} needs httpx2: pip install "pytest-cepbench[openai]"'
         )
 
 

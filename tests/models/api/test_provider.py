@@ -160,7 +160,7 @@ def test_a_missing_client_is_one_line_with_the_command(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client is an extra."""
-    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
 
     with pytest.raises(MissingDependencyError, match=r'pip install "pytest-cepbench\[openai\]"'):
         check_installed(parse_spec(server.spec()))

@@ -193,6 +193,20 @@ def test_no_key_is_sent_where_the_spec_says_so(
     assert KEY not in str(server.seen[0].headers)
 
 
+def test_the_account_that_pays_is_named(
+    server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the variables that OpenAI's own client reads; without them nothing is sent."""
+    describe(load("describer"))
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    describe(load("describer"))
+
+    names = ("openai-organization", "openai-project", "authorization")
+    sent = [[seen.headers.get(name) for name in names] for seen in server.seen]
+    assert sent == [[None, None, None], ["org-1", "proj-1", None]]
+
+
 def test_password_and_query_of_an_address_are_secrets_too(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

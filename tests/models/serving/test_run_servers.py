@@ -37,7 +37,7 @@ from tests.models.serving.conftest import Bind
 from tests.models.serving.stand_ins import StandIn, is_alive, kill
 from tests.models.serving.test_binding import write_adapter
 
-pytest.importorskip("openai")
+pytest.importorskip("httpx2")
 
 RED = Image.new("RGB", (4, 4), (200, 10, 10))
 

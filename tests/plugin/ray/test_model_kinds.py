@@ -6,7 +6,7 @@ import pytest
 
 # As in test_cluster_runs.py: what may be imported only once is imported here.
 pytest.importorskip("ray")
-pytest.importorskip("openai")
+pytest.importorskip("httpx2")
 
 import pytest_cepbench.evaluation.ray_engine  # noqa: F401 - see above
 from pytest_cepbench.datasets.shapes import Degradation
