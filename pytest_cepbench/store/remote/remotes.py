@@ -68,7 +68,7 @@ class RemoteReader:
     note: called with a line about damage.
     remark: called once when the store fails; it is not read any more then.
 
-    bad: names of damaged objects.
+    bad: names of objects that are damaged, or are to be left alone for another reason.
     """
 
     def __init__(self, objects: ObjectStore, note: Log, remark: Log) -> None:
@@ -165,8 +165,6 @@ class Remotes:
         note, remark = logs
         self._readers: list[RemoteReader] = []
         self.uploader: Uploader | None = None
-        self._overwritten: set[str] = set()
-        self._refused: set[str] = set()
         read_only = [location for location in shared if location != publish]
         with ExitStack() as opened:
             for location in read_only if publish is None else [*read_only, publish]:
@@ -178,8 +176,7 @@ class Remotes:
                 opened.callback(objects.close)
                 self._readers.append(RemoteReader(objects, note, remark))
                 if writes:
-                    self._overwritten = self._readers[-1].bad
-                    self.uploader = Uploader(objects, read, root, self._overwritten, remark)
+                    self.uploader = Uploader(objects, read, root, self._readers[-1].bad, remark)
                     opened.callback(self.uploader.close)
             self._opened = opened.pop_all()
 
@@ -188,9 +185,9 @@ class Remotes:
         self._opened.close()
 
     def rows(self, keys: Iterable[str]) -> list[SharedRow]:
-        """The row under each key in the first store that has it, refused ones left out."""
+        """The row under each key in the first store that has it undamaged."""
         rows: list[SharedRow] = []
-        wanted = {key for key in keys if key not in self._refused}
+        wanted = set(keys)
         for reader in self._readers:
             shared = reader.rows(wanted)
             rows += shared
@@ -202,11 +199,10 @@ class Remotes:
         shared = (reader.artifact(digest) for reader in self._readers)
         return next((own for own in shared if own is not None), None)
 
-    def refuse(self, keys: Iterable[str]) -> None:
+    def refuse(self, keys: Sequence[str]) -> None:
         """Return nothing under these keys any more, and overwrite them: they are unusable."""
-        keys = list(keys)
-        self._refused.update(keys)
-        self._overwritten.update(result_name(key) for key in keys)
+        for reader in self._readers:
+            reader.bad.update(map(result_name, keys))
 
 
 # -- uploads ---------------------------------------------------------------------------------------
