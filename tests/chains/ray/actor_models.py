@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, Failure
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Sound
 from pytest_cepbench.models.protocols import AnswerStep, Reply, Usage
 
 
@@ -104,6 +104,37 @@ class AllRoles:
         ]
 
 
+TONE = np.asarray([0.25, -0.25, 0.5, 0.0], np.float32)
+
+
+class Sounds:
+    """Makes, describes and encodes sounds."""
+
+    fingerprint = "sounds/1"
+    seeded = True
+    makes = "sound"
+    reads = ("sound",)
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
+        """A tone as a sound, or as its samples with their rate; silence for "hush"."""
+        made = {"tone": Sound(TONE, 8000), "hush": (np.zeros(4), 8000)}
+        return [made.get(text, (TONE, 8000)) for text in texts]
+
+    def describe(self, sounds: Sequence[Any], prompt: str, seeds: Sequence[int]) -> list[str]:
+        """Its length and rate."""
+        return [f"{prompt} {len(sound.samples)} at {sound.rate}" for sound in sounds]
+
+    def encode_sounds(self, sounds: Sequence[Any]) -> Any:
+        """Its length, and its first sample."""
+        return np.asarray([[len(sound.samples), sound.samples[0]] for sound in sounds])
+
+    def encode_images(self, images: Sequence[Any]) -> Any:
+        """Nothing that is asked for."""
+        raise NotImplementedError
+
+    encode_texts = encode_images
+
+
 class Text(str):
     """A text of a class that the driver does not have."""
 
@@ -131,6 +162,11 @@ class Late(AllRoles):
 def model() -> AllRoles:
     """A model that answers."""
     return AllRoles()
+
+
+def sounds() -> Sounds:
+    """A model of sounds."""
+    return Sounds()
 
 
 def late(path: str) -> Late:
