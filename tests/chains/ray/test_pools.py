@@ -207,7 +207,7 @@ def test_actors_beside_a_lost_one_are_looked_at_first(local: LocalCluster) -> No
     far = replace(READY, node_id="id2", node="node2")
     local.begin = [{"ready_says": [READY, AWAY, NOT_YET]} for _ in range(2)]
     local.begin[0] |= _dying(AWAY, on=FIRST)
-    local.begin.append({"ready_says": far})
+    local.begin.append({"ready_says": [far]})  # it is not asked again
     pool = local.pool(3)
     pool.start(_never)
 
