@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -114,13 +114,13 @@ def adapter_part(
     settings: dict[str, Any] = {} if factor == 1 else {"factor": factor}
     if not merge:
         settings["merge"] = False
-    return CheckpointPart("adapter", folder, _files, revision=revision, settings=settings)
 
+    def files(place: Path) -> list[str]:
+        # What is missing shows when it is checked: a list that cannot be made would hide why.
+        names = (ADAPTER_CONFIG, adapter_weights(place).name)
+        return sorted(name for name in names if (place / name).is_file())
 
-def _files(folder: Path) -> Sequence[str]:
-    # What is missing shows when it is checked: a list that cannot be made would hide the reason.
-    names = (ADAPTER_CONFIG, adapter_weights(folder).name)
-    return sorted(name for name in names if (folder / name).is_file())
+    return CheckpointPart("adapter", folder, files, revision=revision, settings=settings)
 
 
 _BASE = "base_model.model."
@@ -142,7 +142,7 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
     # Names that no layer has, and of which none begins another.
     names = [f"adapter{index:03}" for index in range(len(parts))]
     tensors = [read_tensors(adapter_weights(part.path)) for part in parts]
-    if len(parts) > 1:
+    if len(parts) > 1 or parts[0].settings.get("factor", 1.0) != 1:
         _check_addable(parts)
     for part, state in zip(parts, tensors, strict=True):
         _resize_embeddings(part.path, model, state)
@@ -152,11 +152,9 @@ def apply_adapters(checkpoint: Checkpoint, model: Any) -> Any:
         for name, part, state in zip(names, parts, tensors, strict=True):
             adapted = _add(part.path, model, adapted, name)
             _fill(part.path, adapted, name, state)
-            if (factor := part.settings.get("factor", 1.0)) != 1:
-                _check_addable([part])
-                for layer in adapted.modules():
-                    if isinstance(layer, LoraLayer) and name in layer.scaling:
-                        layer.scaling[name] *= factor
+            for layer in adapted.modules():
+                if isinstance(layer, LoraLayer) and name in layer.scaling:
+                    layer.scaling[name] *= part.settings.get("factor", 1.0)
         assert adapted is not None
         if parts[0].settings.get("merge", True):
             return adapted.merge_and_unload(adapter_names=names)
@@ -244,25 +242,24 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
     """Put an adapter's tensors into its layers; raises CheckpointError unless all fit exactly."""
     from peft import get_peft_model_state_dict, set_peft_model_state_dict
 
-    places = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=False)
     # An adapter that was trained with new tokens brings the tables of all of them.
     has_tables = embedded_tokens(adapted.get_base_model()) is not None
-    tables = get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=has_tables)
+    needed, known = (
+        get_peft_model_state_dict(adapted, adapter_name=name, save_embedding_layers=tables)
+        for tables in (False, has_tables)
+    )
     renamed = adapter_names(adapted, name, dict(tensors))
-    shapes = {key: tuple(value.shape) for key, value in (places | tables).items()}
+    shapes = {key: tuple(value.shape) for key, value in (needed | known).items()}
     wrong = [
         f"{key} is {tuple(value.shape)}, expected {shapes[key]}"
         for key, value in renamed.items()
         if key in shapes and tuple(value.shape) != shapes[key]
     ]
     if wrong:
-        raise CheckpointError(_misfit(folder, adapted, name, few_of(wrong)))
-    extra = renamed.keys() - shapes.keys()
-    if extra:
-        what = f"its base has no place for {few_of(extra)}"
-        raise CheckpointError(_misfit(folder, adapted, name, what))
-    missing = places.keys() - renamed.keys()
-    if missing:
+        raise _misfit(folder, adapted, name, few_of(wrong))
+    if extra := renamed.keys() - shapes.keys():
+        raise _misfit(folder, adapted, name, f"its base has no place for {few_of(extra)}")
+    if missing := needed.keys() - renamed.keys():
         raise CheckpointError(
             f"{folder}: {adapter_weights(folder).name} lacks tensors that {ADAPTER_CONFIG} "
             f"announces for this base: {few_of(missing)}. Was it written completely, and on this "
@@ -271,10 +268,9 @@ def _fill(folder: Path, adapted: Any, name: str, tensors: Mapping[str, torch.Ten
     try:
         result = set_peft_model_state_dict(adapted, dict(tensors), adapter_name=name)
     except (KeyError, RuntimeError, ValueError) as error:
-        raise CheckpointError(_misfit(folder, adapted, name, error_line(error))) from error
-    if result.unexpected_keys:
-        what = f"its base has no place for {few_of(result.unexpected_keys)}"
-        raise CheckpointError(_misfit(folder, adapted, name, what))
+        raise _misfit(folder, adapted, name, error_line(error)) from error
+    if left := result.unexpected_keys:
+        raise _misfit(folder, adapted, name, f"its base has no place for {few_of(left)}")
 
 
 def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Tensor]) -> None:
@@ -310,7 +306,7 @@ def _resize_embeddings(folder: Path, model: Any, tensors: Mapping[str, torch.Ten
     model.resize_token_embeddings(new, mean_resizing=False)
 
 
-def _misfit(folder: Path, adapted: Any, name: str, what: str) -> str:
+def _misfit(folder: Path, adapted: Any, name: str, what: str) -> CheckpointError:
     base = type(adapted.get_base_model()).__name__
     trained = _trained_on(read_adapter(folder))
     rank = getattr(adapted.peft_config[name], "r", None)
@@ -321,7 +317,9 @@ def _misfit(folder: Path, adapted: Any, name: str, what: str) -> str:
             "Merge it into the model that it was trained on (merge_and_unload), save that whole "
             "and give its folder"
         )
-    return f"{folder}: the adapter does not fit {trained}its base {base}{of_rank}: {what}. {remedy}"
+    return CheckpointError(
+        f"{folder}: the adapter does not fit {trained}its base {base}{of_rank}: {what}. {remedy}"
+    )
 
 
 def _trained_on(stored: Mapping[str, Any]) -> str:
