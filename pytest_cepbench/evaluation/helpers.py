@@ -101,7 +101,7 @@ def count_helpers(
         for path in cases:
             assignments = suites.get(path).assignments
             small = assignments.replay is None and all(
-                models.runner(each).bound.resources.small or each.spec.scheme == "shapes"
+                models.runner(each).bound.resources.small or each.spec.scheme in ("shapes", "tones")
                 for each in assignments.roles.values()
             )
             if not small:  # or not on the CPU

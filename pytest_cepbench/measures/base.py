@@ -305,11 +305,12 @@ class SuiteContext:
     questions: str | None = None
 
     def plan(self, metric: str, start: Modality | None) -> ChainPlan:
-        """The chains of a start, image-first where nothing is said and both are played.
+        """The chains of a start; where nothing is said and both are played, not those of texts.
 
         Raises SuiteError where the suite does not play them.
         """
-        chosen = start or ("image" if "image" in self.plans else "text")
+        others: list[Modality] = [own for own in self.plans if own != "text"]
+        chosen = start or (others[0] if others else "text")
         if chosen not in self.plans:
             raise self.error(
                 metric,

@@ -45,16 +45,20 @@ MAPPINGS: Mapping[str, tuple[Modality, Modality]] = {
     "text-to-image": ("text", "image"),
     "image-to-image": ("image", "image"),
     "image-to-text": ("image", "text"),
+    "text-to-sound": ("text", "sound"),
+    "sound-to-sound": ("sound", "sound"),
+    "sound-to-text": ("sound", "text"),
 }
 """Name -> (start of the chain, modality of the artifacts compared with it). Source: the Telephone
-Game, section 3.1 and Figure 6."""
+Game, section 3.1 and Figure 6, which has those of images."""
 
 
 class MappingTable(MetricTable, frozen=True, kw_only=True):
     """mcd, sdr: similarity to the start over all generations, by mapping.
 
-    mappings: name (text-to-text, text-to-image, image-to-image, image-to-text) -> role of the
-    encoder that compares; all that the suite's chains have, with `encoder`, when left out.
+    mappings: name (text-to-text, text-to-image, image-to-image, image-to-text, and of sounds in the
+    place of images) -> role of the encoder that compares; all that the suite's chains have, with
+    `encoder`, when left out.
     """
 
     mappings: dict[str, str] | None = None
@@ -218,13 +222,19 @@ def make_mapping(
     """The measure of a table. Raises SuiteError for a mapping that the suite's chains lack."""
     named = table.mappings
     if named is None:
-        named = {m: ENCODER for m, (start, _) in MAPPINGS.items() if start in context.plans}
+        named = {
+            mapping: ENCODER
+            for mapping, (start, compares) in MAPPINGS.items()
+            if start in context.plans and compares in ("text", context.plans[start].makes)
+        }
     tracks = {}
     for mapping, encoder in named.items():
         if mapping not in MAPPINGS:
             raise context.error(name, f"{unknown_name('mapping', mapping, MAPPINGS)}")
         start, modality = MAPPINGS[mapping]
         plan = context.plan(name, start)
+        if modality not in ("text", plan.makes):
+            raise context.error(name, f"mapping {mapping!r}: its chains make {plan.makes}s")
         generations = mapping_generations(start, modality, plan.generations)
         if not generations:
             raise context.error(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.artifacts import MODALITIES, Failure, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Modality
 from pytest_cepbench.chains.features import vqa_answers, vqa_query
 from pytest_cepbench.datasets.questions import (
@@ -248,18 +248,15 @@ def control_notes(
         if (modality != plan.start or not starts) and accuracy.below(least):
             raise MeasurementError(
                 f"{metric}: the VQA model answers too few control questions rightly: "
-                f"{accuracy} in {_MADE[modality]}, where at least {least:.0%} is expected. "
-                "One that says yes to all has none: give another with --vqa=SPEC, unless the "
-                "chains show all that is asked about"
+                f"{accuracy} in {MODALITIES[modality].made}, where at least {least:.0%} is "
+                "expected. One that says yes to all has none: give another with --vqa=SPEC, unless "
+                "the chains show all that is asked about"
             )
     notes = [str(known)] if starts else []
     if seen:
-        shown = ", ".join(f"{_MADE[what]} {accuracy}" for what, accuracy in seen.items())
+        shown = ", ".join(f"{MODALITIES[what].made} {accuracy}" for what, accuracy in seen.items())
         notes.append(f"of what models made, which may show it by now: {shown}")
     return (f"control questions answered rightly: {'; '.join(notes)}",)
-
-
-_MADE: Mapping[Modality, str] = {"text": "descriptions", "image": "drawings"}
 
 
 def _refuse_both(

@@ -38,12 +38,15 @@ class DetectedModel:
     roles: the roles it can play; empty where its configuration tells none.
     because: why these roles or why none, completing the sentence "it ..."; may be empty.
     unified: whether it is one model that describes and generates, so that both are under test.
+    reads, makes: as of `BoundRole`.
     """
 
     what: str
     roles: tuple[RoleName, ...]
     because: str = ""
     unified: bool = False
+    reads: frozenset[Modality] = READS
+    makes: Modality = "image"
 
 
 def _provided(spec: ModelSpec, name: str, default: Callable[..., Any] | None = None) -> Any:

@@ -67,9 +67,6 @@ _SEEDED = ("describer", "generator", "judge", "writer", "editor", "interleaver")
 
 _DIGITS = 16
 
-_READ = f"a set of {', '.join(map(repr, get_args(Modality)))}"
-_GENERATED = [kind for kind in get_args(Modality) if kind != "text"]
-
 
 def roles_of(model: object) -> tuple[RoleName, ...]:
     """The roles whose Protocol an object satisfies."""
@@ -78,8 +75,10 @@ def roles_of(model: object) -> tuple[RoleName, ...]:
 
 def detect(spec: ModelSpec) -> DetectedModel:
     """The roles of a `python:` model, which is made for that. Raises as `make_model`."""
-    roles = roles_of(make_model(spec))
-    return DetectedModel(spec.target, roles, unified=is_unified(roles))
+    model = make_model(spec)
+    roles = roles_of(model)
+    unified = is_unified(roles)
+    return DetectedModel(spec.target, roles, "", unified, *_kinds(spec, model))
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -128,6 +127,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         canonical_json(params)
     except (TypeError, ValueError) as error:
         raise spec.error(f"params must be built-in types and finite numbers ({error})") from error
+    reads, makes = _kinds(spec, model)
     return BoundRole(
         role=role,
         spec=spec.text,
@@ -147,21 +147,35 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             CODE: f"{spec.target} ({source})" if source else spec.target,
         },
         files=files,
-        reads=frozenset(_attribute(spec, model, "reads", Collection, _reads(model), _known, _READ)),
-        makes=_attribute(
-            spec, model, "makes", str, "image", _GENERATED.__contains__, " or ".join(_GENERATED)
-        ),
+        reads=reads,
+        makes=makes,
         scores_answers=role == "judge" and isinstance(model, AnswerScorer),
     )
 
 
-def _reads(model: object) -> frozenset[Modality]:
-    return READS | {"sound"} if isinstance(model, SoundEncoder) else READS
+def _kinds(spec: ModelSpec, model: object) -> tuple[frozenset[Modality], Modality]:
+    """The kinds of artifacts that a model reads, and the one that it makes.
 
-
-def _known(kinds: Any) -> bool:
-    """Whether a model's own kinds of artifacts are ones that exist."""
-    return not isinstance(kinds, str) and set(kinds) <= set(get_args(Modality))
+    Models of other roles may have attributes of these names that mean something else.
+    """
+    known, roles = get_args(Modality), roles_of(model)
+    if not {"describer", "encoder", "generator"}.intersection(roles):
+        return READS, "image"
+    hears = READS | {"sound"} if isinstance(model, SoundEncoder) else READS
+    reads = _attribute(
+        spec,
+        model,
+        "reads",
+        Collection,
+        hears,
+        lambda kinds: not isinstance(kinds, str) and set(kinds) <= set(known),
+        f"a set of {', '.join(map(repr, known))}",
+    )
+    made = [kind for kind in known if kind != "text"]
+    makes = _attribute(
+        spec, model, "makes", str, "image", made.__contains__, " or ".join(map(repr, made))
+    )
+    return frozenset(reads), makes
 
 
 @functools.cache

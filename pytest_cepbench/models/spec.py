@@ -64,6 +64,13 @@ SCHEMES: Mapping[str, Scheme] = {
             f"{_HERE}.rule_based",
         ),
         Scheme(
+            "tones",
+            "tones:?shift=0.1",
+            "the built-in rule-based models of the world of tones: they hear and play sounds",
+            ("describer", "generator", "encoder"),
+            f"{_HERE}.rule_based",
+        ),
+        Scheme(
             "python",
             "python:package.module:factory",
             "a model of your own: an object that satisfies a role's Protocol",

@@ -270,8 +270,8 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
                 for measure in run.measures.values()
                 for required in measure.required_features(None)
             }
-            start: Modality = "image" if "image" in read else "text"
-            generation = 1 if start == "image" else 2
+            start: Modality = min(read, key=lambda own: own == "text")
+            generation = 2 if start == "text" else 1
             chains = run.chain_data.chains(start, run.dataset.samples).values()
             texts = [c.links[generation].text or "" for c in chains if c.has(generation)]
             statistics = word_statistics(texts, variant.band)

@@ -162,5 +162,4 @@ def check_people(suite: Suite, assignment: RoleAssignment) -> None:
 
 def describes_drawings(suite: Suite) -> bool:
     """Whether a describer is asked about an image that a model drew, which people never saw."""
-    longest = {"image": 2, "text": 1}
-    return any(plan.generations > longest[start] for start, plan in suite.plans.items())
+    return any(plan.generations > 1 + (start != "text") for start, plan in suite.plans.items())

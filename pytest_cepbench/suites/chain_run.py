@@ -8,15 +8,16 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.chains import ChainModels, ChainPlan, Modality
+from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import SuiteError
+from pytest_cepbench.errors import RoleError, SuiteError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import plans_of, readers_of
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import same_answers
+from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.suites.definition import GROWERS, Suite
 from pytest_cepbench.suites.estimate import ModelSteps, count_chain_steps
 from pytest_cepbench.suites.stored_scores import (
@@ -67,6 +68,36 @@ class ChainRun(SuiteRun):
         return ChainData(
             self.dataset, self.suite.plans, models, self.runner, replay, self.assignments.gated
         )
+
+    def runner(self, role: str) -> RoleRunner:
+        """As of every suite. Raises RoleError where the model cannot read or make what it must."""
+        runner = super().runner(role)
+        bound, plans = runner.bound, self.suite.plans.values()
+        made = {plan.makes for plan in plans}
+        if role == "generator" and bound.makes not in made:
+            raise RoleError(
+                f"{bound.spec} makes {bound.makes}s, and the chains of suite {self.suite.name!r} "
+                f"need {' and '.join(made)}s: give another --generator"
+            )
+        needed: set[Modality] = set(made) if role == "describer" else self._read_by(role)
+        if bound.role in ("describer", "encoder") and needed - bound.reads:
+            kinds = " and ".join(f"{kind}s" for kind in sorted(needed - bound.reads))
+            option = f"--{role}" if role in ROLE_NAMES else f"--encoder {role}=SPEC"
+            raise RoleError(
+                f"{bound.spec} reads no {kinds}, which the {role} of suite {self.suite.name!r} is "
+                f"given: give another {option}"
+            )
+        return runner
+
+    def _read_by(self, reader: str) -> set[Modality]:
+        """The kinds of artifacts that the metrics have a role read."""
+        return {
+            required.plan.modality(generation)
+            for measure in self.measures.values()
+            for required in measure.required_features(None)
+            if required.reader == reader
+            for generation in required.generations
+        }
 
     def reads(self, case: Case) -> list[list[object]]:
         """The features that a case reads of each sample's chains, as built-in types."""
@@ -214,7 +245,8 @@ class ChainRun(SuiteRun):
 
 
 def _chain(plan: ChainPlan) -> str:
-    return f"{plan.start}-first, {plan.generations} generations, seed {plan.seed}"
+    of = " of sounds" if plan.start == "text" and plan.makes == "sound" else ""
+    return f"{plan.start}-first{of}, {plan.generations} generations, seed {plan.seed}"
 
 
 def require_chains(run: SuiteRun, what: str) -> ChainRun:

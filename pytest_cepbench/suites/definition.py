@@ -84,18 +84,25 @@ class DataTable(_Strict, frozen=True):
 class ChainTable(_Strict, frozen=True):
     """The shape of the chains; see `ChainPlan`.
 
-    start: "image", "text", or "both" for two chains of every sample.
+    start: "image", "sound", "text", or "both" for two chains of every sample.
+    makes: what generators make, "image" or "sound"; as chains start, and images, when left out.
     iterations: T, one describe and one generate each; 3 when neither this nor generations is given.
     generations: G, single transformations, in place of iterations.
     seed: what every step's seed is derived from.
     seeds: how often each sample is played, each time with seeds of its own.
     """
 
-    start: Literal["image", "text", "both"] = "image"
+    start: Literal["image", "text", "sound", "both"] = "image"
     iterations: int | None = None
     generations: int | None = None
     seed: int = 0
     seeds: int = 1
+    makes: Literal["image", "sound"] | None = None
+
+    @property
+    def made(self) -> Literal["image", "sound"]:
+        """What generators make."""
+        return self.makes or ("sound" if self.start == "sound" else "image")
 
     @property
     def length(self) -> int:
@@ -284,7 +291,7 @@ class Suite(msgspec.Struct, frozen=True):
             return {}
         chain, prompts = self.table.chain, self.table.prompts
         starts: tuple[Modality, ...] = (
-            ("text", "image") if chain.start == "both" else (chain.start,)
+            ("text", chain.made) if chain.start == "both" else (chain.start,)
         )
         return {
             start: ChainPlan(
@@ -294,6 +301,7 @@ class Suite(msgspec.Struct, frozen=True):
                 generate=prompts.generate,
                 seed=chain.seed,
                 caption_rules=CaptionRules(prompts.clean, prompts.max_words),
+                makes=chain.made,
             )
             for start in starts
         }
@@ -396,6 +404,9 @@ def _chain_problems(table: SuiteTable) -> Iterator[str]:
     if chain.length < 1:
         key = "iterations" if chain.generations is None else "generations"
         yield f"chain.{key} = {getattr(chain, key)}: at least 1 is expected"
+    if chain.start not in ("text", "both", chain.made):
+        start = chain.start
+        yield f"chain.makes = {chain.makes!r}: chains that start with {start}s make {start}s"
     if chain.seeds < 1:
         yield f"chain.seeds = {chain.seeds}: at least 1 is expected"
     if PLACEHOLDER not in prompts.generate:

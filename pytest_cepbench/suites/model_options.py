@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.errors import RoleError, SpecError, did_you_mean, unknown_name
 from pytest_cepbench.models.binding import DetectedModel, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, UNIFIED_ROLES, RoleName
@@ -148,6 +149,20 @@ class RoleChoices:
         if spec is None or self.role is not None or spec.scheme in (PRESET, REPLAY):
             return ()
         return self._detected.roles
+
+    def unfit(self, made: Modality) -> str:
+        """Why `--model` cannot be in chains of a modality, as the beginning of a sentence.
+
+        Empty where it can, and where the user said which role it plays.
+        """
+        spec = self.model_spec
+        if spec is None or self.role is not None or spec.scheme in (PRESET, REPLAY):
+            return ""
+        if "describer" in self.played and made not in self._detected.reads:
+            return f"--model={self.model} reads no {made}s, which"
+        if "generator" in self.played and made != self._detected.makes:
+            return f"--model={self.model} makes {self._detected.makes}s, not the {made}s that"
+        return ""
 
     @cached_property
     def _detected(self) -> DetectedModel:

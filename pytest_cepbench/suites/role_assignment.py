@@ -185,6 +185,9 @@ def _assign(
         elif able:
             msg += f": --cep-role={able[0]} gates it as the {able[0]} that the suite needs"
         raise SuiteNotApplicableError(msg)
+    problem = choices.unfit(suite.table.chain.made) if suite.answer_plan is None else ""
+    if problem:
+        raise SuiteNotApplicableError(f"{problem} suite {suite.name!r} has in its chains")
     for name in needed:
         if name not in known:
             option = f"--{name}=FOLDER_OR_HUB_ID (or as --model, to gate it)"

@@ -15,7 +15,6 @@ from pytest_cepbench.chains import Modality, load_link
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, SuiteError
 from pytest_cepbench.measures.base import readers_of
-from pytest_cepbench.measures.mapping_drift import MAPPINGS
 from pytest_cepbench.metrics.semantic_drift import fit_drift_rate
 from pytest_cepbench.metrics.uncertainty import blocks_of, pseudo_values
 from pytest_cepbench.store import Store
@@ -55,7 +54,7 @@ def _curves(staged: Staged, mapping: str) -> dict[str, list[float]]:
     return scores
 
 
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("mapping", GENERATIONS)
 def test_a_mapping_is_the_mean_over_its_own_generations(staged: Staged, mapping: str) -> None:
     """Scores, value, course and number of samples against a plain computation; each sample once."""
     curves = _curves(staged, mapping)
@@ -69,7 +68,7 @@ def test_a_mapping_is_the_mean_over_its_own_generations(staged: Staged, mapping:
 
 def test_the_whole_is_the_mean_of_the_mappings(staged: Staged) -> None:
     """Per sample and altogether; there is no one course of four mappings."""
-    parts = [staged.measure(f"{mapping}-mcd") for mapping in MAPPINGS]
+    parts = [staged.measure(f"{mapping}-mcd") for mapping in GENERATIONS]
     whole = staged.measure("overall-mcd")
     assert whole.value == pytest.approx(np.mean([part.value for part in parts]), abs=2e-6)
     for name, score in whole.scores["overall"].items():
@@ -87,9 +86,9 @@ def test_the_rates_of_decay_are_noted(staged: Staged) -> None:
                 GENERATIONS[mapping], staged.measure(f"{mapping}-mcd").curve
             )
         )
-        for mapping in MAPPINGS
+        for mapping in GENERATIONS
     }  # fmt: skip
-    for mapping in MAPPINGS:
+    for mapping in GENERATIONS:
         assert staged.measure(f"{mapping}-mcd").notes == (notes[mapping],)
     assert staged.measure("overall-mcd").notes == tuple(notes.values())
 
@@ -204,7 +203,8 @@ def _rates(*, curved: bool) -> str:
 @pytest.mark.parametrize(
     ("start", "mappings", "message"),
     [
-        ("both", 'text-to-sound = "encoder"', "unknown mapping 'text-to-sound'"),
+        ("both", 'text-to-smell = "encoder"', "unknown mapping 'text-to-smell'"),
+        ("both", 'text-to-sound = "encoder"', "mapping 'text-to-sound': its chains make images"),
         ("text", 'image-to-text = "encoder"', "no image-first chains .*start = text"),
         ("image", 'text-to-text = "encoder"', "no text-first chains .*start = image"),
     ],

@@ -163,7 +163,7 @@ def test_a_number_out_of_its_range_is_named(
         ('name = "toy"', 'name = "My Suite"', "name = 'My Suite': lower-case letters, digits"),
         ('name = "toy"', 'name = "../up"', "name = '../up': lower-case letters, digits"),
         ("iterations = 2", "iterations = 0", "chain.iterations = 0: at least 1"),
-        ("iterations = 2", 'start = "sound"', r"Invalid enum value 'sound' - at `\$.chain.start`"),
+        ("iterations = 2", 'start = "smell"', r"Invalid enum value 'smell' - at `\$.chain.start`"),
         ('describe = "describe"', 'describe = ""\ngenerate = "draw"', "'draw' does not hold {desc"),
         ("[metrics.gc]", "[metrics.gcc]", "unknown metric 'gcc'. Did you mean 'gc'?"),
         ("[metrics.gc]\n[metrics.failures]\ntolerance = 0.0", "[metrics]", "no metric under"),

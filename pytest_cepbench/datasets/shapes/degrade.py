@@ -7,6 +7,7 @@ same way, and two settings differ by what was added only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations
@@ -89,7 +90,7 @@ def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
     """
     if not knobs.turned.keys() - {"blank"}:
         return scene
-    happens, which = _draws(seed)
+    happens, which = drawn_decisions(seed)
     if happens["collapse"][0] < knobs.collapse:
         return ATTRACTOR
     cells = [own.cell for own in scene.objects]
@@ -108,11 +109,11 @@ def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
         if happens["miss"][cell] < knobs.miss:
             continue
         if happens["recolor"][cell] < knobs.recolor:
-            color = _another(COLORS, color, which["recolor"][cell])
+            color = another(COLORS, color, which["recolor"][cell])
         if happens["reshape"][cell] < knobs.reshape:
-            shape = _another(SHAPES, shape, which["reshape"][cell])
+            shape = another(SHAPES, shape, which["reshape"][cell])
         if happens["resize"][cell] < knobs.resize:
-            size = _another(SIZES, size, which["resize"][cell])
+            size = another(SIZES, size, which["resize"][cell])
         moves = happens["move"][cell] < knobs.move and cell in targets
         kept.append(SceneObject(targets[cell] if moves else places[cell], size, color, shape))
     return Scene(tuple(kept))
@@ -120,19 +121,22 @@ def degrade_scene(scene: Scene, knobs: Degradation, seed: int) -> Scene:
 
 def is_blank(knobs: Degradation, seed: int) -> bool:
     """True where the whole answer of this seed is lost."""
-    return knobs.blank > 0 and bool(_draws(seed)[0]["blank"][0] < knobs.blank)
+    return knobs.blank > 0 and bool(drawn_decisions(seed)[0]["blank"][0] < knobs.blank)
 
 
-def _draws(seed: int) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-    """For each knob (9,) numbers in [0, 1) that decide whether, and (9,) that decide which."""
+def drawn_decisions(
+    seed: int, knobs: Sequence[str] = KNOB_NAMES, places: int = CELLS
+) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
+    """For each knob (places,) numbers in [0, 1) that decide whether, and as many for which."""
     source = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, _STREAM))))
-    table = source.random((len(KNOB_NAMES), 2, CELLS))
-    happens = dict(zip(KNOB_NAMES, table[:, 0], strict=True))
-    which = dict(zip(KNOB_NAMES, table[:, 1], strict=True))
+    table = source.random((len(knobs), 2, places))
+    happens = dict(zip(knobs, table[:, 0], strict=True))
+    which = dict(zip(knobs, table[:, 1], strict=True))
     return happens, which
 
 
-def _another(words: tuple[Word, ...], current: Word, draw: float) -> Word:
+def another(words: tuple[Word, ...], current: Word, draw: float) -> Word:
+    """Another one of the words than the current one. draw: in [0, 1), decides which."""
     step = 1 + int(draw * (len(words) - 1))
     return words[(words.index(current) + step) % len(words)]
 

@@ -133,14 +133,14 @@ def build_dataset(
     return Dataset(name, identity, tuple(samples))
 
 
-def check_options(samples_per_category: int, seed: int) -> None:
+def check_options(samples_per_category: int, seed: int, name: str = "shapes") -> None:
     """Raise DatasetError unless 1 <= samples_per_category <= 10,000 and seed >= 0."""
     if not 1 <= samples_per_category <= _MOST:
         raise DatasetError(
             f"samples_per_category must be in 1..{_MOST:,}, got {samples_per_category}"
         )
     if seed < 0:
-        raise DatasetError(f"the seed of the shapes data set must not be negative, got {seed}")
+        raise DatasetError(f"the seed of the {name} data set must not be negative, got {seed}")
 
 
 def draw_different(family: Family[T], number: int, seed: int) -> list[T]:

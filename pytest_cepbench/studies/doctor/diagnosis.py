@@ -149,9 +149,9 @@ class Comparison:
         return self.plan.start
 
     @property
-    def reads_images(self) -> bool:
-        """True where starts or compared artifacts are images."""
-        return "image" in {self.plan.modality(g) for g in (0, *self.generations)}
+    def reads_drawings(self) -> bool:
+        """True where starts or compared artifacts are what generators make."""
+        return self.plan.makes in {self.plan.modality(g) for g in (0, *self.generations)}
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class MeasuredSuite:
             sample
             for sample in self.dataset.limited(depth).samples
             if sample.replicate == 0
-            and (sample.image if start == "image" else sample.text) is not None
+            and (sample.text if start == "text" else sample.seed(start)) is not None
         )
 
 

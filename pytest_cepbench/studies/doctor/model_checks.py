@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import fsum, sqrt
@@ -14,10 +14,18 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageFilter
 
-from pytest_cepbench.artifacts import ImageArtifact, digest_text
+from pytest_cepbench.artifacts import (
+    MODALITIES,
+    Artifact,
+    ImageArtifact,
+    Modality,
+    Sound,
+    digest_text,
+)
+from pytest_cepbench.artifacts.modality import as_given
 from pytest_cepbench.chains import ChainPlan, Step, load_link
 from pytest_cepbench.chains.chain import derive_seed
-from pytest_cepbench.datasets.sample import Sample, load_seed_image
+from pytest_cepbench.datasets.sample import Sample, load_seed
 from pytest_cepbench.errors import ImageError
 from pytest_cepbench.store import ArtifactRef
 from pytest_cepbench.studies.doctor.diagnosis import (
@@ -35,7 +43,7 @@ from pytest_cepbench.studies.doctor.diagnosis import (
     encode,
 )
 
-A = TypeVar("A", ImageArtifact, str)
+A = TypeVar("A", ImageArtifact, Sound, str)
 
 FAINT_BLUR, MIDDLE_BLUR, STRONG_BLUR = 1 / 256, 1 / 64, 1 / 16
 """Standard deviations of the blurs, as shares of the image's shorter side."""
@@ -54,7 +62,7 @@ _HALF = 0.5  # of the way to chance: what a faint distortion may move a score
 _WORD = re.compile(r"\w[\w'-]*")
 
 Start = tuple[str, Any]
-"""Digest of a start, and what the encoder takes: a Pillow image or a text."""
+"""Digest of a start, and what the encoder takes: a Pillow image, a sound or a text."""
 
 
 # -- the distortions -------------------------------------------------------------------------------
@@ -189,6 +197,35 @@ TEXT_DISTORTIONS: tuple[Distortion[str], ...] = (
 """Of text starts. Few encoders of texts notice a negation, and captions hold few."""
 
 
+def half_silent(sound: Sound) -> Sound:
+    """The second half of a sound taken out."""
+    samples = sound.samples.copy()
+    samples[(len(samples) + 1) // 2 :] = 0
+    return Sound(samples, sound.rate)
+
+
+def higher(sound: Sound) -> Sound:
+    """A sound that is played faster, three semitones higher, for as long as it was."""
+    faster = sound.resampled(round(sound.rate * 2 ** (-3 / 12)))
+    return Sound(np.resize(faster.samples, len(sound.samples)), sound.rate)
+
+
+SOUND_DISTORTIONS: tuple[Distortion[Sound], ...] = (
+    Distortion(
+        "half as loud", "pass", lambda sound: Sound(sound.samples / np.float32(2), sound.rate)
+    ),
+    Distortion("second half silent", "problem", half_silent),
+    Distortion("three semitones up", "problem", higher),
+)
+"""Of sound starts."""
+
+DISTORTIONS: Mapping[Modality, Sequence[Distortion[Any]]] = {
+    "image": IMAGE_DISTORTIONS,
+    "text": TEXT_DISTORTIONS,
+    "sound": SOUND_DISTORTIONS,
+}
+
+
 # -- the check -------------------------------------------------------------------------------------
 
 
@@ -225,20 +262,18 @@ def encoder_sensitivity(suite: MeasuredSuite, comparison: Comparison) -> Check:
             "made them first"
         )
         findings.append(("problem" if drop >= tolerance else "remark", sentence, advice))
-    distortions: Sequence[Distortion[Any]] = (
-        IMAGE_DISTORTIONS if kind == "image" else TEXT_DISTORTIONS
-    )
-    for distortion in distortions:
+    for distortion in DISTORTIONS[kind]:
         changed: list[tuple[Start, Vector]] = []
         for (digest, artifact), vector in able:
-            if kind == "image":
-                image = distortion.apply(ImageArtifact.from_pil(artifact))
-                if image.digest != digest:
-                    changed.append(((image.digest, image.to_pil()), vector))
-            else:
+            if kind == "text":
                 text = distortion.apply(artifact)
                 if text != artifact and text.strip():
                     changed.append(((digest_text(text), text), vector))
+            else:
+                image = kind == "image"
+                made = distortion.apply(ImageArtifact.from_pil(artifact) if image else artifact)
+                if made.digest != digest:
+                    changed.append(((made.digest, as_given(made)), vector))
         moved = distances(
             [vector for _, vector in changed],
             encode(runner, kind, [distorted for distorted, _ in changed]),
@@ -255,12 +290,12 @@ def _starts(suite: MeasuredSuite, comparison: Comparison) -> list[Start]:
     """The chosen starts, equal ones once."""
     starts: dict[str, Any] = {}
     for sample in suite.chosen(comparison.kind):
-        if comparison.kind == "image":
-            image = load_seed_image(sample)
-            starts[image.digest] = image.to_pil()
-        else:
+        if comparison.kind == "text":
             assert sample.text is not None
             starts[digest_text(sample.text)] = sample.text
+        else:
+            artifact = load_seed(sample, comparison.kind)
+            starts[artifact.digest] = as_given(artifact)
     return list(starts.items())
 
 
@@ -336,7 +371,7 @@ def generator_repeatability(suite: MeasuredSuite) -> Check:
     """
     if "generator" not in suite.run.assignments.roles:
         return Check(REPEATABILITY, "not done", ("nothing is drawn in this suite",))
-    reader = next((c for c in suite.comparisons() if c.reads_images), None)
+    reader = next((c for c in suite.comparisons() if c.reads_drawings), None)
     plan = reader.plan if reader else next(iter(suite.run.suite.plans.values()))
     texts = _texts(suite, plan, reader)
     if not texts.drawn:
@@ -379,15 +414,16 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
     ]
     if not pairs:
         return "remark", "no text could be drawn twice", ""
+    content = MODALITIES[texts.plan.makes].content
     differ = [pair for pair in pairs if pair[0] != pair[1]]
     if not differ:
-        return "pass", f"the same text and seed give the same pixels ({len(pairs)} texts)", ""
-    sentence = f"the same text and seed give other pixels ({len(differ)} of {len(pairs)} texts)"
+        return "pass", f"the same text and seed give the same {content} ({len(pairs)} texts)", ""
+    sentence = f"the same text and seed give other {content} ({len(differ)} of {len(pairs)} texts)"
     reader = texts.reader
     if reader is None:
         return "remark", sentence, ""
     store, second_store = suite.model_pool.store, suite.second_store
-    images = [(store.get_image(a), second_store.get_image(b)) for a, b in differ]
+    images = [(store.get_artifact(a), second_store.get_artifact(b)) for a, b in differ]
     whole = [(a, b) for a, b in images if a is not None and b is not None]
     moved = distances(
         _vectors(suite, reader, [first for first, _ in whole], again=True),
@@ -409,13 +445,14 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
 def _vectors(
     suite: MeasuredSuite,
     reader: Comparison,
-    images: Sequence[ImageArtifact],
+    images: Sequence[Artifact],
     *,
     again: bool = False,
 ) -> list[Vector | None]:
-    """The vectors of images. again: they are of no chain, and stay out of the user's store."""
+    """The vectors of drawings. again: they are of no chain, and stay out of the user's store."""
     runner = suite.second(reader.encoder) if again else suite.runner(reader.encoder)
-    return encode(runner, "image", [(image.digest, image.to_pil()) for image in images])
+    kind = reader.plan.makes
+    return encode(runner, kind, [(image.digest, as_given(image)) for image in images])
 
 
 def _between_seeds(
@@ -427,7 +464,7 @@ def _between_seeds(
     for seed in range(plan.seed, plan.seed + SEEDS):
         results = suite.runner("generator").ask("generate", texts.steps(suite, seed))
         images = [
-            store.get_image(r.digest) if isinstance(r, ArtifactRef) else None for r in results
+            store.get_artifact(r.digest) if isinstance(r, ArtifactRef) else None for r in results
         ]
         there = [(row, image) for row, image in zip(rows, images, strict=True) if image is not None]
         vectors = _vectors(suite, reader, [image for _, image in there])

@@ -1,0 +1,1 @@
+"""Generated tunes under rule-based models of a known loss."""
