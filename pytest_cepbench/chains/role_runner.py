@@ -168,13 +168,8 @@ class RoleRunner:
         """How many stored texts ended at the limit of their length, as `text_notes`."""
         made = self.provenance(keys).values()
         count = sum(CUT.items() <= fields.items() for fields in made)
-        if not count:
-            return []
-        warning = (
-            f"{count} of {len(made)} {what} were cut at the limit of their length (max_tokens or "
-            "max_new_tokens in the spec)"
-        )
-        return [warning]
+        limit = "the limit of their length (max_tokens or max_new_tokens in the spec)"
+        return [f"{count} of {len(made)} {what} were cut at {limit}"] if count else []
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
@@ -401,29 +396,24 @@ class DeviceSwap:
     def __init__(self, *, swap: bool = False, begin: Callable[[], None] | None = None) -> None:
         self.swap = swap
         self._begin = begin
-        self._resident: dict[str, list[ModelHandle]] = {}
+        self._resident: list[ModelHandle] = []
 
     def make_room(self, handle: ModelHandle) -> None:
         """Unload others where a model needs the device; called before it is loaded or moved."""
         begin, self._begin = self._begin, None
         if begin is not None:
             begin()
-        resident = self._resident.setdefault(handle.device, [])
-        if self.swap:
-            for neighbours in self._resident.values():
-                for neighbour in [other for other in neighbours if handle.shares_device(other)]:
-                    neighbour.unload()
-                    neighbours.remove(neighbour)
-            resident[:] = [handle]
-        elif not any(neighbour is handle for neighbour in resident):
-            resident.append(handle)
+        for other in filter(handle.shares_device, list(self._resident) if self.swap else ()):
+            other.unload()
+            self._resident.remove(other)
+        if handle not in self._resident:
+            self._resident.append(handle)
 
     def unload_all(self) -> None:
         """Free all devices; models come back when they are asked again."""
-        for resident in self._resident.values():
-            for handle in resident:
-                handle.unload()
-            resident.clear()
+        for handle in self._resident:
+            handle.unload()
+        self._resident.clear()
 
 
 class ModelHandle:

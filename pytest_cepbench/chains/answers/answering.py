@@ -10,7 +10,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pytest_cepbench.artifacts import Failure, digest_text
@@ -307,9 +306,7 @@ def _compose(
         _draw(plan, models, [(draft, k) for draft in drafts for k in _drawn(draft)])
     else:
         # An edit needs the image before it: the first step of all answers, then the second, ...
-        for number in count():
-            if all(number >= len(draft.parts) for draft in drafts):
-                break
+        for number in range(max((len(draft.parts) for draft in drafts), default=0)):
             _draw(plan, models, [(draft, number) for draft in drafts if number in _drawn(draft)])
     for draft in drafts:
         draft.own.answer = Answer(
@@ -326,15 +323,12 @@ def _drawn(draft: _Draft) -> list[int]:
 
 def _draw(plan: AnswerPlan, models: AnswerModels, places: Sequence[tuple[_Draft, int]]) -> None:
     """Draw steps of answers, each by the editor where there is an image to change."""
-    edited: list[tuple[_Draft, int]] = []
-    generated: list[tuple[_Draft, int]] = []
-    for draft, number in places:
-        edits = models.editor is not None and draft.before(number) is not None
-        (edited if edits else generated).append((draft, number))
-    for role, method, runner, own in (
-        ("generator", "generate", models.generator, generated),
-        ("editor", "edit", models.editor, edited),
+    edited = [models.editor is not None and draft.before(k) is not None for draft, k in places]
+    for edits, role, method, runner in (
+        (False, "generator", "generate", models.generator),
+        (True, "editor", "edit", models.editor),
     ):
+        own = [place for place, edit in zip(places, edited, strict=True) if edit is edits]
         if not own or runner is None:
             continue
         steps = [_image_step(plan, draft, k, runner) for draft, k in own]
