@@ -52,16 +52,11 @@ def own_path(root: Path, artifact: Artifact) -> Path:
     return root / FOLDER / artifact.digest[:2] / f"{artifact.digest}{suffix}"
 
 
-def digest_of(path: Path) -> str | None:
-    """The digest in the name of an artifact's file; None for any other name."""
-    match = _NAME.fullmatch(path.name)
-    return match[1] if match is not None and path.parent.name == match[1][:2] else None
+def list_files(root: Path) -> Iterator[tuple[Path, str | None, os.stat_result]]:
+    """Every file and link below the folder of images: path, digest in its name, status.
 
-
-def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every file and link below the folder of images, with its status.
-
-    Raises UnreadError where a folder cannot be listed: its images would count as lost.
+    The digest is None where the name is not that of an artifact. Raises UnreadError where a folder
+    cannot be listed: its images would count as lost.
     """
 
     def stop(error: OSError) -> None:
@@ -73,7 +68,9 @@ def list_files(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
             for name in names:
                 path = Path(folder, name)
                 with suppress(FileNotFoundError):  # another process removed it
-                    yield path, path.lstat()
+                    status, match = path.lstat(), _NAME.fullmatch(name)
+                    named = match is not None and path.parent.name == match[1][:2]
+                    yield path, match[1] if match is not None and named else None, status
 
 
 def has_artifact(root: Path, digest: str) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from pathlib import Path
@@ -17,7 +17,6 @@ from sys import intern
 from pytest_cepbench.errors import ArtifactError, DamagedIndexError
 from pytest_cepbench.store.artifact_files import (
     artifact_path,
-    digest_of,
     has_artifact,
     list_files,
     load_artifact,
@@ -78,15 +77,8 @@ def entries(read: Read) -> Iterator[StoredEntry]:
     )
     for page in pages(read, columns, "results LEFT JOIN used USING (key)"):
         for key, kind, provenance, size, image, created, used in page:
-            yield StoredEntry(
-                str(key),
-                intern(str(kind)),
-                model_of(str(provenance)),
-                round(size * rate),
-                image,
-                created,
-                used,
-            )
+            model, share = model_of(str(provenance)), round(size * rate)
+            yield StoredEntry(str(key), intern(str(kind)), model, share, image, created, used)
 
 
 @lru_cache(maxsize=4096)
@@ -170,19 +162,14 @@ def summarize(reader: ReadonlyStore) -> StoreStats:
     sizes = image_sizes(reader.folder)
     kinds, models = count(entries(reader.read), sizes)
     index = (reader.folder / f"{INDEX}{suffix}" for suffix in ("", "-wal"))
-    return StoreStats(
-        kinds=kinds,
-        models=models,
-        images=len(sizes),
-        image_bytes=sum(sizes.values()),
-        index_bytes=sum(path.stat().st_size for path in index if path.exists()),
-    )
+    index_bytes = sum(path.stat().st_size for path in index if path.exists())
+    return StoreStats(kinds, models, len(sizes), sum(sizes.values()), index_bytes)
 
 
 def image_sizes(root: Path) -> dict[str, int]:
     """Size of each image's file in bytes, by digest."""
-    named = ((digest_of(path), status.st_size) for path, status in list_files(root))
-    return {digest: size for digest, size in named if digest is not None}
+    files = list_files(root)
+    return {digest: status.st_size for _, digest, status in files if digest is not None}
 
 
 # -- garbage collection ----------------------------------------------------------------------------
@@ -298,8 +285,7 @@ def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
 def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
     """(path, digest, bytes) of images that were not written within the last hour."""
     limit = time.time() - _YOUNG_SECONDS
-    for path, status in list_files(root):
-        digest = digest_of(path)
+    for path, digest, status in list_files(root):
         if digest is not None and status.st_mtime < limit:
             yield path, digest, status.st_size
 
@@ -310,7 +296,7 @@ def _old_images(root: Path) -> Iterator[tuple[Path, str, int]]:
 _IMAGES_AT_ONCE = 64  # images that threads hold in memory at once
 
 
-@dataclass(frozen=True)
+@dataclass
 class VerifyReport:
     """What is wrong with a store, and what is merely left over.
 
@@ -325,22 +311,21 @@ class VerifyReport:
     foreign: files between the images that are not images of a store.
     """
 
-    results: int
-    images: int
-    index: tuple[str, ...]
-    rows: tuple[str, ...]
-    files: tuple[str, ...]
-    damaged_images: tuple[tuple[str, str], ...]
-    lost: tuple[str, ...]
-    remote: tuple[str, ...]
-    unused: tuple[str, ...]
-    foreign: tuple[Path, ...]
+    results: int = 0
+    images: int = 0
+    index: list[str] = field(default_factory=list)
+    rows: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    damaged_images: list[tuple[str, str]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    remote: list[str] = field(default_factory=list)
+    unused: list[str] = field(default_factory=list)
+    foreign: list[Path] = field(default_factory=list)
 
     @property
     def sound(self) -> bool:
         """Whether nothing is damaged or missing."""
-        damaged = self.index or self.rows or self.files or self.damaged_images
-        return not (damaged or self.lost)
+        return not (self.index or self.rows or self.files or self.damaged_images or self.lost)
 
 
 def inspect(root: Path, read: Read) -> VerifyReport:
@@ -349,59 +334,48 @@ def inspect(root: Path, read: Read) -> VerifyReport:
     Raises StoreError where the index cannot be read, UnreadError where an image cannot: neither
     says that it is damaged.
     """
+    report = VerifyReport()
     try:
         complaints = [str(line) for (line,) in read("PRAGMA integrity_check(20)", ())]
+        report.index = [] if complaints == ["ok"] else complaints
     except DamagedIndexError as error:
-        complaints = [str(error)]
-    index = [] if complaints == ["ok"] else complaints
+        report.index = [str(error)]
     present: set[str] = set()
-    foreign = []
-    for path, _ in list_files(root):
-        digest = digest_of(path)
-        if digest is None:
-            foreign.append(path)
-        else:
-            present.add(digest)
-    rows: list[_Row] = []
-    files: list[str] = []
-    results = 0
     wanted: set[str] = set()
     remote: set[str] = set()
+    for path, digest, _ in list_files(root):
+        if digest is None:
+            report.foreign.append(path)
+        else:
+            present.add(digest)
     try:
         remote = remote_artifacts(read) - present
-        reachable = present | remote
         for row in _rows(read):
-            results += 1
+            report.results += 1
             if row.image is not None:
                 wanted.add(row.image)
-            if row.damaged or (row.image is not None and row.image not in reachable):
-                rows.append(row)
-        files = [path for _, path in _damaged_files(read)]
+            if row.damaged:
+                report.rows.append(row.key)
+            elif not (row.image is None or row.image in present or row.image in remote):
+                report.lost.append(row.key)
+        report.files = [path for _, path in _damaged_files(read)]
     except DamagedIndexError as error:
-        index.append(str(error))
-    damaged_images: list[tuple[str, str]] = []
+        report.index.append(str(error))
 
     def check(digest: str) -> None:
         try:
             load_artifact(root, digest)
         except ArtifactError as error:
-            damaged_images.append((digest, str(error)))
+            report.damaged_images.append((digest, str(error)))
 
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         for part in batches(sorted(present), _IMAGES_AT_ONCE):
             list(threads.map(check, part))
-    return VerifyReport(
-        results=results,
-        images=len(present),
-        index=tuple(index),
-        rows=tuple(row.key for row in rows if row.damaged),
-        files=tuple(files),
-        damaged_images=tuple(sorted(damaged_images)),
-        lost=tuple(row.key for row in rows if not row.damaged),
-        remote=tuple(sorted(remote & wanted)),
-        unused=tuple(sorted(present - wanted)),
-        foreign=tuple(sorted(foreign)),
-    )
+    report.images = len(present)
+    report.damaged_images.sort()
+    report.foreign.sort()
+    report.remote, report.unused = sorted(remote & wanted), sorted(present - wanted)
+    return report
 
 
 def repair(store: Store, report: VerifyReport) -> None:

@@ -18,7 +18,7 @@ from pytest_cepbench.datasets.opening.answers import RecordedStep
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.artifact_files import digest_of, list_files
+from pytest_cepbench.store.artifact_files import list_files
 from pytest_cepbench.store.maintenance import inspect
 
 
@@ -110,8 +110,7 @@ def repair_index(folder: Path) -> None:
 
 def main(folder: Path, lack: str) -> None:
     """Read images while the system cannot, and again afterwards."""
-    path, _ = next(list_files(folder / "own"))
-    digest = digest_of(path)
+    path, digest, _ = next(list_files(folder / "own"))
     assert digest is not None
     with Store(folder / "own") as own, Store(folder / "empty", [folder / "own"]) as over:
         recorded = RecordedStep("", FileImage(path))

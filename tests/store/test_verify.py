@@ -66,12 +66,12 @@ def test_damage_of_every_kind(root: Path) -> None:
     report = look(root)
     assert not report.sound
     assert wrong(report) == {
-        "rows": (key_of("text 0"),),
-        "files": (str(root / "new" / "weights"),),
-        "damaged_images": ((picture(0).digest, "its pixels do not match its name"),),
-        "lost": (key_of("image 1"),),
-        "unused": (picture(3).digest,),
-        "foreign": (root / "images" / "notes.txt",),
+        "rows": [key_of("text 0")],
+        "files": [str(root / "new" / "weights")],
+        "damaged_images": [(picture(0).digest, "its pixels do not match its name")],
+        "lost": [key_of("image 1")],
+        "unused": [picture(3).digest],
+        "foreign": [root / "images" / "notes.txt"],
     }
     with Store(root) as store:
         repair(store, report)

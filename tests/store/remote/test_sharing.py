@@ -61,7 +61,7 @@ def test_what_one_run_computes_another_finds(tmp_path: Path, place: Path | str) 
         (provenance,) = set(alone.index.read("SELECT provenance FROM results"))
         assert provenance == ('{"device": "cpu", "model": "aaaaaaaaaaaaaaaa"}',)
         seen = inspect(alone.root, alone.index.read)
-        assert (seen.sound, seen.remote) == (True, (picture(2).digest,))
+        assert (seen.sound, seen.remote) == (True, [picture(2).digest])
 
 
 def test_a_shared_store_is_only_read(tmp_path: Path) -> None:
