@@ -11,7 +11,7 @@ import errno
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
@@ -68,30 +68,27 @@ def open_database(path: Path) -> sqlite3.Connection:
     Raises StoreVersionError for one of another format, StoreFullError without space,
     DamagedIndexError for a damaged file, StoreError for other refusals of the file system.
     """
-    with store_errors(path):
+    with store_errors(path), ExitStack() as opened:
         if path.exists():
             open_regular(path).close()  # SQLite would wait at a pipe
         connection = sqlite3.connect(
             path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
+        opened.callback(connection.close)
         connection.text_factory = decode_text
-        try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version in (0, FORMAT):
-                _enter_wal(connection)
-                connection.execute("PRAGMA synchronous=NORMAL")
-            if version == 0:
-                with transaction(connection):
-                    create_tables(connection)
-        except BaseException:
-            connection.close()
-            raise
-    if version not in (0, FORMAT):
-        connection.close()
-        raise StoreVersionError(
-            f"the store {path.parent} has format {version}, this version reads format {FORMAT}: "
-            f"give another folder (--cep-store) or delete this one, its results can be recomputed"
-        )
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, FORMAT):
+            raise StoreVersionError(
+                f"the store {path.parent} has format {version}, this version reads format {FORMAT}:"
+                " give another folder (--cep-store) or delete this one, its results can be "
+                "recomputed"
+            )
+        _enter_wal(connection)
+        connection.execute("PRAGMA synchronous=NORMAL")
+        if version == 0:
+            with transaction(connection):
+                create_tables(connection)
+        opened.pop_all()
     return connection
 
 
@@ -295,19 +292,14 @@ class Index:
 
     def read(self, query: str, values: Sequence[object] = ()) -> list[Row]:
         """The rows of a query."""
-
-        def read() -> list[Row]:
-            with store_errors(self.path):
-                return self._connection.execute(query, values).fetchall()
-
         with self._lock:
-            return self._repairing(read)
+            return self._repairing(lambda: self._connection.execute(query, values).fetchall())
 
     def write(self, statement: str, rows: Sequence[Row]) -> None:
         """Run a statement for every row in one transaction: all of them or none."""
 
         def write() -> None:
-            with store_errors(self.path), transaction(self._connection):
+            with transaction(self._connection):
                 self._connection.executemany(statement, rows)
 
         with self._lock:
@@ -344,10 +336,12 @@ class Index:
     def _repairing(self, action: Callable[[], _T]) -> _T:
         """Call the action; where the index turns out to be damaged, rebuild it and call again."""
         try:
-            return action()
+            with store_errors(self.path):
+                return action()
         except DamagedIndexError:
             self.rebuild()
-            return action()
+            with store_errors(self.path):
+                return action()
 
     def _open(self) -> sqlite3.Connection:
         try:

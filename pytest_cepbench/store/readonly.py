@@ -6,8 +6,8 @@ Several of them can lie under a run's own store, which asks them for what it lac
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Any, Self
@@ -44,7 +44,7 @@ class ReadonlyStore:
         self._lock = Lock()
         path = folder / INDEX
         _check_header(path, named)
-        try:
+        with self._refusing(), ExitStack() as opened:
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode=ro",
                 uri=True,
@@ -52,10 +52,8 @@ class ReadonlyStore:
                 isolation_level=None,
                 check_same_thread=False,
             )
-        except sqlite3.Error as error:
-            raise self._refusal(error) from error
-        self._connection.text_factory = decode_text
-        try:
+            opened.callback(self.close)
+            self._connection.text_factory = decode_text
             for setting in ("trusted_schema=OFF", "cell_size_check=ON", "query_only=ON"):
                 self._connection.execute(f"PRAGMA {setting}")
             # It may come from an untrusted source: reading a view or a virtual table named like
@@ -64,16 +62,9 @@ class ReadonlyStore:
             with closing(sqlite3.connect(":memory:")) as own:
                 create_tables(own)
                 expected = set(own.execute(query).fetchall())
-            ours = expected <= set(self._connection.execute(query).fetchall())
-        except sqlite3.Error as error:
-            self.close()
-            raise self._refusal(error) from error
-        except BaseException:
-            self.close()
-            raise
-        if not ours:
-            self.close()
-            raise StoreError(_foreign(named))
+            if not expected <= set(self._connection.execute(query).fetchall()):
+                raise StoreError(_foreign(named))
+            opened.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -96,15 +87,18 @@ class ReadonlyStore:
                 f"{self.named} cannot be read: {str(error) or 'no memory is left'}"
             ) from error
 
-    def _refusal(self, error: sqlite3.Error) -> StoreError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
-            return StoreError(f"{self.named} cannot be read: {error}")
-        msg = (
-            f"{self.named} is a live store, which cannot be read where its folder cannot be "
-            f"written ({error}): give a copy of the folder, or share results with --cep-publish"
-        )
-        return StoreError(msg)
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+                raise StoreError(f"{self.named} cannot be read: {error}") from error
+            raise StoreError(
+                f"{self.named} is a live store, which cannot be read where its folder cannot be "
+                f"written ({error}): give a copy of the folder, or share results with --cep-publish"
+            ) from error
 
 
 class Overlay:
