@@ -207,6 +207,31 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
 _VERSION = 1
 
 
+def _refuse_elsewhere(checkpoint: Checkpoint) -> None:
+    """Raise CheckpointError where transformers would follow a name out of the checkpoint."""
+    if checkpoint.options.trust_remote_code:
+        for reference in (checkpoint.config.get("auto_map") or {}).values():
+            for name in reference if isinstance(reference, list) else [reference]:
+                repository, separator, target = str(name).partition("--")
+                if separator:
+                    raise CheckpointError(
+                        f"{checkpoint.path}: its code lies in another repository ({repository}), "
+                        "so no fingerprint can vouch for it. Copy the Python files beside the "
+                        f'weights and shorten the entry in auto_map to "{target}"'
+                    )
+    # A model of its own that processors of sounds load, by either file.
+    for name in ("processor_config.json", "audio_tokenizer_config.json"):
+        file = checkpoint.preparation_file(name)
+        stated = read_json(file) if checkpoint.kind == "transformers" and file.is_file() else {}
+        if inner := stated.get("audio_tokenizer"):
+            stated = inner if isinstance(inner, dict) else {}
+        if elsewhere := stated.get("audio_tokenizer_name_or_path"):
+            raise CheckpointError(
+                f"{file}: its audio tokenizer would be loaded from {elsewhere!r}, so no "
+                "fingerprint can vouch for it. Remove the entry where the model reads images alone"
+            )
+
+
 def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str:
     """Digest (64 hexadecimal digits) of everything that loading the checkpoint can read.
 
@@ -222,8 +247,8 @@ def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str
     where it has them run. Library versions are provenance, kept beside results.
 
     hash_file: SHA-256 of a file's bytes, hexadecimal.
-    Raises CheckpointError for a checkpoint whose code would come from another repository, and where
-    the configuration is another one than when it was inspected.
+    Raises CheckpointError for a checkpoint whose code or audio tokenizer would come from elsewhere,
+    and where the configuration is another one than when it was inspected.
     """
     if checkpoint.kind == "weights_file":
         weights, code = hash_file(checkpoint.path), checkpoint.config["code"]
@@ -236,16 +261,7 @@ def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str
             f"{checkpoint.path}: its configuration is another one than a moment before: let no "
             "trainer write there"
         )
-    if checkpoint.options.trust_remote_code:
-        for reference in (checkpoint.config.get("auto_map") or {}).values():
-            for name in reference if isinstance(reference, list) else [reference]:
-                repository, separator, target = str(name).partition("--")
-                if separator:
-                    raise CheckpointError(
-                        f"{checkpoint.path}: its code lies in another repository ({repository}), "
-                        "so no fingerprint can vouch for it. Copy the Python files beside the "
-                        f'weights and shorten the entry in auto_map to "{target}"'
-                    )
+    _refuse_elsewhere(checkpoint)
     files = [[name, hash_file(path)] for name, path in checkpoint.own_files()]
     content: dict[str, Any] = {"version": _VERSION, "kind": checkpoint.kind, "files": files}
     added = [part for part in checkpoint.parts if not part.component]

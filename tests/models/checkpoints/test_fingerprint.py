@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from hashlib import sha256
 from pathlib import Path
 
@@ -136,6 +137,21 @@ def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
         CheckpointError, match=r"org/code.*shorten the entry .* \"modeling\.Model\""
     ):
         of(folder, "?trust_remote_code=true")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("processor_config.json", "audio_tokenizer"), ("audio_tokenizer_config.json", None)],
+)
+def test_an_audio_tokenizer_from_elsewhere_is_refused(
+    tmp_path: Path, name: str, key: str | None
+) -> None:
+    """Transformers loads it by its name, whatever lies there by then."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    named = {"audio_tokenizer_class": "DacModel", "audio_tokenizer_name_or_path": "org/dac"}
+    (folder / name).write_text(json.dumps({key: named} if key else named), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=f"{name}: its audio tokenizer .*'org/dac'"):
+        of(folder)
 
 
 def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:
