@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from pytest_cepbench.artifacts import MODALITIES, Artifact, Failure, Modality, digest_text
 from pytest_cepbench.artifacts.answer import read_answer
@@ -47,6 +48,9 @@ from pytest_cepbench.store import ArtifactRef, Result, Store
 
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.replay import Replay
+
+_DRAWN: WeakKeyDictionary[DrawnImage, str] = WeakKeyDictionary()
+"""Digests of images that are computed: every case of a suite asks for them, and each takes 1 ms."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +171,10 @@ def _content_digest(
         store.artifact_cache.add(loaded)
         return loaded.digest
 
+    if isinstance(seed, DrawnImage):
+        if (known := _DRAWN.get(seed)) is None:
+            known = _DRAWN[seed] = content()
+        return known
     if seed is None:
         return content()
     return _cached_look(seed, MODALITIES[modality].content, modality, content, store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from pytest_cepbench.artifacts.outcome import Criterion
@@ -104,7 +104,7 @@ class CountMeasure(AnswerMeasure):
     shares: whether the numbers are shares, in [0, 1].
     """
 
-    count: Callable[[SampleAnswer], float]
+    count: Callable[[SampleAnswer], float] = field(repr=False)  # the identity names it
     shares: bool = True
     higher_is_better: bool = False
 

@@ -112,6 +112,26 @@ class AnswerData(SampleData):
             self.store.artifact_cache.clear()
         return {sample.id: self._answers[sample.id] for sample in samples}
 
+    def unanswered(self, samples: Sequence[Sample]) -> list[Sample]:
+        """Those whose answers were not made or looked up yet."""
+        return [sample for sample in samples if sample.id not in self._answers]
+
+    def keep_answers(self, answers: Sequence[SampleAnswer]) -> None:
+        """Keep answers that the store has whole, as if they were made now."""
+        self._answers.update((own.sample.id, own) for own in answers)
+
+    def judged_by(self, judge: RoleRunner) -> AnswerData:
+        """The same answers under another judge, with the verdicts and scores that are known."""
+        other = AnswerData(self.dataset, self.plan, self.rules, self.models, lambda _: judge)
+        other._known, other._answers = self._known, self._answers
+        other._outcomes, other._scores = dict(self._outcomes), dict(self._scores)
+        return other
+
+    def keep_verdicts(self, other: AnswerData) -> None:
+        """Keep what is known of verdicts and scores in data of `judged_by`."""
+        self._outcomes.update(other._outcomes)
+        self._scores.update(other._scores)
+
     def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
         """Ids of samples whose opposing answer is neither known to be missing nor in the store."""
         named = {s.id: opponents.answers.get(s.id) for s in samples}

@@ -58,7 +58,7 @@ class FactSource:
     """
 
     identity: str
-    facts: Callable[[Sample], tuple[Fact, ...]] = field(repr=False)  # scores are stored by repr
+    facts: Callable[[Sample], tuple[Fact, ...]] = field(repr=False)  # the identity names them
 
 
 @dataclass(frozen=True, kw_only=True)

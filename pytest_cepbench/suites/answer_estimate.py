@@ -1,4 +1,4 @@
-"""The steps of models that interleaved answers and their battles take, counted without a model."""
+"""What stores have of interleaved answers and their battles, and the steps that are left."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from pytest_cepbench.measures.answer_data import AnswerData, Opponents
 from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.store import Result, Store
 from pytest_cepbench.store.answers import get_answers
+from pytest_cepbench.suites.definition import ANSWERING
 from pytest_cepbench.suites.estimate import ModelSteps
 
 _NOT_MADE = Failure("missing", "it is yet to be made")
@@ -71,6 +72,62 @@ class CountedCase(NamedTuple):
     measure: AnswerMeasure
     samples: Sequence[Sample]
     opponents: CaseOpponents | None
+
+
+def look_up_answers(data: AnswerData, samples: Sequence[Sample]) -> bool:
+    """Whether stores have the samples' answers whole; the data has them then, no model was asked.
+
+    Raises what looking at questions raises.
+    """
+    unknown, models = data.unanswered(samples), data.models
+    if models.recorded is not None or not models.bound:  # no model makes them
+        data.answers(unknown)
+        return True
+    own: dict[str, RoleRunner] = {
+        role: runner for role in ANSWERING if (runner := getattr(models, role)) is not None
+    }
+    counting: dict[str, Any] = {
+        role: _CountingRunner(runner.bound, data.store) for role, runner in own.items()
+    }
+    answers = foresee_answers(data.plan, unknown, replace(models, **counting)) if unknown else []
+    if any(runner.steps.missing for runner in counting.values()):
+        return False
+    digests = {answer.digest for answer in answers} - {""}
+    if digests - get_answers(data.store, digests).keys():
+        return False
+    data.keep_answers(answers)
+    for role, runner in counting.items():
+        own[role].count_stored(runner.steps.stored)
+    return True
+
+
+def look_up_verdicts(
+    data: AnswerData,
+    samples: Sequence[Sample],
+    sides: Sequence[Opponents | None],
+    *,
+    scored: bool,
+) -> list[Any] | None:
+    """The verdicts and scores of answers that are known, by sample, where stores have all of them.
+
+    The data has them then, and no judge was asked.
+
+    sides: what the answers battle; None for the samples' reference answers.
+    scored: whether the judge scores single answers.
+    Raises as `check_soft_scores`, and what looking at samples raises.
+    """
+    if any(side is not None and data.missing_opponents(samples, side) for side in sides):
+        return None
+    judge = data.runner(JUDGE)
+    counting = _CountingRunner(judge.bound, data.store)
+    other = data.judged_by(counting)
+    found: list[Any] = [other.battles(samples, side) for side in sides]
+    found += [other.scores(samples)] if scored else []
+    if counting.steps.missing:
+        return None
+    data.keep_verdicts(other)
+    judge.count_stored(counting.steps.stored)
+    return found
 
 
 def count_answer_steps(

@@ -45,7 +45,6 @@ class ChainRun(SuiteRun):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._excerpts: dict[Case, Mapping[str, ChainExcerpt]] = {}  # of cases that were stored
-        self._found: tuple[tuple[Case, int | None] | None, StoredScores | None] = None, None
 
     @property
     def data(self) -> ChainData:
@@ -154,16 +153,7 @@ class ChainRun(SuiteRun):
         stored = self._excerpts.get(case, {}).get(sample_id)
         return stored or self.measures[case.key.metric].show(case, sample_id, self.chain_data)
 
-    def scored(self, case: Case, most: int | None = None) -> bool:
-        """Whether the scores of a case are stored, so that nothing has to be made for it."""
-        self._found = (case, most), self._stored_scores(case, most)
-        return self._found[1] is not None
-
-    def _stored_scores(self, case: Case, most: int | None) -> StoredScores | None:
-        asked, found = self._found
-        self._found = None, None
-        if asked == (case, most) and found is not None:
-            return found
+    def _read_scores(self, case: Case, most: int | None) -> StoredScores | None:
         data = self.chain_data if most is None else self.chain_data.narrowed(most)
         at = self._score_key(case, data)
         stored = None if at is None else load_scores(at, data)

@@ -1,9 +1,10 @@
-"""The scores of cases of chains, stored under all that they depend on, and read where they are.
+"""The scores of cases, stored under all that they depend on, and read where they are.
 
 Nothing that follows from stored results alone is computed twice. The key of a case's scores names
-every link of its chains, the whole population with its starts, the measure with its settings, the
-models that grow and read the chains, and the code and libraries that score them: where one of these
-is another one, or not known for sure, the case is scored anew.
+every link of its chains, or its answers with the verdicts and scores of the judge; the whole
+population with its starts; the measure with its settings; the models that make and read all this;
+and the code and libraries that score it. Where one of these is another one, or not known for sure,
+the case is scored anew.
 """
 
 from __future__ import annotations
@@ -14,30 +15,35 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 import numpy as np
 
 import pytest_cepbench
-from pytest_cepbench.artifacts import DECODER, Failure, digest_json
+from pytest_cepbench.artifacts import DECODER, Failure, canonical_json, digest_json
 from pytest_cepbench.artifacts.outcome import FailureKind
-from pytest_cepbench.chains import Chain, Modality
+from pytest_cepbench.chains import Chain, Modality, RoleRunner
 from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, StoreError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
-from pytest_cepbench.measures.base import by_category, everyone, plans_of, readers_of
-from pytest_cepbench.measures.cases import Case
+from pytest_cepbench.measures.base import MeasureBase, by_category, everyone, plans_of, readers_of
+from pytest_cepbench.measures.cases import Case, SampleData
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.protocols import CODE
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Scores, StoredResult
 
-_FORMAT = 2
+if TYPE_CHECKING:
+    from pytest_cepbench.measures.answer_data import AnswerData
+
+_FORMAT = 3
 
 _HUMAN = "human/"  # what adapters of people begin with: their answers are in no store
 
@@ -82,12 +88,34 @@ class StoredScores:
 class ScoreKey:
     """Where the scores of a case are stored, and the chains that they are of, by start and id.
 
-    model: whose chains these are, as provenances name it; None of chains made elsewhere.
+    model: whose chains or answers these are, as provenances name it; None of those made elsewhere.
     """
 
     key: str
     model: str | None
     chains: Mapping[Modality, Mapping[str, Chain]]
+
+
+def plain_data(value: object) -> Any:
+    """Settings as built-in types, with the names of their own types: what a key says of them.
+
+    A field that is left out of `repr` is named by an identity beside it, and left out here.
+    Raises TypeError for what does not say all of itself so, such as a function.
+    """
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else repr(value)
+    if isinstance(value, Mapping):
+        return [[plain_data(name), plain_data(own)] for name, own in value.items()]
+    if isinstance(value, list | tuple):
+        return [plain_data(own) for own in value]
+    if isinstance(value, set | frozenset):
+        return sorted((plain_data(own) for own in value), key=canonical_json)
+    if not is_dataclass(value) or isinstance(value, type):
+        raise TypeError(f"{value!r} cannot be part of a key")
+    own_fields = {f.name: plain_data(getattr(value, f.name)) for f in fields(value) if f.repr}
+    return [f"{type(value).__module__}.{type(value).__qualname__}", own_fields]
 
 
 def score_key(
@@ -125,33 +153,72 @@ def score_key(
             if whole is None:
                 return None
             chains[plan.start] = whole
-        population = [_population(data, start) for start in chains]
-    except CepError:
+        all_data = data.origin
+        reads = [
+            [tested, None if data.replay is None else data.replay.name],
+            [_population(all_data, start, partial(all_data.starts, start)) for start in chains],
+            [_digest(own.values()) for own in chains.values()],
+        ]
+        key = _key((measure, case, plans_of(required)), runners, data, reads)
+    except (CepError, TypeError):  # a setting of the user's own code is no plain data
         return None
-    if " at 0x" in repr(measure):  # a setting that says nothing of itself
+    return ScoreKey(key, _model(runners, tested or ("describer",)), chains)
+
+
+def answer_score_key(
+    case: Case,
+    measure: MeasureBase,
+    data: AnswerData,
+    runners: Mapping[str, RoleRunner],
+    tested: Sequence[str],
+    reads: Sequence[object],
+) -> ScoreKey | None:
+    """The key of the scores of a case of answers; None where scores are not stored.
+
+    runners: of the models that answer and judge. reads: the answers, verdicts and scores of the
+    case's samples, with whatever else its measure is given.
+    """
+    for runner in runners.values():
+        if runner.tally.passing or runner.bound.adapter.startswith(_HUMAN):
+            return None
+    recorded = None if data.models.recorded is None else data.models.recorded.name
+    try:
+        population = _population(data, "question", data.starts)
+        others = [[*tested], recorded, population]
+        key = _key((measure, case, data.plan, data.rules, reads), runners, data, others)
+    except (CepError, TypeError):
         return None
+    return ScoreKey(key, _model(runners, tested), {})
+
+
+def _key(
+    settings: tuple[object, ...],
+    runners: Mapping[str, RoleRunner],
+    data: SampleData,
+    others: Sequence[object],
+) -> str:
+    """The digest of all that scores depend on. Raises TypeError as `plain_data`."""
+    looked_at = [sample.id for sample in data.dataset.samples]
     depends_on = [
         [_FORMAT, digest_of_code(Path(pytest_cepbench.__file__).parent), _libraries()],
-        [type(measure).__module__, repr(measure), repr(case)],
+        plain_data(settings),
         [
             # The spec is part of messages, and the user's own code of warnings.
             [role, remember(own), own.spec, own.hides_reasoning, own.provenance.get(CODE, "")]
             for role, own in ((role, runner.bound) for role, runner in runners.items())
         ],
-        [tested, None if data.replay is None else data.replay.name],
-        [repr(plan) for plan in plans_of(required)],
-        population,
-        [sample.id for sample in data.dataset.samples]
-        if data.dataset is not data.population
-        else "",
-        [_digest(own.values()) for own in chains.values()],
+        "" if data.dataset is data.population else looked_at,
+        others,
     ]
-    gated = [runner for role, runner in runners.items() if role in (tested or ("describer",))]
-    model = gated[0].bound.short_fingerprint if gated else None
-    return ScoreKey(digest_json({"scores": depends_on}), model, chains)
+    return digest_json({"scores": depends_on})
 
 
-def load_scores(at: ScoreKey, data: ChainData) -> StoredScores | None:
+def _model(runners: Mapping[str, RoleRunner], tested: Sequence[str]) -> str | None:
+    gated = [runner for role, runner in runners.items() if role in tested]
+    return gated[0].bound.short_fingerprint if gated else None
+
+
+def load_scores(at: ScoreKey, data: SampleData) -> StoredScores | None:
     """The scores under a key; None where there are none. What cannot be read is dropped."""
     result = data.store.get([at.key]).get(at.key)
     if result is None:
@@ -181,7 +248,7 @@ def load_scores(at: ScoreKey, data: ChainData) -> StoredScores | None:
 
 
 def store_scores(
-    at: ScoreKey, measured: Measured, data: ChainData, show: Callable[[str], ChainExcerpt | None]
+    at: ScoreKey, measured: Measured, data: SampleData, show: Callable[[str], ChainExcerpt | None]
 ) -> None:
     """Store the scores of a case, with what is shown of its samples.
 
@@ -214,24 +281,29 @@ def store_scores(
 # -- what scores depend on -------------------------------------------------------------------------
 
 
-def _population(data: ChainData, start: Modality) -> str:
-    """Digest of all samples, without their images, and of their starts."""
-    whole = data.origin
+def _population(
+    data: SampleData, start: str, starts: Callable[[Sequence[Sample]], Mapping[str, str]]
+) -> str:
+    """Digest of all samples, and instead of their images of what each starts from.
+
+    starts: gives that by id.
+    """
 
     def digest() -> str:
-        samples = whole.population.samples
-        starts = whole.starts(start, samples)
+        samples = data.population.samples
+        begun = starts(samples)
         return digest_json(
             [
                 [
-                    [s.id, list(s.categories), s.text, repr(s.metadata), s.unit, s.replicate],
-                    [repr(s.edit), starts[s.id]],
+                    [s.id, s.categories, s.text, plain_data(s.metadata), s.unit, s.replicate],
+                    [plain_data(s.edit), begun[s.id]],
+                    [[step.text, step.image is not None] for step in s.gold],
                 ]
                 for s in samples
             ]
         )
 
-    return whole.cached("population digest", start, digest)
+    return data.cached("population digest", start, digest)
 
 
 def _digest(chains: Iterable[Chain]) -> str:

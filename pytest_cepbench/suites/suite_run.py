@@ -41,6 +41,7 @@ from pytest_cepbench.suites.role_assignment import Assignments
 
 if TYPE_CHECKING:
     from pytest_cepbench.suites.attribution import Attribution
+    from pytest_cepbench.suites.stored_scores import StoredScores
 
 _LONGEST_PROMPT_SHOWN = 60
 
@@ -106,6 +107,7 @@ class SuiteRun(ABC):
         self.measures = measures
         self._model_pool = model_pool
         self._checked: set[str] = set()  # roles that people may play
+        self._found: tuple[tuple[Case, int | None] | None, StoredScores | None] = None, None
 
     @property
     @abstractmethod
@@ -149,6 +151,10 @@ class SuiteRun(ABC):
     @abstractmethod
     def _measured(self, case: Case, most: int | None) -> Measured:
         """The scores of a case, with the notes and warnings of measure and suite."""
+
+    @abstractmethod
+    def _read_scores(self, case: Case, most: int | None) -> StoredScores | None:
+        """The scores of a case and what they are of, where stores have all of it."""
 
     @abstractmethod
     def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
@@ -236,7 +242,14 @@ class SuiteRun(ABC):
 
     def scored(self, case: Case, most: int | None = None) -> bool:
         """Whether the scores of a case are stored, so that nothing has to be made for it."""
-        return False
+        self._found = (case, most), self._read_scores(case, most)
+        return self._found[1] is not None
+
+    def _stored_scores(self, case: Case, most: int | None) -> StoredScores | None:
+        """The stored scores of a case, as `scored` found them where it was asked just now."""
+        asked, found = self._found
+        self._found = None, None
+        return found if asked == (case, most) else self._read_scores(case, most)
 
     def per_sample(self, case: Case) -> bool:
         """True if every sample has a score of its own, so that a part of them can be measured."""

@@ -15,8 +15,18 @@ import msgspec
 import pytest
 
 from pytest_cepbench import GateResult, gate_checkpoint
+from pytest_cepbench.chains import ChainPlan, Modality
+from pytest_cepbench.files import canonical_json
+from pytest_cepbench.measures.base import Against, MeasureBase, SuiteContext
+from pytest_cepbench.measures.measure_registry import (
+    ANSWER_KINDS,
+    KINDS,
+    make_answer_measures,
+    make_measures,
+    read_table,
+)
 from pytest_cepbench.store.rows import seal
-from pytest_cepbench.suites.stored_scores import digest_of_code
+from pytest_cepbench.suites.stored_scores import digest_of_code, plain_data
 
 SUITE = """\
 name = "toy"
@@ -60,6 +70,35 @@ parts = "overall"
 [metrics.retrieval]
 parts = "overall"
 """
+
+ARENA = """\
+name = "toy-arena"
+version = 1
+[data]
+loader = "shapes-arena"
+options = { samples_per_category = 2 }
+[answer]
+steps = "free"
+[prompts]
+[arena]
+against = "accepted"
+order = "both"
+[roles]
+interleaver = "shapes:"
+judge = "shapes:"
+[gate]
+gate = "threshold"
+[metrics.win_rate]
+parts = "all"
+[metrics.truth]
+[metrics.no_image]
+[metrics.no_text]
+[metrics.step_gap]
+[metrics.failures]
+[metrics.judge_failures]
+"""
+
+MODEL = "shapes:?miss=0.1"  # loses battles against the accepted answers
 
 MOST_MODULES = 150
 
@@ -125,6 +164,22 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert gate(folder, snapshot_update=True).passed
     gate(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def full_arena(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same of a suite of answers, whose accepted ones a worse model's have battled."""
+    folder = tmp_path_factory.mktemp("answers")
+    (folder / "suite.toml").write_text(ARENA)
+    assert gate(folder, snapshot_update=True).passed
+    gate(folder, model=MODEL)
+    return folder
+
+
+@pytest.fixture
+def arena(full_arena: Path, tmp_path: Path) -> Path:
+    """The same folder for one test."""
+    return Path(shutil.copytree(full_arena, tmp_path / "project"))
 
 
 @pytest.fixture
@@ -281,6 +336,104 @@ def test_what_the_next_run_may_do_better_is_not_kept(stored: Path) -> None:
     assert not any(
         json.loads(payload)["measured"]["scores"] for payload in records(stored).values()
     )
+
+
+def test_scores_of_answers_are_stored_too(arena: Path) -> None:
+    """Every field of every case, with what is shown of its answers and verdicts."""
+    kept = gate(arena, model=MODEL)
+    count = len(records(arena))
+    forget(arena, "scores")
+    computed = gate(arena, model=MODEL)
+
+    assert plain(kept) == plain(computed)
+    assert len(records(arena)) == len(kept.cases)
+    assert count == 2 * len(kept.cases)  # the accepted model's are there as well
+    assert asked(kept) == 0
+    assert any(answer.verdicts for case in kept.cases for answer in case.shown.answers)
+
+
+def test_stored_scores_of_answers_are_what_is_shown(arena: Path) -> None:
+    """They are read, and not computed beside: another number under a key comes out."""
+    for key, payload in records(arena).items():
+        record = json.loads(payload)
+        for part in record["measured"]["scores"].values():
+            part.update(dict.fromkeys(part, 0.25))
+        replace_result(arena, key, "scores", json.dumps(record).encode())
+
+    assert {case.value for case in gate(arena, model=MODEL).cases} == {0.25}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('order = "both"', 'order = "both"\ntie = "lean"'),
+        ("[metrics.no_image]\n", '[metrics.no_image]\nof = "all"\n'),
+        ("samples_per_category = 2", "samples_per_category = 2, seed = 1"),
+        ('judge = "shapes:"', 'judge = "shapes:?flip=0.3"'),
+        ('steps = "free"', "steps = 2"),
+    ],
+    ids=["rules", "setting", "data", "judge", "plan"],
+)
+def test_what_changes_scores_of_answers_has_them_computed_again(
+    arena: Path, old: str, new: str
+) -> None:
+    """Changed rules, settings, questions, judges and plans find no scores of what was before."""
+    suite, before = arena / "suite.toml", len(records(arena))
+    assert old in suite.read_text()
+    suite.write_text(suite.read_text().replace(old, new))
+
+    gate(arena, model=MODEL)
+
+    assert len(records(arena)) > before
+
+
+def test_another_verdict_under_a_step_has_the_scores_computed_again(arena: Path) -> None:
+    """The scores are of the verdicts that are stored, not of the steps that should give them."""
+    before = {case.nodeid: case.value for case in gate(arena, model=MODEL).cases}
+    verdicts = "UPDATE results SET payload = ?, seal = ? WHERE key = ?"
+    with sqlite3.connect(arena / ".cepbench/store/index.sqlite") as connection:
+        rows = connection.execute(
+            "SELECT key FROM results WHERE kind = 'text' AND payload = ?", (b"B",)
+        ).fetchall()
+    connection.close()
+    assert rows
+    for (key,) in rows:
+        change(arena, verdicts, b"A", seal(key, "text", b"A"), key)
+
+    faulty = gate(arena, model=MODEL)
+
+    assert {case.nodeid: case.value for case in faulty.cases} != before
+    forget(arena, "scores")
+    assert plain(gate(arena, model=MODEL)) == plain(faulty)
+
+
+def test_every_shipped_measure_has_a_key() -> None:
+    """A setting that says nothing of itself would keep the scores of its metric from the store."""
+    starts: tuple[Modality, ...] = ("image", "text")
+    plans = {start: ChainPlan(start, 8, "describe", "{description}") for start in starts}
+    tables = {kind: read_table(kind, {}) for kind in KINDS}
+    measures: list[MeasureBase] = [
+        *make_measures(tables, SuiteContext("all", plans, {}, ("mirror",))).values()
+    ]
+    agreement = {"agreement"}
+    suites: dict[Against, set[str]] = {
+        "accepted": {*ANSWER_KINDS} - agreement,
+        "gold": agreement,
+    }
+    for against, kinds in suites.items():
+        own = {kind: read_table(kind, {}, ANSWER_KINDS) for kind in sorted(kinds)}
+        measures += make_answer_measures(own, "all", against).values()
+    keys = [canonical_json(plain_data(measure)) for measure in measures]
+
+    assert len(set(keys)) == len(KINDS) + len(ANSWER_KINDS)
+    assert not any(" at 0x" in key for key in keys)
+
+
+def test_a_setting_that_says_nothing_of_itself_has_no_key() -> None:
+    """The address of a function would be another in every run, or by chance that of another."""
+    with pytest.raises(TypeError, match="cannot be part of a key"):
+        plain_data({"count": [len]})
+    assert plain_data((1, 1.0, float("inf"), {"a"}, None)) == [1, 1.0, "inf", ["a"], None]
 
 
 def test_other_code_has_other_scores(tmp_path: Path) -> None:
