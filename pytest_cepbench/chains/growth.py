@@ -49,8 +49,8 @@ from pytest_cepbench.store import ArtifactRef, Result, Store
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.replay import Replay
 
-_DRAWN: WeakKeyDictionary[DrawnImage, str] = WeakKeyDictionary()
-"""Digests of images that are computed: every case of a suite asks for them, and each takes 1 ms."""
+_DRAWN: WeakKeyDictionary[DrawnImage | DrawnSound, str] = WeakKeyDictionary()
+"""Digests of seeds that are computed: every case of a suite asks for them, and each takes 1 ms."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def start_chains(
             for sample in unknown
             if (file := _file_of(sample.seed(plan.start), content, plan.start)) is not None
         }
-        remembered = store.known_digests(files.values()) if files else {}  # each takes a query
+        remembered = store.known_digests(files.values()) if files else {}  # one query, not one each
         known |= {name: remembered[file] for name, file in files.items() if file in remembered}
 
     def link_of(sample: Sample) -> Link:
@@ -171,7 +171,7 @@ def _content_digest(
         store.artifact_cache.add(loaded)
         return loaded.digest
 
-    if isinstance(seed, DrawnImage):
+    if isinstance(seed, DrawnImage | DrawnSound):
         if (known := _DRAWN.get(seed)) is None:
             known = _DRAWN[seed] = content()
         return known
