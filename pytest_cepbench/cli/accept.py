@@ -9,7 +9,6 @@ import os
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
 from shutil import copymode
@@ -52,7 +51,7 @@ from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.studies.remeasurement import (
     AcceptedCheckpoint,
-    PreparedRemeasurement,
+    Remeasurement,
     measure_again,
     prepare_remeasurement,
 )
@@ -92,13 +91,18 @@ def run(arguments: Namespace) -> int:
     cases = _chosen(report, arguments.case)
     root: Path = arguments.baselines
     accepted = {"reason": reason, "results": report.digest}
-    remeasured = None
+    remeasured, others = None, 0
     # That a report contradicts itself counts where nothing else does.
     refused = list(refusals(report, cases, insensitive=arguments.accept_insensitive))
     refused = refused or list(contradictions(report))
     if arguments.remeasure is not None and not refused:
         remeasured = _remeasure(arguments, report, cases)
-        cases, accepted = remeasured.cases, accepted | {"remeasured": remeasured.note}
+        accepted |= {"remeasured": remeasured.note}
+        others = len(cases) - len(remeasured.records)
+        cases = {
+            key: [replace(cases[key][0], measurement=record)]
+            for key, record in remeasured.records.items()
+        }
         refused = list(refusals(report, cases, insensitive=arguments.accept_insensitive))
     for refusal in refused:
         complain(f"nothing is accepted: {refusal}", NOT_DONE)
@@ -106,10 +110,10 @@ def run(arguments: Namespace) -> int:
         return NOT_DONE
     changes = list(_changes(cases, accepted, root, move_anchor=arguments.move_anchor))
     if remeasured is not None:
-        changes = list(map(remeasured.with_anchor, changes))
+        changes = [_with_anchor(change, remeasured) for change in changes]
     page = [_page(changes, cases, reason, root)]
     if remeasured is not None:
-        page.append(remeasured.section())
+        page.append(_again(remeasured, others))
     elif not changes:
         show(page, "nothing changed")
         return 0
@@ -122,7 +126,7 @@ def run(arguments: Namespace) -> int:
     if changes:
         _write(changes, arguments)
     if remeasured is not None:
-        remeasured.write_suite()
+        _write_suite(remeasured)
     return 0
 
 
@@ -287,82 +291,69 @@ def _write(changes: Sequence[Change], arguments: Namespace) -> None:
 # -- measured again --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Remeasured:
-    """A checkpoint that was measured again.
+def _with_anchor(change: Change, remeasured: Remeasurement) -> Change:
+    """The change with the anchor that its case is still held to, measured again too."""
+    anchor = remeasured.anchors.get(change.key)
+    if anchor is None:
+        return change
+    before = remeasured.ready.choice.anchors[change.key].accepted
+    anchor = replace(anchor, accepted=before | {"remeasured": remeasured.note})
+    return changed(change, anchor="again", renewed=anchor)
 
-    cases: as in the report, with the fresh measurements.
-    ready: what is fresh, and what the report had.
-    anchors: what later steps are held to, measured again too.
+
+def _again(remeasured: Remeasurement, others: int) -> Section:
+    """Table of each score when chosen and when measured again, and what several seeds show.
+
     others: how many cases of other suites the report has.
     """
-
-    cases: Cases
-    ready: PreparedRemeasurement
-    anchors: Mapping[CaseKey, Measurement]
-    others: int
-
-    @property
-    def note(self) -> str:
-        """Note for the baselines on the new measurement."""
-        return f"again {self.ready.conditions}"
-
-    def with_anchor(self, change: Change) -> Change:
-        """The change with the anchor that its case is still held to."""
-        anchor = self.anchors.get(change.key)
-        if anchor is None:
-            return change
-        before = self.ready.choice.anchors[change.key].accepted
-        anchor = replace(anchor, accepted=before | {"remeasured": self.note})
-        return changed(change, anchor="again", renewed=anchor)
-
-    def section(self) -> Section:
-        """Table of each score when chosen and when measured again, and what several seeds show."""
-        rows, spreads, file = [], {}, self.ready.before.file
-        for key, (result, *_) in self.cases.items():
-            then, now = self.ready.choice.records[key], _recorded(result)
-            turned = number(_turned(then, now), signed=True)
-            rows.append((str(key), number(then.value), number(now.value), turned))
-            if now.spread is not None:
-                spreads[key.within] = now.spread
-        blocks: list[str | Table] = [
-            Table(("case", "when chosen", "again", "difference"), tuple(rows)),
-            f"later runs are compared under the same conditions: {self.ready.setting} in {file}",
-        ]
-        still = [name for name, spread in spreads.items() if not any(spread.deviations.values())]
-        if len(still) == len(spreads) > 0:
-            blocks.append("the seeds change nothing: the gate compares as with one measurement")
-        elif still:
-            blocks.append(f"the seeds change nothing in {few_of(still)}")
-        if self.ready.choice.seeds == _FEW:
-            blocks.append(
-                "2 measurements show a spread with one degree of freedom for each category: drops "
-                "are hard to find, take 5 or more"
-            )
-        if self.others:
-            blocks.append(f"of other suites, and not accepted: {counted(self.others, 'case')}")
-        return Section(f"measured again {self.ready.conditions}", tuple(blocks))
-
-    def write_suite(self) -> None:
-        """Have later runs measure as the new baselines were measured. Raises EndedError."""
-        file, setting = self.ready.before.file, self.ready.setting
-        target = file.resolve()  # also behind a link
-        fresh = target.with_name(f".{target.name}.new")
-        try:
-            fresh.write_bytes(amended_text(self.ready.before, setting).encode("utf-8"))
-            copymode(target, fresh)
-            fresh.replace(target)
-        except (OSError, SuiteError) as error:
-            with suppress(OSError):
-                fresh.unlink(missing_ok=True)
-            raise EndedError(
-                f"the baselines are written, and {str(file)!r} could not be: {error}. Set "
-                f"{setting} in it by hand: until then every case is incomparable"
-            ) from error
-        show([], f"{file}: {setting}; commit it with the baselines")
+    ready = remeasured.ready
+    rows, spreads, file = [], {}, ready.before.file
+    for key, now in remeasured.records.items():
+        then = ready.choice.records[key]
+        turned = number(_turned(then, now), signed=True)
+        rows.append((str(key), number(then.value), number(now.value), turned))
+        if now.spread is not None:
+            spreads[key.within] = now.spread
+    blocks: list[str | Table] = [
+        Table(("case", "when chosen", "again", "difference"), tuple(rows)),
+        f"later runs are compared under the same conditions: {ready.setting} in {file}",
+    ]
+    still = [name for name, spread in spreads.items() if not any(spread.deviations.values())]
+    if len(still) == len(spreads) > 0:
+        blocks.append("the seeds change nothing: the gate compares as with one measurement")
+    elif still:
+        blocks.append(f"the seeds change nothing in {few_of(still)}")
+    if ready.choice.seeds == _FEW:
+        blocks.append(
+            "2 measurements show a spread with one degree of freedom for each category: drops "
+            "are hard to find, take 5 or more"
+        )
+    if others:
+        blocks.append(f"of other suites, and not accepted: {counted(others, 'case')}")
+    return Section(f"measured again {ready.conditions}", tuple(blocks))
 
 
-def _remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> _Remeasured:
+def _write_suite(remeasured: Remeasurement) -> None:
+    """Have later runs measure as the new baselines were measured. Raises EndedError."""
+    ready = remeasured.ready
+    file, setting = ready.before.file, ready.setting
+    target = file.resolve()  # also behind a link
+    fresh = target.with_name(f".{target.name}.new")
+    try:
+        fresh.write_bytes(amended_text(ready.before, setting).encode("utf-8"))
+        copymode(target, fresh)
+        fresh.replace(target)
+    except (OSError, SuiteError) as error:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise EndedError(
+            f"the baselines are written, and {str(file)!r} could not be: {error}. Set "
+            f"{setting} in it by hand: until then every case is incomparable"
+        ) from error
+    show([], f"{file}: {setting}; commit it with the baselines")
+
+
+def _remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasurement:
     """Measure the chosen checkpoint again. cases: of the report, none refused.
 
     Raises SpecError and SuiteError, also for a suite's file that could not be written afterwards.
@@ -402,10 +393,4 @@ def _remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> _Remeas
                 "make it and its folder writable, or work on a copy of the suite"
             )
         begin()
-        remeasured = measure_again(prepared, pool, tell)
-    fresh = {
-        key: [replace(results[0], measurement=remeasured.records[key])]
-        for key, results in cases.items()
-        if key in remeasured.records
-    }
-    return _Remeasured(fresh, prepared, remeasured.anchors, len(cases) - len(fresh))
+        return measure_again(prepared, pool, tell)

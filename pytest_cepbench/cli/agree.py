@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import combinations, product
 from pathlib import Path
 from statistics import median
@@ -22,6 +23,7 @@ from pytest_cepbench.metrics.uncertainty import Estimate
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.report import number_format
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.outside_scores import correlate_scores, read_boards, read_outside
 from pytest_cepbench.studies.rating_agreement import RatingAgreement, measure_agreement
@@ -31,6 +33,9 @@ from pytest_cepbench.studies.rating_alignment import (
     RatingAlignment,
     measure_alignment,
 )
+
+number = partial(number_format.number, decimals=3)
+"""A coefficient, or a dash."""
 
 
 def agree_people(arguments: Namespace) -> int:
@@ -72,7 +77,7 @@ def _people_page(agreed: RatingAgreement, lines: Sequence[str]) -> Iterator[Sect
         (
             each.name,
             each.scale,
-            estimate_text(each.estimate),
+            number(each.estimate.value),
             interval_text(each.estimate),
             str(each.estimate.items),
             each.note,
@@ -99,11 +104,6 @@ def _people_page(agreed: RatingAgreement, lines: Sequence[str]) -> Iterator[Sect
     )
     head = ("annotator", "votes", "skipped", "seconds", "checks", "again")
     yield Section("annotators", (Table(head, rows),))
-
-
-def estimate_text(estimate: Estimate) -> str:
-    """A number with three decimals, or a dash."""
-    return "-" if estimate.value is None else f"{estimate.value:.3f}"
 
 
 def interval_text(estimate: Estimate) -> str:
@@ -152,11 +152,6 @@ def share(counted: Share) -> str:
     if counted.value is None:
         return "-"
     return f"{100 * counted.value:.2f} [{100 * counted.low:.1f}, {100 * counted.high:.1f}]"
-
-
-def number(value: float | None) -> str:
-    """A coefficient with three decimals."""
-    return "-" if value is None else f"{value:.3f}"
 
 
 # -- models ----------------------------------------------------------------------------------------
@@ -286,7 +281,7 @@ def _aligned(counted: Alignment) -> Iterator[str]:
 
 
 def _both(estimate: Estimate | None) -> tuple[str, str]:
-    return ("-", "-") if estimate is None else (estimate_text(estimate), interval_text(estimate))
+    return ("-", "-") if estimate is None else (number(estimate.value), interval_text(estimate))
 
 
 def _correlation(over: Correlation | None) -> str:
@@ -323,7 +318,7 @@ def agree_scores(arguments: Namespace) -> int:
             short(own.board),
             short(own.column),
             own.method,
-            estimate_text(own.estimate),
+            number(own.estimate.value),
             interval_text(own.estimate),
             str(own.estimate.items),
         )

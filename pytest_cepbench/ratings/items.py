@@ -7,14 +7,16 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import msgspec
 
 from pytest_cepbench.artifacts.image import ImageArtifact, encode_image, read_image
+from pytest_cepbench.datasets.sources.files import unsafe
+from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import escape_json
-from pytest_cepbench.files import MOST_TEXT, digest_bytes, read_text
+from pytest_cepbench.files import digest_bytes
 from pytest_cepbench.ratings.folder import (
     IMAGES,
     ITEMS,
@@ -23,7 +25,6 @@ from pytest_cepbench.ratings.folder import (
     STUDY,
     VOTES,
     check_annotators,
-    decoded,
 )
 from pytest_cepbench.ratings.records import (
     GRADES,
@@ -320,23 +321,16 @@ def read_items(path: Path, task: Task) -> OwnItems:
     cannot be read, two equal sides, and a file without an item.
     """
     own = OwnItems()
-    equal: list[int] = []
-    try:
-        text = read_text(path, MOST_TEXT)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from error
-    for number, content in enumerate(text.removeprefix("\ufeff").split("\n"), 1):
-        if not content.strip():
-            continue
-        where = f"{path}, line {number}"
-        line = decoded(content.encode(), _Line, where)
+    equal: list[str] = []
+    for where, content in read_json_lines(path):
+        line = convert_record(where, content, _Line)
         if line.models and len(line.models) != len(line.options):
             raise DatasetError(f"{where}: {len(line.models)} models of {len(line.options)} options")
         question = _parts(line.question, path.parent, where, own)
         options = [_parts(option, path.parent, where, own) for option in line.options]
         item = make_item(task, question, options)
         if task in ("pair", "caption") and len({option.option for option in item.options}) == 1:
-            equal.append(number)
+            equal.append(where.rpartition(" ")[2])
         own.items.append(item)
         models = line.models or ("",) * len(options)
         own.sources += [
@@ -344,7 +338,7 @@ def read_items(path: Path, task: Task) -> OwnItems:
             for option, model in zip(item.options, models, strict=True)
         ] or [Source(item=item.item, sample=line.sample)]
     if equal:
-        named = ", ".join(map(str, equal[:_NAMED]))
+        named = ", ".join(equal[:_NAMED])
         named += f" and {len(equal) - _NAMED} more" if len(equal) > _NAMED else ""
         raise DatasetError(
             f"{path}: both sides are equal in {'line' if len(equal) == 1 else 'lines'} {named}, "
@@ -361,8 +355,7 @@ def _parts(pieces: Sequence[_Piece], folder: Path, where: str, own: OwnItems) ->
         if isinstance(piece, str):
             parts.append(Part(text=piece))
             continue
-        relative = PurePosixPath(piece.image)
-        if relative.is_absolute() or ".." in relative.parts or "\0" in piece.image:
+        if unsafe(piece.image) is not None:
             raise DatasetError(
                 f"{where}: image {piece.image!r} has to lie below the folder of the file"
             )

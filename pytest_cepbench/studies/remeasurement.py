@@ -102,8 +102,14 @@ class PreparedRemeasurement:
 class Remeasurement:
     """The new records of the chosen checkpoint, and of the anchors of its cases."""
 
+    ready: PreparedRemeasurement
     records: Mapping[CaseKey, Measurement]
     anchors: Mapping[CaseKey, Measurement]
+
+    @property
+    def note(self) -> str:
+        """Note for the baselines on the new measurement."""
+        return f"again {self.ready.conditions}"
 
 
 def prepare_remeasurement(
@@ -187,7 +193,7 @@ def measure_again(
     for prepared, keys in ready.anchors:
         before = {key: ready.choice.anchors[key] for key in keys}
         anchors |= _measure(ready, prepared, before, model_pool, announce)
-    return Remeasurement(records, anchors)
+    return Remeasurement(ready, records, anchors)
 
 
 def seeds_of(records: Mapping[CaseKey, Measurement]) -> int:
