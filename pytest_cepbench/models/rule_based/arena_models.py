@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ class ShapesWriter:
         seeds: Sequence[int],
     ) -> list[str | Failure]:
         """The captions of each answer's steps, each ended by `STEP_END`; a failure as above."""
-        knobs = AnswerDegradation(**vars(self.knobs), no_image=1.0)
+        knobs = AnswerDegradation(**asdict(self.knobs), no_image=1.0)
         texts: list[str | Failure] = []
         for question, seed in zip(questions, seeds, strict=True):
             solution = _solve(question)
