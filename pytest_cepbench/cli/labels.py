@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace as changed
@@ -31,11 +31,12 @@ from pytest_cepbench.gate.labels.label_file import (
 from pytest_cepbench.gate.labels.usable import judged_first
 from pytest_cepbench.measures.answer_data import Opponents
 from pytest_cepbench.measures.cases import OVERALL
-from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
+from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.known_items import begin_study
-from pytest_cepbench.ratings.records import Part, Source, Study, Vote
+from pytest_cepbench.ratings.records import Part, Source, Study
 from pytest_cepbench.ratings.summary import doubtful_annotators
+from pytest_cepbench.ratings.votes import battle_votes
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.rated_items import RatedItems
@@ -223,11 +224,11 @@ def import_ratings(arguments: Namespace) -> int:
     doubts = {} if arguments.all_annotators else doubtful_annotators(ratings, votes)
     for name, why in doubts.items():
         tell(f"left out: {name}, {why}; --all-annotators counts everybody")
-    answers = [vote for vote in votes.answers() if vote.annotator not in doubts]
-    if doubts and not answers:
+    counting = {vote.annotator for vote in votes.answers()} - doubts.keys()
+    if doubts and not counting:
         raise LabelError(f"{ratings.path}: no annotator is left whose votes count")
-    labels = labels_of(ratings, answers, majority=arguments.score == "majority")
-    gone = labels_of(ratings, [vote for vote in votes.answers() if vote.annotator in doubts])
+    labels = labels_of(ratings, votes, counting, majority=arguments.score == "majority")
+    gone = labels_of(ratings, votes, doubts) if doubts else {}
     folder = label_folder(arguments.baselines, ratings.study.suite)
     files = read_label_files(folder)
     merged = [(file, _merged(file, labels, gone)) for file in files]
@@ -247,33 +248,30 @@ def import_ratings(arguments: Namespace) -> int:
         tell(f"labels written to {_shown(path)}")
     if len(labels) > known:
         tell(f"{len(labels) - known} rated battles were not drawn, and are left out")
-    tell(f"{counted(known, 'label')} of {len({vote.annotator for vote in answers})} people")
+    tell(f"{counted(known, 'label')} of {len(counting)} people")
     return 0
 
 
 def labels_of(
-    ratings: Ratings, votes: Sequence[Vote], *, majority: bool = False
+    ratings: Ratings, votes: Votes, annotators: Collection[str] = (), *, majority: bool = False
 ) -> dict[Battle, Label]:
     """People's labels of the battles of a ratings folder, the first answer as the candidate.
 
-    votes: answers that count. A win scores 1, a tie one half, a loss 0.
+    annotators: whose votes count; everybody's where empty. A win scores 1, a tie half, a loss 0.
     majority: whether the most frequent of the three counts, a tie where there is none, in the place
     of their mean.
     """
-    by_item: dict[str, list[float]] = {}
-    for vote in votes:
-        by_item.setdefault(vote.item, []).append(0.5 if vote.tie else float(vote.winner == "first"))
     labels = {}
-    for name, scores in sorted(by_item.items()):
-        item = ratings.items[name]
-        first, second = item.options
-        pieces = (item.question, first.parts, second.parts)
+    for _, own in sorted(battle_votes(ratings, votes, annotators).items()):
+        first, second = own.item.options
+        pieces = (own.item.question, first.parts, second.parts)
         battle = Battle(*map(_pieces_digest, pieces))  # as runs have it
-        score = round(sum(scores) / len(scores), 6)
+        score = round(own.score, 6)
         if majority:
-            (score, most), *others = Counter(scores).most_common()
-            score = 0.5 if others and others[0][1] == most else score
-        labels[battle] = Label(**battle._asdict(), score=score, votes=len(scores))
+            given = Counter(0.5 if w.startswith("Tie") else w == "A" for w in own.winners.values())
+            (most, times), *others = given.most_common()
+            score = 0.5 if others and others[0][1] == times else float(most)
+        labels[battle] = Label(**battle._asdict(), score=score, votes=len(own.winners))
     return labels
 
 

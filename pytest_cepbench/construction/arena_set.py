@@ -280,8 +280,9 @@ def write_approval(
         for candidate in question.candidates
     ]
     study = settings.study(CHECKS, len(items))
-    begin_study(path, msgspec.structs.replace(study, practice=0, attention=0.0), items, loaded)
+    # Before the study: one that is there has them, whenever the process ends.
     replace_files(path, {path / INSTRUCTIONS: _INSTRUCTIONS.encode()})
+    begin_study(path, msgspec.structs.replace(study, practice=0, attention=0.0), items, loaded)
 
 
 def choose_gold(folder: ConstructionFolder, images: Path | None, *, unverified: bool) -> ArenaSet:

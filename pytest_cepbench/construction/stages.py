@@ -20,24 +20,6 @@ from PIL import Image
 from pytest_cepbench.artifacts import DECODER, Failure, digest_text
 from pytest_cepbench.chains import RoleRunner, Step
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.folder import (
-    Annotation,
-    Announce,
-    ChosenImages,
-    ConstructionFolder,
-    ConstructionRecord,
-    ImageRecord,
-    ModelRecord,
-    PatternCounts,
-    PatternShare,
-    Sampling,
-    SourceImages,
-    choose_images,
-    find_images,
-    look_at,
-    members_of,
-    start_construction,
-)
 from pytest_cepbench.construction.patterns import (
     LONGEST_REPLY,
     PROMPTS_VERSION,
@@ -95,7 +77,7 @@ class ConstructionSettings:
     patterns: Path | None = None
     most: int = 13
     per_pattern: int = 100
-    sampling: Sampling = "quota"
+    sampling: files.Sampling = "quota"
     seed: int = 0
     until: Stage = "sample"
 
@@ -110,14 +92,14 @@ class Construction:
     """
 
     settings: ConstructionSettings
-    announce: Announce
-    folder: ConstructionFolder
-    source: SourceImages
-    asked: dict[str, ModelRecord]
-    counts: PatternCounts | None = None
+    announce: files.Announce
+    folder: files.ConstructionFolder
+    source: files.SourceImages
+    asked: dict[str, files.ModelRecord]
+    counts: files.PatternCounts | None = None
     patterns: tuple[Pattern, ...] = ()
-    annotations: Sequence[Annotation] = ()
-    chosen: ChosenImages | None = None
+    annotations: Sequence[files.Annotation] = ()
+    chosen: files.ChosenImages | None = None
     written: list[Path] = field(default_factory=list)
 
     def given_patterns(self) -> tuple[Pattern, ...]:
@@ -164,7 +146,7 @@ class Construction:
 
     def ask(
         self, describer: RoleRunner, stage: Stage, prompt: str, names: Sequence[str] | None = None
-    ) -> list[Annotation]:
+    ) -> list[files.Annotation]:
         """Ask about all images, and write the answers into the file of the stage."""
         question = ImageQuestion(stage, prompt, pattern_schema(self.settings.style, names), names)
         self._note(stage, describer, prompt)
@@ -187,7 +169,7 @@ class Construction:
             )
         elif before is not None and before.prompt_digest != digest:
             self.announce(f"{stage}: the prompt has changed: all is asked anew")
-        self.asked[stage] = ModelRecord(
+        self.asked[stage] = files.ModelRecord(
             role=bound.role,
             spec=bound.spec,
             what=bound.what,
@@ -198,18 +180,18 @@ class Construction:
             prompt_digest=digest,
         )
 
-    def choose(self) -> ChosenImages:
+    def choose(self) -> files.ChosenImages:
         """The images of the set, by the labels of the model."""
         settings = self.settings
         labels = {a.image: a.patterns for a in self.annotations if a.patterns}
-        images = choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
-        members = members_of(labels)
+        images = files.choose_images(labels, settings.per_pattern, settings.sampling, settings.seed)
+        members = files.members_of(labels)
         shares = {
-            pattern.name: PatternShare(len(own), len(set(images).intersection(own)))
+            pattern.name: files.PatternShare(len(own), len(set(images).intersection(own)))
             for pattern in self.patterns
             for own in [members.get(pattern.name, [])]
         }
-        return ChosenImages(
+        return files.ChosenImages(
             sampling=settings.sampling,
             per_pattern=settings.per_pattern,
             seed=settings.seed,
@@ -220,7 +202,7 @@ class Construction:
     def write(self, contents: Mapping[str, object]) -> None:
         """Write files of the folder, and anew what it was constructed from."""
         settings = self.settings
-        record = ConstructionRecord(
+        record = files.ConstructionRecord(
             kind=KIND,
             source=str(settings.images),
             prompts=f"{settings.style} {PROMPTS_VERSION}",
@@ -236,7 +218,7 @@ def construct_patterns(
     settings: ConstructionSettings,
     describer: RoleRunner,
     writer: RoleRunner | None,
-    announce: Announce,
+    announce: files.Announce,
 ) -> Construction:
     """Do the stages up to the last one that is wanted.
 
@@ -244,13 +226,13 @@ def construct_patterns(
     Raises DatasetError for images, folders and files that cannot be used, SpecError where a writer
     is needed and not given, MeasurementError and WriteError, and what models and store raise.
     """
-    folder = start_construction(settings.out, KIND)
-    earlier = folder.read_lines(files.IMAGES, ImageRecord) if folder.has(files.IMAGES) else []
-    source = find_images(
+    folder = files.start_construction(settings.out, KIND)
+    earlier = folder.read_lines(files.IMAGES, files.ImageRecord) if folder.has(files.IMAGES) else []
+    source = files.find_images(
         settings.images,
         earlier,
         # Decoded once as long as a file does not change: large folders are read at every run.
-        lambda path: describer.store.file_digest(path, f"pixels and size {DECODER}", look_at),
+        lambda path: describer.store.file_digest(path, f"pixels and size {DECODER}", files.look_at),
         without=settings.out,
     )
     asked = dict(folder.record.models) if folder.has(files.CONSTRUCTION) else {}
@@ -294,18 +276,18 @@ class ImageQuestion:
 
 def annotate_images(
     describer: RoleRunner,
-    source: SourceImages,
+    source: files.SourceImages,
     question: ImageQuestion,
     seed: int,
-    announce: Announce,
-) -> list[Annotation]:
+    announce: files.Announce,
+) -> list[files.Annotation]:
     """One annotation for each image, in the order of the source.
 
     What is in the store is not asked again. A reply that cannot be read is asked about once more;
     then it is a failure `bad-json`.
     """
 
-    def ask(prompts: Mapping[ImageRecord, str]) -> dict[ImageRecord, Result]:
+    def ask(prompts: Mapping[files.ImageRecord, str]) -> dict[files.ImageRecord, Result]:
         steps = []
         for record, prompt in prompts.items():
             own = int(digest_text(f"{seed} {question.stage} {record.image}")[:8], 16)
@@ -317,17 +299,17 @@ def annotate_images(
     fingerprint, digest = describer.bound.fingerprint, digest_text(question.prompt)
 
     def read(
-        results: Mapping[ImageRecord, Result], *, repaired: bool
-    ) -> dict[ImageRecord, Annotation]:
+        results: Mapping[files.ImageRecord, Result], *, repaired: bool
+    ) -> dict[files.ImageRecord, files.Annotation]:
         annotations = {}
         for record, result in results.items():
-            made = Annotation(
+            made = files.Annotation(
                 image=record.image, repaired=repaired, fingerprint=fingerprint, prompt_digest=digest
             )
             annotations[record] = _read(made, result, question.names)
         return annotations
 
-    annotations: list[Annotation] = []
+    annotations: list[files.Annotation] = []
     total = len(source.records)
     for begin in range(0, total, _CHUNK):
         chunk = source.records[begin : begin + _CHUNK]
@@ -344,7 +326,7 @@ def annotate_images(
     return annotations
 
 
-def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str) -> None:
+def require_annotations(annotations: Sequence[files.Annotation], stage: str, spec: str) -> None:
     """Raise MeasurementError where no image has an annotation. spec: of the describer."""
     if not all(annotation.failure for annotation in annotations):
         return
@@ -359,11 +341,13 @@ def require_annotations(annotations: Sequence[Annotation], stage: str, spec: str
 _BAD_JSON = "bad-json"
 
 
-def _load(source: SourceImages, record: ImageRecord, prompt: str) -> tuple[Image.Image, str]:
+def _load(
+    source: files.SourceImages, record: files.ImageRecord, prompt: str
+) -> tuple[Image.Image, str]:
     return source.load(record).to_pil(), prompt
 
 
-def _read(made: Annotation, result: Result, names: Sequence[str] | None) -> Annotation:
+def _read(made: files.Annotation, result: Result, names: Sequence[str] | None) -> files.Annotation:
     """An annotation with what an answer says. names: the closed list."""
     if isinstance(result, Failure):
         detail = plain_line(result.detail)
@@ -391,7 +375,7 @@ def _read(made: Annotation, result: Result, names: Sequence[str] | None) -> Anno
 # -- a writer's summary of their names -------------------------------------------------------------
 
 
-def count_patterns(annotations: Sequence[Annotation]) -> PatternCounts:
+def count_patterns(annotations: Sequence[files.Annotation]) -> files.PatternCounts:
     """How many images each name was given to; spellings that differ in case and spaces are one.
 
     A name is shown as it was spelled most often.
@@ -410,7 +394,7 @@ def count_patterns(annotations: Sequence[Annotation]) -> PatternCounts:
     def ordered(numbers: Mapping[str, int]) -> dict[str, int]:
         return dict(sorted(numbers.items(), key=lambda item: (-item[1], item[0])))
 
-    return PatternCounts(
+    return files.PatternCounts(
         images=sum(not annotation.failure for annotation in annotations),
         failures=ordered(failures),
         annotations=sum(counts.values()),

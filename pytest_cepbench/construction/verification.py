@@ -14,17 +14,6 @@ from typing import cast
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.folder import (
-    Annotation,
-    ChosenImages,
-    ConstructionFolder,
-    ConstructionRecord,
-    ImageRecord,
-    PatternCounts,
-    Sampling,
-    SourceImages,
-    choose_images,
-)
 from pytest_cepbench.construction.patterns import (
     PROMPTS_VERSION,
     STYLES,
@@ -48,11 +37,11 @@ class LabelledSet:
     """
 
     patterns: tuple[Pattern, ...]
-    records: tuple[ImageRecord, ...]
+    records: tuple[files.ImageRecord, ...]
     labels: Mapping[str, tuple[str, ...]]
-    source: SourceImages
-    chosen: ChosenImages
-    construction: ConstructionRecord
+    source: files.SourceImages
+    chosen: files.ChosenImages
+    construction: files.ConstructionRecord
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -60,7 +49,7 @@ class LabelledSet:
         return tuple(pattern.name for pattern in self.patterns)
 
 
-def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> LabelledSet:
+def read_labelled(folder: files.ConstructionFolder, images: Path | None = None) -> LabelledSet:
     """The chosen images of a folder.
 
     images: the folder of images, where it has moved. Raises DatasetError where a stage before is
@@ -74,9 +63,9 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
             )
     construction = folder.record
     patterns = read_patterns(folder.path / files.PATTERNS)
-    chosen = folder.read(files.CHOSEN, ChosenImages)
-    every = folder.read_lines(files.IMAGES, ImageRecord)
-    annotations = folder.read_lines(files.ANNOTATE, Annotation)
+    chosen = folder.read(files.CHOSEN, files.ChosenImages)
+    every = folder.read_lines(files.IMAGES, files.ImageRecord)
+    annotations = folder.read_lines(files.ANNOTATE, files.Annotation)
     if _stopped(construction, "annotate", annotations):
         raise DatasetError(
             f"{str(folder.path)!r}: annotation was stopped, and {files.ANNOTATE} has the labels of "
@@ -91,9 +80,11 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
             f"{str(folder.path / files.PATTERNS)!r} was edited after images were annotated with "
             "it: run cepbench dataset patterns again"
         )
-    sampling = cast("Sampling", chosen.sampling)
+    sampling = cast("files.Sampling", chosen.sampling)
     labels = {a.image: a.patterns for a in annotations if a.patterns}
-    if choose_images(labels, chosen.per_pattern, sampling, chosen.seed) != list(chosen.images):
+    if files.choose_images(labels, chosen.per_pattern, sampling, chosen.seed) != list(
+        chosen.images
+    ):
         raise DatasetError(
             f"{str(folder.path / files.CHOSEN)!r} was chosen by other labels than those in "
             f"{files.ANNOTATE}: run cepbench dataset patterns again, without --until"
@@ -103,13 +94,13 @@ def read_labelled(folder: ConstructionFolder, images: Path | None = None) -> Lab
         patterns=patterns,
         records=tuple(record for record in every if record.image in inside),
         labels={image: own for image, own in labels.items() if image in inside},
-        source=SourceImages(images or folder.find_source(), tuple(every), {}),
+        source=files.SourceImages(images or folder.find_source(), tuple(every), {}),
         chosen=chosen,
         construction=construction,
     )
 
 
-def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
+def read_counts(folder: files.ConstructionFolder) -> files.PatternCounts | None:
     """The counts of extraction; None where nothing was extracted or counted.
 
     Raises DatasetError where extraction was stopped: the counts are of another model then.
@@ -118,8 +109,8 @@ def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
     if "extract" not in construction.models:
         return None
     has = folder.has(files.EXTRACT)
-    extracted = folder.read_lines(files.EXTRACT, Annotation) if has else []
-    counts = folder.read(files.COUNTS, PatternCounts) if folder.has(files.COUNTS) else None
+    extracted = folder.read_lines(files.EXTRACT, files.Annotation) if has else []
+    counts = folder.read(files.COUNTS, files.PatternCounts) if folder.has(files.COUNTS) else None
     if (
         not has
         or _stopped(construction, "extract", extracted)
@@ -133,7 +124,7 @@ def read_counts(folder: ConstructionFolder) -> PatternCounts | None:
 
 
 def _stopped(
-    construction: ConstructionRecord, stage: str, annotations: Sequence[Annotation]
+    construction: files.ConstructionRecord, stage: str, annotations: Sequence[files.Annotation]
 ) -> bool:
     """Whether answers are not those of the model and the prompt that a stage asked last."""
     model = construction.models.get(stage)
@@ -174,7 +165,9 @@ class VerificationSettings:
         )
 
 
-def existing_study(folder: ConstructionFolder, settings: VerificationSettings) -> Ratings | None:
+def existing_study(
+    folder: files.ConstructionFolder, settings: VerificationSettings
+) -> Ratings | None:
     """The study of a data set, None where there is none.
 
     Raises DatasetError where it was written with other settings than these.
@@ -203,7 +196,7 @@ def existing_study(folder: ConstructionFolder, settings: VerificationSettings) -
 
 
 def write_verification(
-    folder: ConstructionFolder, settings: VerificationSettings, images: Path | None
+    folder: files.ConstructionFolder, settings: VerificationSettings, images: Path | None
 ) -> None:
     """Write the study of the chosen images, where there is none.
 
@@ -255,7 +248,7 @@ class PeopleLabels:
     remarks: tuple[str, ...] = ()
 
 
-def read_people(folder: ConstructionFolder, names: Sequence[str]) -> PeopleLabels:
+def read_people(folder: files.ConstructionFolder, names: Sequence[str]) -> PeopleLabels:
     """The labels of people; none where no study was written.
 
     Raises DatasetError for a study that cannot be read, and one that asked about other names.

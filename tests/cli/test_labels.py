@@ -185,7 +185,7 @@ def test_majorities(drawn: Drawn) -> None:
     first, second = drawn.items[:2]
     drawn.vote("ann", first_wins=True, items=[first, second])
     drawn.vote("bob", first_wins=False, items=[first])
-    labels = labels_of(drawn.ratings, read_votes(drawn.ratings).answers(), majority=True)
+    labels = labels_of(drawn.ratings, read_votes(drawn.ratings), majority=True)
     assert sorted(label.score for label in labels.values()) == [0.5, 1.0]
 
 
