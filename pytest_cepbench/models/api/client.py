@@ -281,21 +281,16 @@ class ApiClient:
         if not requests:
             return []
 
-        async def concurrently() -> list[Reply] | Exception:
-            tasks = [asyncio.ensure_future(self._send_until_answered(each)) for each in requests]
-            try:
-                return await asyncio.gather(*tasks)
-            except Exception as error:  # noqa: BLE001 - handed over whole, and raised by the caller
-                return error
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+        async def concurrently() -> list[Reply]:
+            async with asyncio.TaskGroup() as group:  # ends the others where one of them raises
+                tasks = [group.create_task(self._send_until_answered(each)) for each in requests]
+            return [task.result() for task in tasks]
 
         with nullcontext() if self._own is None else self._own.unchanged():
-            replies = self._run(concurrently())
-            if isinstance(replies, Exception):
-                raise replies from None
+            try:
+                replies = self._run(concurrently())
+            except ExceptionGroup as raised:
+                raise raised.exceptions[0] from None
         if self._own is not None and any(reply.passing for reply in replies):
             time.sleep(_END_NOTICED)
             self._own.check()
