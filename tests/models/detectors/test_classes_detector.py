@@ -1,21 +1,25 @@
-"""Object detectors of fixed classes: the library's boxes, of the classes that are asked for."""
+"""Detectors of fixed classes: the library's boxes, and Mask2Former's masks by GenEval's rules."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.artifacts import Detection, Detections, Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.detectors.classes_detector import _propose
+from pytest_cepbench.models.detectors.transformers_detector import CandidateBoxes
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.detectors.conftest import assert_same, detect, load
 from tests.tiny import detectors as tiny
 from tests.tiny import encoders as tiny_encoders
+from tests.tiny.common import skip_before
 
 pytestmark = pytest.mark.models
 
@@ -95,3 +99,180 @@ def test_an_encoder_forced_to_detect_is_explained(tmp_path: Path, context: BindC
     bound = bind(parse_spec(str(folder)), "detector", context, force=True)
     with pytest.raises(CheckpointError, match="ViTModel could not be loaded"):
         bound.load()
+
+
+def by_hand(folder: Path, image: Image.Image) -> list[tuple[str, float, Any]]:
+    """(class, score, mask) of each pair of query and class, by plain loops over the model's output.
+
+    For an image of the size that the network sees, so that only its quarter-size masks are resized.
+    """
+    import torch
+    from transformers import AutoImageProcessor, Mask2FormerForUniversalSegmentation
+
+    model = Mask2FormerForUniversalSegmentation.from_pretrained(folder).eval()
+    inputs = AutoImageProcessor.from_pretrained(folder, backend="pil")(image, return_tensors="pt")
+    with torch.inference_mode():
+        output = model(**inputs)
+    logits = torch.nn.functional.interpolate(
+        output.masks_queries_logits, size=(tiny.SIDE, tiny.SIDE), mode="bilinear"
+    )[0].numpy()
+    segments = []
+    for query, row in enumerate(output.class_queries_logits[0].numpy().astype(np.float64)):
+        exponentials = np.exp(row - row.max())
+        mask = logits[query] > 0
+        if not mask.any():
+            continue
+        inside = (1 / (1 + np.exp(-logits[query].astype(np.float64))))[mask].mean()
+        for label, probability in enumerate(exponentials[:-1] / exponentials.sum()):
+            segments.append((ALL[label], float(probability * inside), mask))
+    return sorted(segments, key=lambda segment: -segment[1])
+
+
+def tight(mask: Any) -> tuple[float, ...]:
+    """Left, top, right, bottom of the pixels of a mask."""
+    rows, columns = np.nonzero(mask)
+    return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+
+def mask_of(detection: Detection) -> Any:
+    """Its mask, which a Mask2Former always draws."""
+    assert detection.mask is not None
+    return detection.mask.to_array()
+
+
+def test_objects_are_those_of_the_rules(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """Class probability times mean mask probability inside, the tight box, the mask of all."""
+    (detections,) = detect(load(f"{folders['mask2former']}{EVERYTHING}"), images[:1], [ALL])
+    expected = by_hand(folders["mask2former"], images[0])
+    assert len(detections.found) == len(expected) > len(ALL)
+    for detection, (name, score, mask) in zip(detections.found, expected, strict=True):
+        assert detection.query == name
+        assert detection.score == pytest.approx(score, abs=1e-5)
+        assert (mask_of(detection) != mask).mean() < 0.002
+        assert np.abs(np.array(detection.box) - tight(mask_of(detection))).max() == 0
+
+
+def test_masks_have_the_size_of_their_image(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """Whatever its shape; boxes stay inside the image."""
+    model = load(f"{folders['mask2former']}{EVERYTHING}")
+    for image, detections in zip(images, detect(model, images, [ALL] * 4), strict=True):
+        assert detections.found
+        for detection in detections.found:
+            assert mask_of(detection).shape == (image.height, image.width)
+            assert detection.box == tight(mask_of(detection))
+
+
+def test_padding_is_cut_off_before_masks_are_resized(
+    images: list[Image.Image], tmp_path: Path
+) -> None:
+    """Padded by its processor or by hand, the network sees the same; the masks of the image are the
+    image's part of those of the larger one, not all of it squeezed in.
+    """
+    skip_before("padding to a size", "transformers", "5.0")
+    plain: dict[str, Any] = {"image_mean": [0.0] * 3, "image_std": [1.0] * 3}
+    padding = tiny.build_mask2former(
+        tmp_path / "padding", pad_size={"height": 96, "width": 128}, **plain
+    )
+    large = tiny.build_mask2former(tmp_path / "large", size={"height": 96, "width": 128}, **plain)
+    canvas = Image.new("RGB", (128, 96))
+    canvas.paste(images[0])
+    (padded,) = detect(load(f"{padding}{EVERYTHING}"), images[:1], [ALL])
+    (by_hand,) = detect(load(f"{large}{EVERYTHING}"), [canvas], [ALL])
+    cut = [mask_of(detection)[:64, :64] for detection in by_hand.found]
+    assert padded.found
+    for detection in padded.found:
+        assert min((mask_of(detection) != mask).mean() for mask in cut) < 0.002
+        assert mask_of(detection).shape == (64, 64)
+
+
+def test_masks_are_the_same_alone_and_in_a_batch(images: list[Image.Image], tmp_path: Path) -> None:
+    """Sizes differ within the batch, and the processor keeps proportions: no image may be padded to
+    its neighbour's shape, since padding reaches the network's features.
+    """
+    folder = tiny.build_mask2former(tmp_path / "m", size={"shortest_edge": 64, "longest_edge": 128})
+    model = load(f"{folder}{EVERYTHING}")
+    queries = [["circle"], ["circle", "tv"], ALL, ["square"]]
+    for image, asked, detections in zip(
+        images, queries, detect(model, images, queries), strict=True
+    ):
+        assert detections.found
+        (alone,) = detect(model, [image], [asked])
+        assert_same(detections, alone)
+
+
+def test_classes_go_by_geneval_s_names_too(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """A mouse and a computer mouse are one class; a detection repeats the query as it was asked."""
+    model = load(f"{folders['mask2former']}{EVERYTHING}")
+    (own,) = detect(model, images[:1], [["mouse", "tvmonitor"]])
+    (asked,) = detect(model, images[:1], [["computer mouse", "tv"]])
+    renamed = {"mouse": "computer mouse", "tvmonitor": "tv"}
+    assert {detection.query for detection in own.found} == set(renamed)
+    assert [
+        (renamed[detection.query], detection.score, detection.box) for detection in own.found
+    ] == [(detection.query, detection.score, detection.box) for detection in asked.found]
+    with pytest.raises(RoleError, match=r"unknown class 'a photo of a mouse'.*circle, "):
+        model.detect(images[:1], [["a photo of a mouse"]])
+
+
+def test_settings_leave_out_what_they_say(
+    folders: dict[str, Path], images: list[Image.Image]
+) -> None:
+    """Threshold, objects per class and suppression."""
+    (everything,) = detect(load(f"{folders['mask2former']}{EVERYTHING}"), images[:1], [ALL])
+    scores = [detection.score for detection in everything.found]
+    (above,) = detect(
+        load(f"{folders['mask2former']}?max_per_class=none&threshold={scores[4]!r}"),
+        images[:1],
+        [ALL],
+    )
+    assert above.found == everything.found[:4]
+    (best,) = detect(
+        load(f"{folders['mask2former']}?threshold=0&max_per_class=1"), images[:1], [ALL]
+    )
+    firsts = {detection.query: detection for detection in reversed(everything.found)}
+    assert {detection.query: detection for detection in best.found} == firsts
+    assert len(best.found) == len(firsts)
+    (apart,) = detect(load(f"{folders['mask2former']}{EVERYTHING}&nms=0.5"), images[:1], [ALL])
+    assert 0 < len(apart.found) < len(everything.found)
+
+
+def test_nothing_found_is_an_answer(folders: dict[str, Path], images: list[Image.Image]) -> None:
+    """An image without the object is no failure."""
+    answers = load(f"{folders['mask2former']}?threshold=1").detect(images, [["circle"]] * 4)
+    assert answers == [Detections()] * 4
+
+
+@pytest.mark.parametrize("part", ["class_predictor.weight", "mask_embedder.2.0.weight"])
+def test_classes_or_masks_that_are_no_numbers_fail_the_image(
+    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path, part: str
+) -> None:
+    """NaN in the classes or in the masks would pass for an image with nothing in it."""
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(folders["mask2former"], tmp_path / "m"))
+    tensors = load_file(folder / "model.safetensors")
+    (name,) = [name for name in tensors if name.endswith(part)]
+    tensors[name][:] = 3e38
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    answers = load(str(folder)).detect(images, [ALL] * 4)
+    assert {answer.kind for answer in answers if isinstance(answer, Failure)} == {"bad-boxes"}
+    assert len(answers) == sum(isinstance(answer, Failure) for answer in answers) == 4
+
+
+def test_a_pixel_at_one_half_is_outside() -> None:
+    """A mask is where its probability is above one half, as in GenEval's evaluator."""
+    import torch
+
+    masks = torch.zeros(1, 2, 4)
+    masks[0, :, :2] = 3.0
+    proposed = _propose(
+        torch.tensor([[5.0, 0.0]]), masks, torch.ones(2, 4), (4, 2), {0: ("cup",)}, 0.1
+    )
+    assert isinstance(proposed, CandidateBoxes)
+    assert proposed.boxes.tolist() == [[0, 0, 2, 2]]
