@@ -183,25 +183,28 @@ def unseal(key: object, kind: object, payload: object, stored_seal: object) -> R
 # -- rows -----------------------------------------------------------------------------------------
 
 
-def check_row(row: Row) -> tuple[str | None, str | None]:
-    """(what is wrong with a row of results, the digest of the image that it refers to)."""
+def check_row(row: Row) -> str | None:
+    """The digest of the artifact that a row of results refers to, if it does.
+
+    Raises ValueError, which says what is wrong with the row.
+    """
     key, kind, payload, provenance, _, sealed = row
     if payload is None or (isinstance(payload, bytes) and len(payload) > MOST_PAYLOAD):
-        return "larger than any result is", None
+        raise ValueError("larger than any result is")
     if not is_sealed(key, kind, payload, sealed):
-        return "its row does not match its seal", None
+        raise ValueError("its row does not match its seal")
     try:
         short = isinstance(provenance, str) and len(provenance) <= _MOST_PROVENANCE
         document = json.loads(provenance) if short else None
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or not all(isinstance(v, str) for v in document.values()):
-        return "its provenance cannot be read", None
+        raise ValueError("its provenance cannot be read")
     try:
         result = unpack(kind, payload)
-    except ValueError:
-        return "of a kind that this version does not know", None
-    return None, result.digest if isinstance(result, ArtifactRef) else None
+    except ValueError as error:
+        raise ValueError("of a kind that this version does not know") from error
+    return result.digest if isinstance(result, ArtifactRef) else None
 
 
 def dated(row: Row) -> Row:

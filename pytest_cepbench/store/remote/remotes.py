@@ -19,7 +19,7 @@ from threading import Condition, Thread
 
 from pytest_cepbench.artifacts import Artifact
 from pytest_cepbench.artifacts.modality import kind_of_file
-from pytest_cepbench.errors import ArtifactError, CepError
+from pytest_cepbench.errors import ArtifactError, CepError, UnreadError
 from pytest_cepbench.files import read_regular, tells_of_file
 from pytest_cepbench.store.artifact_files import MOST_BYTES, artifact_path, verify_artifact
 from pytest_cepbench.store.remote.location import open_objects
@@ -88,14 +88,9 @@ class RemoteReader:
             key = names[name]
             try:
                 row = from_object(key, data)
+                sound.append(SharedRow(row, check_row(row), self.named))
             except ValueError as error:
                 self._add_bad(name, f"result {key[:12]}", str(error))
-                continue
-            problem, image = check_row(row)
-            if problem is None:
-                sound.append(SharedRow(row, image, self.named))
-            else:
-                self._add_bad(name, f"result {key[:12]}", problem)
         return sound
 
     def artifact(self, digest: str) -> SharedArtifact | None:
@@ -232,19 +227,16 @@ def upload(
     Returns the failures by key. Raises StoreError where the local store fails.
     """
     rows: dict[str, Row] = {}
-    images: dict[str, str] = {}
+    images: dict[str, str | None] = {}
     failed: dict[str, StoreFailure] = {}
     query = "SELECT key, kind, payload, provenance, created, seal FROM results WHERE key"
     for row in rows_with(read, query, keys):
-        problem, image = check_row(row)
-        if problem is not None:  # it is computed again when it is needed, and uploaded then
+        try:
+            images[row[0]], rows[row[0]] = check_row(row), row
+        except ValueError:  # it is computed again when it is needed, and uploaded then
             failed[str(row[0])] = StoreFailure("absent", "the result is damaged in the local store")
-            continue
-        rows[row[0]] = row
-        if image is not None:
-            images[row[0]] = image
-    lost: dict[str, StoreFailure] = {}  # by digest
-    for part in batches(sorted(set(images.values())), _IMAGES_AT_ONCE):
+    lost: dict[str | None, StoreFailure] = {}  # by digest
+    for part in batches(sorted(filter(None, set(images.values()))), _IMAGES_AT_ONCE):
         files: dict[str, bytes] = {}
         names: dict[str, str] = {}
         for digest in part:
@@ -252,11 +244,11 @@ def upload(
                 path = artifact_path(root, digest)
                 names[digest] = path.relative_to(root).as_posix()
                 files[names[digest]] = read_regular(path, MOST_BYTES)
-            except OSError as error:
-                if tells_of_file(error):
+            except (OSError, UnreadError) as error:
+                if isinstance(error, OSError) and tells_of_file(error):
                     lost[digest] = StoreFailure("absent", "the image is not in the local store")
                 else:  # tried again
-                    why = f"an image could not be read: {error.strerror}"
+                    why = f"an image could not be read: {getattr(error, 'strerror', error)}"
                     lost[digest] = StoreFailure("unknown", why)
         unwritten = objects.write(files, replace)
         lost |= {d: unwritten[name] for d, name in names.items() if name in unwritten}
