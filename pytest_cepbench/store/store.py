@@ -26,7 +26,7 @@ from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_er
 from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
-from pytest_cepbench.store.remote.remotes import Location, Remotes
+from pytest_cepbench.store.remote.remotes import Location, SharedRow, open_remotes
 from pytest_cepbench.store.rows import (
     Result,
     StoredResult,
@@ -109,15 +109,10 @@ class Store:
             self._used: set[str] = set()  # keys, collected: a cache hit must not cost a write
             self._uses_written = time.monotonic()
             opened.callback(self._write_uses)
-            self._remotes = Remotes(
-                root,
-                self.index.read,
-                urls,
-                publish,
-                (self.damage.append, self.remarks.append),
-                writing=writing,
+            local, logs = (root, self.index.read), (self.damage.append, self.remarks.append)
+            self._readers, self._uploader = open_remotes(
+                urls, publish, local, logs, opened, writing=writing
             )
-            opened.callback(self._remotes.close)
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -139,8 +134,8 @@ class Store:
         waiting: called once with the number of results left, where it takes long.
         An interrupt ends the waiting.
         """
-        if self._remotes.uploader is not None:
-            self._remotes.uploader.flush(seconds, waiting)
+        if self._uploader is not None:
+            self._uploader.flush(seconds, waiting)
 
     # -- results ---------------------------------------------------------------------------------
 
@@ -167,7 +162,10 @@ class Store:
 
     def _fetch_results(self, keys: Sequence[str]) -> dict[str, Result]:
         """Copy results from remote stores into the folder; returns them."""
-        shared = self._remotes.rows(keys)
+        shared: list[SharedRow] = []
+        for reader in self._readers:
+            stored = {row.row[0] for row in shared}
+            shared += reader.rows(key for key in keys if key not in stored)
         if not shared:
             return {}
         # Notes first: a row whose image is not here and has no note would count as damaged.
@@ -236,8 +234,8 @@ class Store:
             self.index.rebuild()
             self.index.write(INSERT_RESULT, rows)
             stored = self._own(keys)
-        if self._remotes.uploader is not None:
-            self._remotes.uploader.add(stored)
+        if self._uploader is not None:
+            self._uploader.add(stored)
         if self._used and time.monotonic() - self._uses_written > _WRITE_SECONDS:
             self._write_uses()
         return shared | self._own(shared) | stored
@@ -248,7 +246,8 @@ class Store:
         why: the damage.
         """
         self._overlay.refuse(keys)
-        self._remotes.refuse(keys)
+        for reader in self._readers:
+            reader.refuse(keys)
         self._drop(keys, why)
 
     def __len__(self) -> int:
@@ -293,13 +292,13 @@ class Store:
 
     def _fetch_artifact(self, digest: str) -> Artifact | None:
         """Copy an artifact from a remote store into the folder; returns it."""
-        shared = self._remotes.artifact(digest)
-        if shared is None:
-            return None
-        artifact, data = shared
-        with store_errors(self._path):
-            write_artifact(self.root, artifact, data)
-        return artifact
+        for reader in self._readers:
+            shared = reader.artifact(digest)
+            if shared is not None:
+                with store_errors(self._path):
+                    write_artifact(self.root, *shared)
+                return shared[0]
+        return None
 
     def artifact_path(self, digest: str) -> Path:
         """Path of the artifact; in the folder itself where it is absent.

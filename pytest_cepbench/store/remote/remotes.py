@@ -106,6 +106,10 @@ class RemoteReader:
                 self._add_bad(name, f"{kind} {digest[:12]}", str(error))
         return None
 
+    def refuse(self, keys: Sequence[str]) -> None:
+        """Return nothing under these keys any more; a publishing run overwrites them."""
+        self.bad.update(map(result_name, keys))
+
     def _read(self, names: Iterable[str]) -> dict[str, bytes]:
         now = time.monotonic()
         wanted = [
@@ -131,73 +135,6 @@ class RemoteReader:
         if name not in self.bad:
             self.bad.add(name)
             self._note(f"{what} in {self.named}: {why}")
-
-
-class Remotes:
-    """Stores that are read, in their order, and last the one that is also published to.
-
-    root, read: of the run's own store.
-    shared: locations to read.
-    publish: location to publish to.
-    logs: called with a line about damage, and with a line about a store that fails.
-    writing: whether anything is published; without it, a location to publish to that holds no store
-        yet is left out.
-
-    uploader: of the location to publish to; None without one.
-    Raises CepError kinds.
-    """
-
-    def __init__(
-        self,
-        root: Path,
-        read: Read,
-        shared: Sequence[Location],
-        publish: Location | None,
-        logs: tuple[Log, Log],
-        *,
-        writing: bool,
-    ) -> None:
-        note, remark = logs
-        self._readers: list[RemoteReader] = []
-        self.uploader: Uploader | None = None
-        read_only = [location for location in shared if location != publish]
-        with ExitStack() as opened:
-            for location in read_only if publish is None else [*read_only, publish]:
-                source = "--cep-publish" if location == publish else "--cep-shared"
-                writes, optional = location == publish and writing, location == publish
-                objects = open_objects(location, source, writing=writes, optional=optional)
-                if objects is None:
-                    continue
-                opened.callback(objects.close)
-                self._readers.append(RemoteReader(objects, note, remark))
-                if writes:
-                    self.uploader = Uploader(objects, read, root, self._readers[-1].bad, remark)
-                    opened.callback(self.uploader.close)
-            self._opened = opened.pop_all()
-
-    def close(self) -> None:
-        """Upload what is left, and close all connections."""
-        self._opened.close()
-
-    def rows(self, keys: Iterable[str]) -> list[SharedRow]:
-        """The row under each key in the first store that has it undamaged."""
-        rows: list[SharedRow] = []
-        wanted = set(keys)
-        for reader in self._readers:
-            shared = reader.rows(wanted)
-            rows += shared
-            wanted -= {row.row[0] for row in shared}
-        return rows
-
-    def artifact(self, digest: str) -> SharedArtifact | None:
-        """The image or sound, from the first store that has it undamaged."""
-        shared = (reader.artifact(digest) for reader in self._readers)
-        return next((own for own in shared if own is not None), None)
-
-    def refuse(self, keys: Sequence[str]) -> None:
-        """Return nothing under these keys any more, and overwrite them: they are unusable."""
-        for reader in self._readers:
-            reader.bad.update(map(result_name, keys))
 
 
 # -- uploads ---------------------------------------------------------------------------------------
@@ -264,7 +201,7 @@ class Uploader:
     """Uploads results on a thread of its own, in the order in which they were stored.
 
     objects: the shared store.
-    read, root: of the local store, which has the results; only their keys wait in memory.
+    root, read: of the local store, which has the results; only their keys wait in memory.
     replace: names of damaged objects, which are overwritten.
     remark: called in the end with a line about what was not uploaded.
     """
@@ -272,8 +209,8 @@ class Uploader:
     def __init__(
         self,
         objects: ObjectStore,
-        read: Read,
         root: Path,
+        read: Read,
         replace: Container[str],
         remark: Callable[[str], None],
     ) -> None:
@@ -413,3 +350,39 @@ class Uploader:
             return [str(error)] * len(keys), str(error)
         reason = next((f.message for f in failed.values() if f.affects_all), None)
         return [failure.message for failure in failed.values()], reason
+
+
+def open_remotes(
+    shared: Sequence[Location],
+    publish: Location | None,
+    local: tuple[Path, Read],
+    logs: tuple[Log, Log],
+    opened: ExitStack,
+    *,
+    writing: bool,
+) -> tuple[list[RemoteReader], Uploader | None]:
+    """(readers of stores, in their order, the one that is also published to last; its uploader).
+
+    shared, publish: locations to read, and to publish to.
+    local: folder of the run's own store, and its `read`.
+    logs: called with a line about damage, and with a line about a store that fails.
+    opened: uploads what is left, and closes all connections.
+    writing: whether anything is published; without it, a location to publish to that holds no store
+        yet is left out.
+    Raises CepError kinds.
+    """
+    readers: list[RemoteReader] = []
+    uploader = None
+    read_only = [location for location in shared if location != publish]
+    for location in read_only if publish is None else [*read_only, publish]:
+        source = "--cep-publish" if location == publish else "--cep-shared"
+        writes, optional = location == publish and writing, location == publish
+        objects = open_objects(location, source, writing=writes, optional=optional)
+        if objects is None:
+            continue
+        opened.callback(objects.close)
+        readers.append(RemoteReader(objects, *logs))
+        if writes:
+            uploader = Uploader(objects, *local, readers[-1].bad, logs[1])
+            opened.callback(uploader.close)
+    return readers, uploader
