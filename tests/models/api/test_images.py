@@ -90,7 +90,9 @@ def test_an_image_inside_an_address_is_read_and_others_are_not_fetched(
     data = drawn().body.decode().split('"b64_json": "')[1].split('"')[0]
     server.in_turn(document({"data": [{"url": f"data:image/png;base64,{data}"}]}))
     model = load("generator")
-    assert model.generate(["a"], [0])[0].value.shape == (8, 8, 3)
+    (reply,) = model.generate(["a"], [0])
+    assert reply.value.shape == (8, 8, 3)
+    assert reply.usage == Usage(1, images=1)  # without a price it costs nothing
 
     server.answer = lambda _: document({"data": [{"url": f"{server.url}/secret.png"}]})
     with pytest.raises(ModelError, match=r"gives the address of an image .* are not fetched"):
@@ -298,6 +300,7 @@ def test_secrets_are_taken_out_of_every_step(
     )
 
     (reply,) = load("interleaver").interleave([["what"]], [FREE], [1])
+    assert (reply.usage.images, reply.usage.cost) == (1, 0)
 
     assert len(reply.value) == 2
     assert "sk-secret" not in str(reply.value)

@@ -26,6 +26,7 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.api.roles import ApiDescriber, ApiJudge
 from pytest_cepbench.models.binding import BoundRole, bind
+from pytest_cepbench.models.devices import DEVICE_VARIABLES
 from pytest_cepbench.models.protocols import AnsweredQuestion
 from pytest_cepbench.models.serving import run_servers
 from pytest_cepbench.models.serving.run_servers import RunServers, free_port, listens
@@ -452,6 +453,23 @@ def test_a_start_goes_on_where_its_process_was_killed(stand_in: StandIn, tmp_pat
     finally:
         second.kill()
     stand_in.wait_for_end()
+
+
+def test_devices_are_named_by_the_variable_that_is_set(
+    stand_in: StandIn, bind_served: Bind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Accelerators of other makers have one of their own."""
+    for name in DEVICE_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    other = DEVICE_VARIABLES[-1]
+    monkeypatch.setenv(other, "5")
+    with pytest.raises(SpecError, match=rf"needs 2 devices, and {other} is 5"):
+        bind_served(stand_in.spec("tensor_parallel_size=2")).load()
+    bind_served(stand_in.spec("devices=3")).load()
+    environment = stand_in.starts[-1]["env"]
+    assert {name: environment.get(name) for name in DEVICE_VARIABLES} == {
+        name: "3" if name == other else None for name in DEVICE_VARIABLES
+    }
 
 
 def test_a_lease_that_is_too_small_gives_way_to_the_devices_of_the_run(
