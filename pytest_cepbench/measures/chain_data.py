@@ -16,6 +16,7 @@ from pytest_cepbench.chains.growth import (
     grow_together,
     look_ahead,
     start_chains,
+    whole_chain,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
@@ -103,7 +104,16 @@ class ChainData(SampleData):
     def whole_so_far(self, start: Modality) -> dict[str, PendingChain]:
         """The chains that were looked up and lack nothing, by sample id."""
         known = self._known.get((start, "looked up"), {})
-        return {name: own for name, own in known.items() if not own.missing}
+        whole = {name: own for name, own in known.items() if not own.missing}
+        for name, chain in self._grown(start).items():
+            if chain.failure is None:  # a failure that passes is not stored
+                whole.setdefault(name, whole_chain(chain))
+        return whole
+
+    def _grown(self, start: Modality) -> dict[str, Chain]:
+        """The chains that were grown here to their ends, by sample id."""
+        groups = {id(group): group for group in self._groups.get(start, {}).values()}
+        return {c.sample.id: c for group in groups.values() if group.grown for c in group.begun}
 
     def _look_up(self, start: Modality, missing: Sequence[Sample]) -> None:
         known = self._known[start, "looked up"]
@@ -117,10 +127,11 @@ class ChainData(SampleData):
 
         None where one is not all there; no model is loaded. Raises as `look_ahead`.
         """
-        groups = self._groups.get(start, {})
-        grown = {id(groups[s.id]): groups[s.id] for s in samples if s.id in groups}
-        chains = {c.sample.id: c for group in grown.values() if group.grown for c in group.begun}
+        chains = self._grown(start)
         rest = [sample for sample in samples if sample.id not in chains]
+        known = self._known.get((start, "looked up"), {})
+        if any(sample.id in known and known[sample.id].missing for sample in rest):
+            return None  # nor is it now, but where another process grew it
         for name, pending in self.looked_up(start, rest).items() if rest else ():
             if pending.missing:
                 return None
