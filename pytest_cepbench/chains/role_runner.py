@@ -79,6 +79,9 @@ class RoleRunner:
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
     _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
+    # Of stored texts by key, for every case anew: with reasoning and too long; cut.
+    _faults: dict[str, tuple[bool, bool]] = field(init=False, default_factory=dict)
+    _cut: dict[str, bool] = field(init=False, default_factory=dict)
 
     @cached_property
     def handle(self) -> ModelHandle:
@@ -146,11 +149,16 @@ class RoleRunner:
 
         keys: of their steps. what: the texts, in the plural.
         """
-        stored = list(self.store.get(keys).values())
-        answers = [self._without_reasoning(result) for result in stored]
-        reasoned = sum(own is not result for own, result in zip(answers, stored, strict=True))
         beginning = self._role.beginning
-        long = sum(isinstance(own, str) and beginning(own) != own for own in answers)
+
+        def faults(stored: Result) -> tuple[bool, bool]:
+            answer = self._without_reasoning(stored)
+            return answer is not stored, isinstance(answer, str) and beginning(answer) != answer
+
+        new = self.store.get(key for key in keys if key not in self._faults)
+        self._faults.update((key, faults(stored)) for key, stored in new.items())
+        stored = [self._faults[key] for key in dict.fromkeys(keys) if key in self._faults]
+        reasoned, long = (sum(own[which] for own in stored) for which in (0, 1))
         notes = []
         if reasoned:
             notes.append(
@@ -166,10 +174,12 @@ class RoleRunner:
 
     def cut_warning(self, keys: Sequence[str], what: str) -> list[str]:
         """How many stored texts ended at the limit of their length, as `text_notes`."""
-        made = self.provenance(keys).values()
-        count = sum(CUT.items() <= fields.items() for fields in made)
+        new = self.store.provenance(key for key in keys if key not in self._cut)
+        cuts = {text: CUT.items() <= _read_provenance(text).items() for text in set(new.values())}
+        self._cut.update((key, cuts[text]) for key, text in new.items())
+        made = [self._cut[key] for key in dict.fromkeys(keys) if key in self._cut]
         limit = "the limit of their length (max_tokens or max_new_tokens in the spec)"
-        return [f"{count} of {len(made)} {what} were cut at {limit}"] if count else []
+        return [f"{sum(made)} of {len(made)} {what} were cut at {limit}"] if any(made) else []
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
