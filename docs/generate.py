@@ -33,6 +33,8 @@ _ADAPTERS = {
     "X": "models.text_model.parameters:UnifiedParams",
     "G": "models.pipelines.roles:GeneratorParams",
     "P": "models.pipelines.roles:EditorParams",
+    "C": "models.sounds.feature_extractor:SoundModelParams",
+    "A": "models.sounds.generators:SoundGeneratorParams",
     "E": "models.encoders.transformers_encoder:TransformersEncoderParams",
     "O": "models.encoders.vectors:EncoderParams",
     "M": "models.encoders.library_encoders:TimmEncoderParams",

@@ -218,9 +218,13 @@ def build_speecht5(path: Path, seed: int = 0) -> Path:
         speech_decoder_postnet_units=16,
         speech_decoder_postnet_layers=2,
         max_text_positions=40,
+        initializer_range=0.3,
         **layers,
     )
-    SpeechT5ForTextToSpeech(config).save_pretrained(path)
+    model = SpeechT5ForTextToSpeech(config)
+    with torch.no_grad():  # it speaks until it must stop, and not a single frame
+        model.speech_decoder_postnet.prob_out.bias.fill_(-20)
+    model.save_pretrained(path)
     return path
 
 
@@ -293,9 +297,12 @@ def build_musicgen(path: Path, seed: int = 0) -> Path:
         ).to_dict(),
     )
     model = MusicgenForConditionalGeneration(config)
+    for name, codebook in model.audio_encoder.named_buffers():
+        if name.endswith("codebook.embed"):  # until it is trained, all tokens sound the same
+            codebook.normal_()
     for name, value in (
         ("max_length", 10), ("do_sample", True), ("guidance_scale", 3.0),
-        ("decoder_start_token_id", codes), ("pad_token_id", codes),
+        ("decoder_start_token_id", codes), ("pad_token_id", codes), ("_from_model_config", False),
     ):  # fmt: skip
         setattr(model.generation_config, name, value)
     model.save_pretrained(path)
@@ -304,8 +311,11 @@ def build_musicgen(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def build_clap(path: Path, seed: int = 0) -> Path:
-    """ClapModel: sounds and texts in one space of 24 dimensions; reads at most 2 s of a sound."""
+def build_clap(path: Path, seed: int = 0, *, fusion: bool = False) -> Path:
+    """ClapModel: sounds and texts in one space of 24 dimensions; reads at most 2 s of a sound.
+
+    fusion: whether it also looks at the whole of longer sounds.
+    """
     import torch
     from transformers import ClapConfig, ClapFeatureExtractor, ClapModel
 
@@ -320,6 +330,7 @@ def build_clap(path: Path, seed: int = 0) -> Path:
             "spec_size": 128, "window_size": 2, "num_mel_bins": 32, "patch_size": 4,
             "patch_stride": [4, 4], "patch_embeds_hidden_size": 8, "hidden_size": 64,
             "depths": [1, 1, 1, 1], "num_attention_heads": [2, 2, 2, 2], "num_classes": 4,
+            "enable_fusion": fusion, "aff_block_r": 2,
         },
         projection_dim=24,
     )  # fmt: skip
@@ -331,7 +342,7 @@ def build_clap(path: Path, seed: int = 0) -> Path:
         max_length_s=2,
         fft_window_size=512,
         frequency_max=8000,
-        truncation="rand_trunc",
+        truncation="fusion" if fusion else "rand_trunc",
         padding="repeatpad",
     ).save_pretrained(path)
     tokenizer.save_pretrained(path)

@@ -216,7 +216,7 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     config = model.config if vocoder is None else vocoder.config
     places = (config, getattr(config, "audio_encoder", None))
     rates = [getattr(place, "sampling_rate", None) for place in places]
-    rates.append(getattr(model.generation_config, "sample_rate", None))  # Bark's
+    rates.append(getattr(getattr(model, "generation_config", None), "sample_rate", None))  # Bark's
     rate = next((int(rate) for rate in rates if rate), None)
     if rate is None:
         raise CheckpointError(f"{checkpoint.path}: its configuration states no sampling_rate")

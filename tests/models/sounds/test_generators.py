@@ -1,0 +1,204 @@
+"""Generators of sounds: published architectures, built tiny, loaded as a user's checkpoint is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Failure, Sound
+from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.roles import check_drawn
+from tests.models.binding import bind_text
+from tests.models.text_model.conftest import Build
+from tests.tiny import sounds as tiny
+
+pytest.importorskip("torch", reason="models of sounds need the [models] extra")
+pytest.importorskip("transformers", reason="models of sounds need the [models] extra")
+
+pytestmark = pytest.mark.models
+
+NAMES = ["vits", "speecht5", "musicgen"]
+
+TEXTS = ["a red circle", "two small blue square", "left"]
+
+Load = Callable[..., Any]
+
+
+def samples(made: list[Any]) -> list[Any]:
+    """The samples of sounds, whose rate is checked."""
+    assert all(rate == tiny.RATE for _, rate in made)
+    return [wave for wave, _ in made]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_sound_depends_on_its_text_and_seed_alone(spec: Load, loaded: Load, name: str) -> None:
+    """Not on its neighbours, nor on the state of the global generator, which stays as it was."""
+    import torch
+
+    model = loaded(spec(name), "generator")
+    torch.manual_seed(5)
+    state = torch.get_rng_state()
+    together = samples(model.generate(TEXTS, [1, 2, 3]))
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(6)
+    for text, seed, wave in zip(TEXTS, [1, 2, 3], together, strict=True):
+        (alone,) = samples(model.generate([text], [seed]))
+        assert np.array_equal(alone, wave)
+    (other,) = samples(model.generate(TEXTS[:1], [9]))
+    assert not np.array_equal(other, together[0])
+    for wave in together:
+        assert wave.ndim == 1
+        assert np.isfinite(wave).all()
+        assert np.abs(wave).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_model_makes_is_known_before_it_is_loaded(spec: Load, name: str) -> None:
+    """Suites ask it of the bound role."""
+    bound = bind_text(spec(name), "generator")
+    assert (bound.makes, bound.seeded, bound.params) == ("sound", True, {"dtype": "float32"})
+    with pytest.raises(RoleError, match="not the describer"):
+        bind_text(spec(name), "describer")
+
+
+def test_vits_speaks_as_the_library_does(tiny_model: Build, spec: Load, loaded: Load) -> None:
+    """Run by hand under the same seed; its settings change the sound."""
+    import torch
+    from transformers import AutoTokenizer, VitsModel
+
+    folder = tiny_model("vits")
+    model = VitsModel.from_pretrained(folder).eval()
+    tokens = AutoTokenizer.from_pretrained(folder)("a red circle", return_tensors="pt")
+    torch.manual_seed(4)
+    with torch.inference_mode():
+        expected = model(**tokens).waveform[0].numpy()
+    (made,) = samples(loaded(spec("vits"), "generator").generate(["a red circle"], [4]))
+    assert np.allclose(made, expected, atol=1e-5)
+    fast = spec("vits", "speaking_rate=4", "noise_scale=0.0")
+    assert bind_text(fast, "generator").params["speaking_rate"] == 4.0
+    (shorter,) = samples(loaded(fast, "generator").generate(["a red circle"], [4]))
+    assert len(shorter) < len(made) / 2
+
+
+def test_musicgen_writes_as_many_tokens_as_it_is_told(spec: Load, loaded: Load) -> None:
+    """The spec's number goes before the checkpoint's, and so does greedy writing."""
+    (by_default,) = samples(loaded(spec("musicgen"), "generator").generate(["red"], [0]))
+    longer = loaded(spec("musicgen", "max_new_tokens=20", "do_sample=false"), "generator")
+    first, second = samples(longer.generate(["red", "red"], [0, 1]))
+    assert len(first) > len(by_default)
+    assert np.array_equal(first, second)
+
+
+def test_the_text_that_speecht5_reads_is_counted(spec: Load, loaded: Load) -> None:
+    """Its positions are learned: a longer text is spoken by its beginning, and reports say so."""
+    model = loaded(spec("speecht5"), "generator")
+    long = "red " * 30
+    (short, counted), most = model.text_lengths(["red", long])
+    assert short < most == 40 < counted
+    assert len(samples(model.generate([long], [0]))) == 1
+    assert loaded(spec("vits"), "generator").text_lengths([long])[1] > 10**6
+
+
+def test_a_text_without_a_known_letter_is_a_failure(spec: Load, loaded: Load) -> None:
+    """VITS leaves out what its vocabulary lacks."""
+    failure, made = loaded(spec("vits"), "generator").generate(["ЖЖ", "red"], [0, 0])
+    assert isinstance(failure, Failure)
+    assert failure.kind == "bad-sound"
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_made_enters_chains_as_a_sound(spec: Load, loaded: Load, name: str) -> None:
+    """As the table of roles takes it: rounded to 16 bits, with its rate."""
+    (made,) = loaded(spec(name), "generator").generate(["red"], [0])
+    sound = check_drawn(made)
+    assert isinstance(sound, Sound)
+    assert sound.rate == tiny.RATE
+
+
+@pytest.mark.parametrize("option", ["vocoder", "speaker"])
+def test_speecht5_needs_a_voice(
+    tiny_model: Build, speaker: Path, tmp_path: Path, option: str
+) -> None:
+    """And says at binding which part of it is missing, or is none."""
+    voice = {"vocoder": tiny_model("hifigan"), "speaker": speaker}
+
+    def text(**changed: Any) -> str:
+        parts = {**voice, **changed}
+        given = [f"{name}={place}" for name, place in parts.items() if place is not None]
+        return f"{tiny_model('speecht5')}?{'&'.join(given)}"
+
+    with pytest.raises(SpecError, match=f"add {option}"):
+        bind_text(text(**{option: None}), "generator")
+    with pytest.raises(CheckpointError, match="nowhere"):
+        bind_text(text(**{option: tmp_path / "nowhere"}), "generator")
+    assert bind_text(text(), "generator").fingerprint
+    wrong = {
+        "vocoder": tiny_model("vits"),
+        "speaker": tiny.write_speaker(tmp_path / "other.npy", size=5),
+    }
+    bound = bind_text(text(**{option: wrong[option]}), "generator")
+    with pytest.raises(CheckpointError):
+        bound.load()
+
+
+def test_the_voice_is_a_part_of_the_fingerprint(spec: Load, speaker: Path, tmp_path: Path) -> None:
+    """Another speaker and another vocoder are another model."""
+    own = bind_text(spec("speecht5"), "generator").fingerprint
+    other = tmp_path / "other.npy"
+    np.save(other, -np.load(speaker))
+    folder = tiny.build_hifigan(tmp_path / "vocoder", seed=1)
+    by_speaker = spec("speecht5").replace(str(speaker), str(other))
+    by_vocoder = f"{spec('speecht5').partition('?')[0]}?vocoder={folder}&speaker={speaker}"
+    prints = {bind_text(text, "generator").fingerprint for text in (by_speaker, by_vocoder)}
+    assert len(prints | {own}) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("vits", "max_new_tokens=3"), ("musicgen", "noise_scale=1"), ("speecht5", "top_k=1"),
+        ("vits", "vocoder=FOLDER"),
+    ],
+)  # fmt: skip
+def test_a_parameter_without_use_is_refused(
+    spec: Load, tiny_model: Build, name: str, option: str
+) -> None:
+    """Otherwise a user would believe that it was followed."""
+    option = option.replace("FOLDER", str(tiny_model("hifigan")))
+    with pytest.raises(SpecError, match="has no use for"):
+        bind_text(spec(name, option), "generator")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tensor_that_is_missing_is_an_error(
+    tmp_path: Path, tiny_model: Build, spec: Load, name: str
+) -> None:
+    """Random weights make a sound too."""
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    folder = Path(shutil.copytree(tiny_model(name), tmp_path / name))
+    weights = load_file(folder / "model.safetensors")
+    dropped = next(n for n in weights if "layers.0" in n and n.endswith("weight"))
+    del weights[dropped]
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    bound = bind_text(spec(name).replace(str(tiny_model(name)), str(folder)), "generator")
+    with pytest.raises(CheckpointError, match="would be random numbers"):
+        bound.load()
+
+
+def test_a_rate_that_no_file_states_is_an_error(tmp_path: Path, copied: Build) -> None:
+    """Played at another rate, a sound is another one."""
+    folder = copied("musicgen")
+    config = json.loads((folder / "config.json").read_text())
+    config["audio_encoder"]["sampling_rate"] = 0
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError):
+        bind_text(str(folder), "generator").load()
