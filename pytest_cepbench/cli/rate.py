@@ -90,7 +90,7 @@ def decision(scores: Sequence[float]) -> str:
     return f"{votes.progress} at tolerance {votes.tolerance:g} and error {votes.alpha:g}"
 
 
-_MOST_PEOPLE = 3  # who judge an item of the share, where the option does not say
+_MOST_PEOPLE, _SHARE = 3, 0.2  # who judge an item of the share, where options do not say
 
 
 def run(arguments: Namespace) -> int:
@@ -142,11 +142,10 @@ def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
     """Settings that are given are those of the study that is there. Raises SpecError if not."""
     ratings = read_ratings(folder, suite)
     written = ratings.study
-    given = _study(arguments, arguments.kind, suite)
     changed = []
     for name in _SETTINGS:
         known = getattr(written, name)
-        if getattr(arguments, name) is not None and known != getattr(given, name):
+        if getattr(arguments, name) not in (None, known):
             has = ", ".join(known) if isinstance(known, tuple) else known
             changed.append(f"--{name} (it has {has})")
     if arguments.samples is not None:
@@ -175,7 +174,7 @@ def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
 def _write(arguments: Namespace, folder: Path, suite: str) -> None:
     """Write a new study with its texts."""
     task: Task = arguments.kind
-    study = _study(arguments, task, suite)
+    study = _study(arguments, suite)
     if suite:
         from pytest_cepbench.cli.rated_runs import RatedSource, rated_items
         from pytest_cepbench.studies.rated_items import Draw
@@ -216,19 +215,14 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
     tell(f"edit {folder / 'consent.md'} and {folder / 'instructions.md'} before people begin")
 
 
-def _study(arguments: Namespace, task: Task, suite: str) -> Study:
-    annotators = people_names("3") if arguments.annotators is None else arguments.annotators
-    overlap = arguments.overlap or min(_MOST_PEOPLE, len(annotators))
-    study = Study(
-        kind=task,
-        suite=suite,
-        seed=arguments.seed or 0,
-        annotators=annotators,
-        overlap=overlap,
-        share=0.2 if arguments.share is None else arguments.share,
-        practice=5 if arguments.practice is None else arguments.practice,
-        attention=0.05 if arguments.attention is None else arguments.attention,
-        repeats=0.05 if arguments.repeats is None else arguments.repeats,
+def _study(arguments: Namespace, suite: str) -> Study:
+    """The study that options describe. Raises DatasetError for one that cannot be."""
+    people = people_names("3") if arguments.annotators is None else arguments.annotators
+    most = min(_MOST_PEOPLE, len(people))
+    study = Study(kind=arguments.kind, suite=suite, annotators=people, overlap=most, share=_SHARE)
+    given = {name: getattr(arguments, name) for name in _SETTINGS}
+    study = msgspec.structs.replace(
+        study, **{n: own for n, own in given.items() if own is not None}
     )
     check_study(study)
     return study
