@@ -14,14 +14,7 @@ from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, WINNERS
 from pytest_cepbench.cli.agree import percent
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.judges import file_titles, verdict_panel
-from pytest_cepbench.cli.output import (
-    Section,
-    Table,
-    rank_range,
-    show,
-    tell,
-    write_and_show,
-)
+from pytest_cepbench.cli.output import Section, Table, rank_range, show, tell, write_and_show
 from pytest_cepbench.cli.session import open_store, run_servers
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
 from pytest_cepbench.datasets.opening.verdict_files import (
@@ -96,11 +89,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _board(
-    arguments: Namespace,
-    path: Path,
-    title: str,
-    names: ModelNames,
-    arranged: Sequence[Pairing],
+    arguments: Namespace, path: Path, title: str, names: ModelNames, arranged: Sequence[Pairing]
 ) -> Leaderboard:
     remarks: tuple[str, ...] = ()
     if arguments.merge_equal_ids:

@@ -114,8 +114,7 @@ _CALIBRATE = Command(
 # -- baselines -------------------------------------------------------------------------------------
 
 _SEVERAL_SEEDS = number_from(
-    2,
-    "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out",
+    2, "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out"
 )
 
 _ACCEPT = Command(

@@ -15,14 +15,7 @@ from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.cli.output import (
-    Section,
-    Table,
-    show,
-    show_document,
-    tell,
-    write_and_show,
-)
+from pytest_cepbench.cli.output import Section, Table, show, show_document, tell, write_and_show
 from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset

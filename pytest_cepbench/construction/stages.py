@@ -37,12 +37,7 @@ from pytest_cepbench.construction.patterns import (
     summary_schema,
     write_patterns,
 )
-from pytest_cepbench.errors import (
-    DatasetError,
-    MeasurementError,
-    SpecError,
-    UnreadableReplyError,
-)
+from pytest_cepbench.errors import DatasetError, MeasurementError, SpecError, UnreadableReplyError
 from pytest_cepbench.store import Result
 
 KIND = "patterns"

@@ -56,11 +56,7 @@ VERDICTS: dict[Task, tuple[tuple[str, str], ...]] = {
         ("Tie(B)", "Tie, B slightly"),
         ("B", "B is better"),
     ),
-    "caption": (
-        ("C1", "Caption 1 is better"),
-        ("B", "Comparable"),
-        ("C2", "Caption 2 is better"),
-    ),
+    "caption": (("C1", "Caption 1 is better"), ("B", "Comparable"), ("C2", "Caption 2 is better")),
 }
 """Task -> verdicts and what their buttons say, in the order of their keys 1, 2, ..."""
 

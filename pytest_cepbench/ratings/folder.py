@@ -27,15 +27,7 @@ from pytest_cepbench.artifacts.image import ImageArtifact, read_image
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import one_line
 from pytest_cepbench.files import MOST_TEXT, append_line, digest_bytes, read_regular
-from pytest_cepbench.ratings.records import (
-    FORMAT,
-    Item,
-    Source,
-    Study,
-    Vote,
-    VoteKind,
-    fault_of,
-)
+from pytest_cepbench.ratings.records import FORMAT, Item, Source, Study, Vote, VoteKind, fault_of
 
 STUDY, ITEMS, SOURCES = "study.json", "items.jsonl", "sources.jsonl"
 

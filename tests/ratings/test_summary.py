@@ -12,12 +12,7 @@ import pytest
 from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, counted_votes
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
-from pytest_cepbench.ratings.summary import (
-    doubtful_annotators,
-    first_scores,
-    shares,
-    summarize,
-)
+from pytest_cepbench.ratings.summary import doubtful_annotators, first_scores, shares, summarize
 from pytest_cepbench.ratings.votes import SCALES
 from pytest_cepbench.studies.rating_agreement import measure_agreement
 from tests.ratings.studies import make_study
