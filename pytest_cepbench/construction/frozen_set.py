@@ -22,7 +22,14 @@ import msgspec
 import numpy as np
 
 from pytest_cepbench.artifacts import ImageArtifact, digest_json
-from pytest_cepbench.construction.folder import FORMAT, ConstructionFolder, PatternCounts, encode
+from pytest_cepbench.construction.folder import (
+    EXTRACT,
+    FORMAT,
+    ConstructionFolder,
+    ModelRecord,
+    PatternCounts,
+    encode,
+)
 from pytest_cepbench.construction.verification import (
     LabelledSet,
     PeopleLabels,
@@ -103,6 +110,7 @@ class FrozenSet:
 
     labels: digest of an image -> its final label.
     counts: of extraction, where it was done.
+    models: stage -> its model; none of an extraction that was stopped and left nothing.
     """
 
     name: str
@@ -110,6 +118,7 @@ class FrozenSet:
     people: PeopleLabels
     labels: Mapping[str, FinalLabel]
     counts: PatternCounts | None
+    models: Mapping[str, ModelRecord]
 
     @property
     def unverified(self) -> int:
@@ -163,7 +172,10 @@ def settle_labels(
         )
         for record in labelled.records
     }
-    frozen = FrozenSet(name, labelled, people, labels, read_counts(folder))
+    stopped = () if folder.has(EXTRACT) else ("extract",)
+    every = labelled.construction.models
+    models = {stage: model for stage, model in every.items() if stage not in stopped}
+    frozen = FrozenSet(name, labelled, people, labels, read_counts(folder), models)
     if frozen.unverified and not unverified:
         raise DatasetError(
             f"{frozen.unverified} of {len(labels)} images are not verified by anyone: run cepbench "
@@ -228,7 +240,7 @@ def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
         "prompts": {"style": construction.prompts},
         FILES: digests | kept,
     }
-    for stage, model in construction.models.items():
+    for stage, model in frozen.models.items():
         tables[f"models.{quote_toml(stage)}"] = {field: getattr(model, field) for field in fields}
     contents[CARD] = _card(frozen, copy=copied).encode()
     contents[MANIFEST] = manifest_text(tables)
@@ -360,7 +372,7 @@ def _card(frozen: FrozenSet, *, copy: bool) -> str:
 
     copy: whether the images are in the table.
     """
-    labelled, construction = frozen.labelled, frozen.labelled.construction
+    labelled = frozen.labelled
     sentences = {pattern.name: pattern.sentence for pattern in labelled.patterns}
     lines = [f"# {escaped(frozen.name)}", "", *_items(_facts(frozen, copy=copy))]
     lines += ["", "## Patterns", ""]
@@ -375,7 +387,7 @@ def _card(frozen: FrozenSet, *, copy: bool) -> str:
     if without:
         lines += ["", f"Without an image: {escaped(', '.join(without), 500)}."]
     lines += ["", "## Labels of people", "", *_items(_votes(frozen)), "", "## Models", ""]
-    for stage, model in construction.models.items():
+    for stage, model in frozen.models.items():
         lines += [
             f"### {escaped(stage)}",
             "",

@@ -106,16 +106,13 @@ def read_counts(folder: files.ConstructionFolder) -> files.PatternCounts | None:
     Raises DatasetError where extraction was stopped: the counts are of another model then.
     """
     construction = folder.record
-    if "extract" not in construction.models:
+    extracted, counted = folder.has(files.EXTRACT), folder.has(files.COUNTS)
+    if "extract" not in construction.models or not (extracted or counted):
         return None
-    has = folder.has(files.EXTRACT)
-    extracted = folder.read_lines(files.EXTRACT, files.Annotation) if has else []
-    counts = folder.read(files.COUNTS, files.PatternCounts) if folder.has(files.COUNTS) else None
-    if (
-        not has
-        or _stopped(construction, "extract", extracted)
-        or (counts is not None and counts != count_patterns(extracted))
-    ):
+    annotations = folder.read_lines(files.EXTRACT, files.Annotation) if extracted else []
+    counts = folder.read(files.COUNTS, files.PatternCounts) if counted else None
+    same = counts is None or counts == count_patterns(annotations)
+    if not extracted or not same or _stopped(construction, "extract", annotations):
         raise DatasetError(
             f"{str(folder.path)!r}: extraction was stopped, and what is there is of another model "
             "or prompt: run cepbench dataset patterns with --until count again"

@@ -257,6 +257,25 @@ def test_an_interrupted_annotation_is_not_frozen(
     assert not (photos.path / "bench" / "frozen").exists()
 
 
+def test_an_extraction_that_was_stopped_is_not_needed(
+    photos: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With patterns of one's own: it left nothing, so the set is frozen without its model."""
+
+    def interrupted(*_: object) -> list[str]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Talker, "describe", interrupted)
+    stopped = construct(photos, describer=f"{MODULE}:Talker")
+    (photos.path / "names.toml").write_text('[[pattern]]\nname = "Crowd"\n')
+    made = construct(photos, "--patterns=names.toml")
+    frozen = freeze(photos, "--unverified")
+
+    assert (stopped.code, made.code, frozen.code) == (130, 0, 0), frozen.err
+    models = parse_toml((photos.path / "bench/frozen/dataset.toml").read_text())["models"]
+    assert models.keys() == {"annotate"}
+
+
 def test_a_badly_edited_list_is_one_line(photos: Home) -> None:
     """Nothing is asked with it."""
     construct(photos, "--until=summary")
