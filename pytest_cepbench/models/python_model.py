@@ -105,8 +105,8 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
         raise spec.error(
-            f"{type(model).__name__}.files must be the paths of the "
-            f"files that its fingerprint covers, got {named!r}"
+            f"{type(model).__name__}.files must be the paths of the files that its fingerprint "
+            f"covers, got {named!r}"
         ) from error
     files = None
     if paths:
@@ -190,8 +190,8 @@ def make_model(spec: ModelSpec) -> Model:
     if isinstance(made, type) or not roles_of(made):
         if not callable(made):
             raise spec.error(
-                f"{spec.target} is a {type(made).__name__}; expected a "
-                "factory, or an object with the methods of a role"
+                f"{spec.target} is a {type(made).__name__}; expected a factory, or an object with "
+                "the methods of a role"
             )
         known: list[str] | None = None
         with suppress(TypeError, ValueError):  # some callables of C have no signature
@@ -278,10 +278,9 @@ def _fingerprint(spec: ModelSpec, model: object) -> str:
     stated = _stated(spec, model, "fingerprint", None)
     if not isinstance(stated, str) or not stated:
         raise spec.error(
-            f"{type(model).__name__}.fingerprint must be a non-empty "
-            f"text, got {stated!r}. Results are stored under it: without one, the stored answers "
-            "of other weights would be served as this model's. Give a digest of the weights and of "
-            "the code version"
+            f"{type(model).__name__}.fingerprint must be a non-empty text, got {stated!r}. Results "
+            "are stored under it: without one, the stored answers of other weights would be served "
+            "as this model's. Give a digest of the weights and of the code version"
         )
     # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at
     # all.

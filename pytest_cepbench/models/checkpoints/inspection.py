@@ -259,11 +259,9 @@ def inspect_checkpoint(spec: ModelSpec) -> Checkpoint:
     parts += _text_tower(spec, checkpoint)
     parts += _speech_parts(spec, checkpoint)
     checkpoint = replace(checkpoint, parts=tuple(parts))
-    named, found_part = _preparation_parts(spec, checkpoint, options)
-    if found_part is not None:
-        named.append(found_part)
-        remarks.append(f"{found_part.name} read from {found_part.path}")
-    return replace(checkpoint, parts=(*parts, *named), remarks=tuple(remarks))
+    named, found_beside = _preparation_parts(spec, checkpoint, options)
+    remarks += [f"{part.name} read from {part.path}" for part in found_beside]
+    return replace(checkpoint, parts=(*parts, *named, *found_beside), remarks=tuple(remarks))
 
 
 def _text_tower(spec: ModelSpec, checkpoint: Checkpoint) -> list[CheckpointPart]:
@@ -420,8 +418,8 @@ def _add_adapters(
 
 def _preparation_parts(
     spec: ModelSpec, checkpoint: Checkpoint, options: SourceOptions
-) -> tuple[list[CheckpointPart], CheckpointPart | None]:
-    """Processor and tokenizer that the spec names, and what lies beside an adapter or above.
+) -> tuple[list[CheckpointPart], list[CheckpointPart]]:
+    """Processor and tokenizer that the spec names, and those beside an adapter or above.
 
     Only what loading could not do without is looked for above: a model is never given another
     processor than before.
@@ -444,22 +442,22 @@ def _preparation_parts(
             )
         parts.append(preparation_part(folder, images=images, texts=True, revision=revision))
     if options.processor is not None or checkpoint.kind != "transformers":
-        return parts, None
+        return parts, []
     path, weights, left_open = checkpoint.path, checkpoint.weights_part, options.tokenizer is None
     beside = [part.path for part in checkpoint.adapters]
     beside += [] if weights is None else [weights.path, weights.path.parent]
     for folder in beside:
         images, texts = has_processor(folder), left_open and has_tokenizer(folder)
         if folder != path and (images or texts):
-            return parts, preparation_part(folder, images=images, texts=texts)
+            return parts, [preparation_part(folder, images=images, texts=texts)]
     if checkpoint.revision is not None:  # not all of its files may be here yet
-        return parts, None
+        return parts, []
     images = not has_processor(path)
     texts = left_open and not has_tokenizer(path) and (images or "describer" in checkpoint.roles)
     # Where nothing lies above either, loading says what is missing.
     if has_processor(path.parent) if images else (texts and has_tokenizer(path.parent)):
-        return parts, preparation_part(path.parent, images=images, texts=texts)
-    return parts, None
+        return parts, [preparation_part(path.parent, images=images, texts=texts)]
+    return parts, []
 
 
 def complete_checkpoint(checkpoint: Checkpoint) -> None:

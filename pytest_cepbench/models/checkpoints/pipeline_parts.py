@@ -212,6 +212,8 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
     (`BASE?unet=FOLDER`), or what a training wrote and the pipeline that it belongs to
     (`FOLDER?base=BASE`), which means the same. A target that is neither is left as it is.
 
+    The target is none with the configuration of a model of transformers.
+
     Returns the pipeline's folder or hub id, its parts that lie elsewhere, and what was taken from a
     training's folder, a line each. Raises CheckpointError, with what to type, for parts that come
     without their pipeline, and SpecError for parameters that do not go together.
@@ -221,11 +223,10 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
             "base is for LoRA weights and components, config for a file of a whole pipeline: give "
             "one of them"
         )
-    loras: Places = [(LORA, place) for place in (options.lora or "").split(",")]
-    if options.lora is None:
-        loras = []
-    elif not all(place for _, place in loras):
+    named = [] if options.lora is None else options.lora.split(",")
+    if not all(named):
         raise spec.error(f"lora={options.lora!r} has an empty place in its list")
+    loras: Places = [(LORA, place) for place in named]
     components: Places = list(options.components.items())
     as_it_is = (spec.target, components + loras, ())
     target = Path(spec.target).expanduser()
@@ -235,8 +236,7 @@ def pipeline_source(spec: ModelSpec, options: SourceOptions) -> tuple[str, Place
                 raise CheckpointError(_lora_alone(target))
             return options.base, [*components, (LORA, str(target)), *loras], ()
         if options.config is None:
-            advice = describe_file(target)
-            if advice is not None:
+            if (advice := describe_file(target)) is not None:
                 raise CheckpointError(advice)
             return as_it_is
         if target.suffix not in PIPELINE_SUFFIXES:
@@ -259,10 +259,8 @@ def _training_source(
     folder: Path, options: SourceOptions, loras: Places
 ) -> tuple[str, Places, tuple[str, ...]] | None:
     """The pipeline to which what lies in a folder belongs; None where nothing does."""
-    if (folder / "config.json").is_file():
+    if (folder / "config.json").is_file():  # with the name of a class of diffusers
         what = read_json(folder / "config.json").get("_class_name")
-        if what is None:
-            return None  # a model of transformers, or of others
         if options.base is None:
             raise CheckpointError(
                 f"{folder}: a single component of a pipeline ({what}): write "
@@ -346,8 +344,8 @@ def pipeline_parts(
     base, index = pipeline.options.base, pipeline.config
     if base and base != target:
         raise spec.error(
-            f"base goes with LoRA weights or components on this "
-            f"machine. For LoRA weights on the hub write PIPELINE?lora={target}"
+            "base goes with LoRA weights or components on this machine. For LoRA weights on the "
+            f"hub write PIPELINE?lora={target}"
         )
     known = component_names(index)
     components: dict[str, str] = {}
@@ -377,8 +375,8 @@ def pipeline_parts(
     parts = []
     for name, place in components.items():
         if name not in known:
-            fault = unknown_name(f"component of {index.get('_class_name')}", name, known)
-            raise spec.error(fault)
+            kind = f"component of {index.get('_class_name')}"
+            raise spec.error(unknown_name(kind, name, known))
         parts.append(_component_part(name, place, pipeline))
     return *parts, *added
 
