@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pytest_cepbench.artifacts import Modality, digest_json
@@ -207,8 +207,29 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
 _VERSION = 1
 
 
-def _refuse_elsewhere(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError where transformers would follow a name out of the checkpoint."""
+def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]]) -> None:
+    """Raise CheckpointError where a library would follow a name out of the checkpoint.
+
+    files: that loading reads.
+    """
+    if checkpoint.kind == "open_clip":
+        vision = (checkpoint.config.get("model_cfg") or {}).get("vision_cfg") or {}
+        # timm takes SOURCE:NAME for the configuration of a folder or of the hub.
+        if ":" in (tower := str(vision.get("timm_model_name"))):
+            raise CheckpointError(
+                f"{checkpoint.path}: its image tower would be built by the configuration of "
+                f"{tower!r} (timm_model_name), which no fingerprint covers. Give timm's own name"
+            )
+    for name, path in files:
+        if PurePosixPath(name).name != "config.json":
+            continue
+        config = read_json(path)
+        for key in ("attn_implementation", "_attn_implementation"):
+            if "/" in (kernel := str(config.get(key))):
+                raise CheckpointError(
+                    f"{path}: {key} is {kernel!r}, a kernel of the hub: code that would be fetched "
+                    "and run, and that no fingerprint covers. Remove the entry"
+                )
     if checkpoint.options.trust_remote_code:
         for reference in (checkpoint.config.get("auto_map") or {}).values():
             for name in reference if isinstance(reference, list) else [reference]:
@@ -261,10 +282,11 @@ def fingerprint(checkpoint: Checkpoint, hash_file: Callable[[Path], str]) -> str
             f"{checkpoint.path}: its configuration is another one than a moment before: let no "
             "trainer write there"
         )
-    _refuse_elsewhere(checkpoint)
-    files = [[name, hash_file(path)] for name, path in checkpoint.own_files()]
-    content: dict[str, Any] = {"version": _VERSION, "kind": checkpoint.kind, "files": files}
+    own = checkpoint.own_files()
     added = [part for part in checkpoint.parts if not part.component]
+    _refuse_elsewhere(checkpoint, [*own, *(file for part in added for file in part.paths())])
+    files = [[name, hash_file(path)] for name, path in own]
+    content: dict[str, Any] = {"version": _VERSION, "kind": checkpoint.kind, "files": files}
     if added:
         content["parts"] = [
             [

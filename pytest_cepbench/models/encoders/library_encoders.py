@@ -179,20 +179,40 @@ TIMM = adapter(
 )
 
 
+_OPTIONS = (
+    "model_args", "model_kwargs", "tokenizer_args", "processor_kwargs", "config_args",
+    "config_kwargs",
+)  # fmt: skip
+"""Where a module's configuration has options that are handed on to transformers' from_pretrained;
+some of these choose files, such as variant and tokenizer_file."""
+
+_SETTINGS = ("attn_implementation", "dtype", "padding_side", "torch_dtype", "truncation_side")
+"""Options in words that choose none."""
+
+
 def _check_modules(plan: LoadPlan[EncoderParams]) -> None:
     """Raise RoleError for a module that is not read, CheckpointError where the first module names a
-    tokenizer of another folder.
+    tokenizer of another folder, or other files.
     """
     checkpoint = plan.checkpoint
     if fault := modules_fault(checkpoint.config):
         raise RoleError(f"{checkpoint.path}: {checkpoint.what} {fault}")
     folder = checkpoint.path / checkpoint.config["modules"][0]["path"]
     for file in sorted(folder.glob("sentence_*_config.json")):
-        if elsewhere := read_json(file).get("tokenizer_name_or_path"):
+        stated = read_json(file)
+        if elsewhere := stated.get("tokenizer_name_or_path"):
             raise CheckpointError(
                 f"{file}: tokenizer_name_or_path is {elsewhere!r}, so no fingerprint can vouch for "
                 "the tokenizer. Save the tokenizer in the checkpoint and remove the entry"
             )
+        for key in _OPTIONS:
+            for name, value in dict(stated.get(key) or {}).items():
+                harmless = name in _SETTINGS and "/" not in str(value)
+                if not harmless and isinstance(value, str | list | dict):
+                    raise CheckpointError(
+                        f"{file}: {key} has {name}={value!r}, by which other files may be read "
+                        "than the fingerprint covers. Remove the entry"
+                    )
 
 
 def _load_sentence_transformers(plan: LoadPlan[EncoderParams]) -> LoadedEncoder:

@@ -154,6 +154,28 @@ def test_an_audio_tokenizer_from_elsewhere_is_refused(
         of(folder)
 
 
+@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
+def test_a_kernel_of_the_hub_is_refused(tmp_path: Path, key: str) -> None:
+    """It is code, which transformers would fetch because a configuration says so."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA | {key: "org/kernel"})
+    with pytest.raises(CheckpointError, match=f"{key} is 'org/kernel', a kernel of the hub"):
+        of(folder)
+    pipeline = write_pipeline(tmp_path / "p")
+    (pipeline / "text_encoder" / "config.json").write_text(json.dumps({key: "org/kernel"}))
+    with pytest.raises(CheckpointError, match=r"text_encoder/config\.json: .*a kernel of the hub"):
+        of(pipeline)
+    assert of(write_checkpoint(tmp_path / "own", LLAVA | {key: "sdpa"}))
+
+
+def test_an_image_tower_from_elsewhere_is_refused(tmp_path: Path) -> None:
+    """Timm would build it by a configuration of the hub."""
+    config = {"model_cfg": {"vision_cfg": {"timm_model_name": "hf-hub:org/vit"}}}
+    name = "open_clip_model.safetensors"
+    folder = write_checkpoint(tmp_path / "m", config, name, index="open_clip_config.json")
+    with pytest.raises(CheckpointError, match=r"built by the configuration of 'hf-hub:org/vit'"):
+        of(folder)
+
+
 def test_every_component_of_a_pipeline_counts(tmp_path: Path) -> None:
     """Scheduler and text encoder decide the picture as much as the unet does."""
     folder = write_pipeline(tmp_path / "p")

@@ -192,6 +192,16 @@ def test_what_lies_elsewhere_is_refused(copy: Path) -> None:
     file.write_text(json.dumps(json.loads(whole) | {"tokenizer_name_or_path": "/elsewhere"}))
     with pytest.raises(CheckpointError, match="tokenizer_name_or_path is '/elsewhere'"):
         bind_encoder(str(copy))
+    for key, name, value in (
+        ("model_args", "variant", "fp16"),
+        ("processor_kwargs", "tokenizer_file", "/elsewhere/tokenizer.json"),
+        ("model_kwargs", "attn_implementation", "org/kernel"),
+    ):
+        file.write_text(json.dumps(json.loads(whole) | {key: {name: value}}))
+        with pytest.raises(CheckpointError, match=f"{key} has {name}='{value}'"):
+            bind_encoder(str(copy))
+    file.write_text(json.dumps(json.loads(whole) | {"model_args": {"torch_dtype": "float32"}}))
+    assert bind_encoder(str(copy))
     file.write_text(whole)
     (copy / "adapter_config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="PEFT adapter"):
