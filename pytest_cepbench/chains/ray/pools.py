@@ -314,7 +314,7 @@ class ServedModel:
     """A model of the driver that is loaded once, and called by one thread at a time.
 
     So a server has as many requests at once, and as many a minute, as in a run in one process. It
-    is used as an `ActorPool` is.
+    is asked as an `ActorPool` is; others end the servers of a run.
     """
 
     def __init__(self, load: Callable[[], Any]) -> None:
@@ -340,13 +340,6 @@ class ServedModel:
         """Call the model. Raises what it raises, and StoppedError."""
         with self._turn(stopped):
             return ActorAnswer(getattr(self._model, method)(*args))
-
-    def messages(self) -> list[str]:
-        """None: nothing of it is lost."""
-        return []
-
-    def close(self) -> None:
-        """Keep it: the servers of a run are ended by others."""
 
     @contextmanager
     def _turn(self, stopped: Stopped) -> Iterator[None]:
@@ -423,8 +416,8 @@ class PoolManager:
                         own = bind(spec, role, self.context, force=force)
                         self._bound[place] = own, ServedModel(own.load)
                     else:
-                        threads, gpus = self._allocation(role).threads, self._allocation(role).gpus
-                        setup = ActorSetup(role, spec.text, force, threads, gpus)
+                        pool = self._allocation(role)
+                        setup = ActorSetup(role, spec.text, force, pool.threads, pool.gpus)
                         there = self._bind_on_node(setup)
                         self._bound[place] = there, replace(setup, identity=there.identity)
                 except CepError as error:
@@ -446,8 +439,7 @@ class PoolManager:
         if not self._closed:
             lost = self.cluster.lost_nodes()
             self._gone |= {f"node {node.name} left the cluster": None for node in lost}
-        pools = (line for _, model in list(self._models.values()) for line in model.messages())
-        return [*pools, *self._gone]
+        return [*(line for pool in self._pools for line in pool.messages()), *self._gone]
 
     def close(self) -> None:
         """End all actors, and leave their places."""
@@ -456,10 +448,14 @@ class PoolManager:
         with self._lock:
             self.messages()
             self._closed = True
-            for _, model in self._models.values():
-                model.close()
+            for pool in self._pools:
+                pool.close()
             for group in filter(None, self._groups.values()):
                 remove_placement_group(group)
+
+    @property
+    def _pools(self) -> list[ActorPool]:
+        return [own for _, own in list(self._models.values()) if isinstance(own, ActorPool)]
 
     def _allocation(self, role: RoleName) -> Allocation:
         if role not in self._allocations:  # it was not planned for
