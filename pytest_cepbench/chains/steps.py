@@ -148,6 +148,7 @@ class Progress:
     holder: the process of another run that has it, in words; empty where it is of this run.
     server: what a server is waited for; empty while none is.
     cost: of what the process has asked for, in all cases, by the prices in its models' specs.
+    parts: that of several threads, which work together.
     """
 
     case: str = ""
@@ -160,6 +161,7 @@ class Progress:
     holder: str = ""
     server: str = ""
     cost: float = 0.0
+    parts: Sequence[Progress] = ()
     _points: deque[tuple[float, int]] = field(default_factory=deque, repr=False)
 
     def begin(self, case: str, samples: int, steps: int) -> None:
@@ -186,6 +188,8 @@ class Progress:
     @property
     def rate(self) -> float | None:
         """Steps per second of the last minute; None before there is any."""
+        if self.parts:
+            return sum(own.rate or 0.0 for own in self.parts) or None
         points = tuple(self._points)  # a copy: the thread that works may clear it
         if len(points) < 2:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -102,11 +102,8 @@ class RayEngine:
             return None
         count = "1 thread" if len(busy) == 1 else f"{len(busy)} threads"
         steps = Counter(progress.step for progress in busy if progress.step) or Counter([""])
-        return _ThreadsProgress(
-            case=f"{count} on the cluster",
-            step=steps.most_common(1)[0][0],
-            rates=[progress.rate or 0.0 for progress in busy],
-        )
+        step, _ = steps.most_common(1)[0]
+        return Progress(f"{count} on the cluster", step=step, parts=busy)
 
     def messages(self) -> list[str]:
         """What happened to the cluster and was made good, a sentence each."""
@@ -169,16 +166,3 @@ class RayEngine:
             # The thread that judges the case meets the same error, and reports it.
             with suppress(Exception):
                 shards.compute_others()
-
-
-class _ThreadsProgress(Progress):
-    """The progress of several threads, in one."""
-
-    def __init__(self, case: str, step: str, rates: Sequence[float]) -> None:
-        super().__init__(case=case, step=step)
-        self._rates = rates
-
-    @property
-    def rate(self) -> float | None:
-        """Steps per second of all of them."""
-        return sum(self._rates) or None

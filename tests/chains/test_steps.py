@@ -143,6 +143,8 @@ def test_the_rate_is_that_of_the_case(clock: list[float]) -> None:
     progress.add(8)
 
     assert (progress.rate, progress.left) == (2.0, 6.0)
+    assert Progress(parts=[progress, Progress(), progress]).rate == 4.0
+    assert Progress(parts=[Progress()]).rate is None
     progress.add(22)
     assert progress.left == 0.0
 
