@@ -1,16 +1,20 @@
-"""Folders of images: any, whose category folders hold images, and those of the MME benchmark."""
+"""Folders of images or sounds, whose folders are categories, and those of the MME benchmark."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from pytest_cepbench.datasets.sample import Dataset, FileImage, Sample
+from pytest_cepbench.artifacts import Modality
+from pytest_cepbench.datasets.sample import Dataset, FileImage, FileSound, Sample
 from pytest_cepbench.datasets.sources.files import (
+    SOUND_SUFFIXES,
     SUFFIXES,
+    passed_over,
     require_folder,
     sample_name,
-    walk_images,
+    walk_files,
 )
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import read_regular
@@ -28,35 +32,44 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
 
     captions: read `photo.txt` beside `photo.jpg` as the sample's text (for text-first chains).
     Hidden files, folders of thumbnails and deleted files as storage makes them, and files of other
-    kinds are passed over; pictures of kinds that are not read are counted in the notes. Symbolic
-    links are followed.
+    kinds are passed over; pictures of kinds that are not read, and sounds, are counted in the
+    notes. Symbolic links are followed.
     Raises DatasetError when the folder is missing, cannot be read or holds no image, when a name is
     not UTF-8, when two names are the same after Unicode normalization (NFC, so that ids agree over
     systems), or when a caption cannot be used.
     """
-    require_folder(path, "a folder of images", "data folder ")
+    return _load(path, "image", captions=captions)
+
+
+def load_sounds(path: Path, *, captions: bool = False) -> Dataset:
+    """The sounds below a folder, WAV, FLAC and Ogg; otherwise as `load_folder`."""
+    return _load(path, "sound", captions=captions)
+
+
+def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
+    require_folder(path, f"a folder of {kind}s", "data folder ")
     samples: dict[str, Sample] = {}
     unread: Counter[str] = Counter()
-    for file in walk_images(path, unread):
+    for file in walk_files(path, unread, kind):
         name = sample_name(path, file)
-        category = name.rpartition("/")[0] or ROOT_CATEGORY
+        category = name.rpartition("/")[0] or f"{kind}s"
         text = _caption(file) if captions else None
         if name in samples:
             raise DatasetError(
                 f"two files in {str(path)!r} are both named {name!r} once normalized"
             )
-        samples[name] = Sample(name, (category,), image=FileImage(file), text=text)
-    kinds = ", ".join(f"{count} {suffix}" for suffix, count in sorted(unread.items()))
-    note = f"{kinds} passed over, as such files are not read: save them as PNG or JPEG"
-    note = note if unread else ""
+        seed: dict[str, Any] = {kind: FileImage(file) if kind == "image" else FileSound(file)}
+        samples[name] = Sample(name, (category,), text=text, **seed)
+    note = passed_over(unread, kind)
     if not samples:
+        suffixes = ", ".join(sorted(SUFFIXES if kind == "image" else SOUND_SUFFIXES))
         raise DatasetError(
-            f"no images in {str(path)!r} (looked for {', '.join(sorted(SUFFIXES))}, also below)"
+            f"no {kind}s in {str(path)!r} (looked for {suffixes}, also below)"
             + (f"; {note}" if note else "")
         )
     return Dataset(
         name=path.name,
-        identity={"loader": "folder", "version": VERSION},
+        identity={"loader": "folder" if kind == "image" else "sounds", "version": VERSION},
         samples=tuple(samples[name] for name in sorted(samples)),
         notes=(f"{str(path)!r}: {note}",) if note else (),
     )
@@ -118,7 +131,7 @@ def load_mme(path: Path) -> Dataset:
         folder = path / category
         if (folder / "images").is_dir():
             folder /= "images"
-        files = list(walk_images(folder)) if folder.is_dir() else []
+        files = list(walk_files(folder)) if folder.is_dir() else []
         if not files:
             empty.append(category)
         for file in files:

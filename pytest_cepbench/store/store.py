@@ -305,13 +305,12 @@ class Store:
 
         One of a remote store, known from its result, is fetched first.
         """
-        own = artifact_path(self.root, digest)
         if has_artifact(self.root, digest):
-            return own
+            return artifact_path(self.root, digest)
         shared = self._overlay.artifact_path(digest)
         if shared is None and self.notes([remote_artifact_note(digest)]):
             self._fetch_artifact(digest)
-        return shared or own
+        return shared or artifact_path(self.root, digest)
 
     # -- what is remembered beside them ----------------------------------------------------------
 

@@ -66,6 +66,7 @@ LOADERS: Mapping[str, str] = {
     "shapes": "shapes:load_shapes",
     "shapes-arena": "shapes.arena:load_shapes_arena",
     "shapes-tasks": "shapes.samples:load_shapes_tasks",
+    "sounds": "folder:load_sounds",
     "tones": "tones:load_tones",
 }
 """Name, as suites have it -> module of `datasets` and its function, imported when it loads."""

@@ -6,12 +6,13 @@ import os
 import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING
 
+from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.artifacts.image import AVIF
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import FileStamp, digest_json, open_regular
@@ -33,6 +34,13 @@ _UNREAD = frozenset(
     - SUFFIXES
 )
 """Suffixes of pictures that are not read, so that they are counted."""
+
+SOUND_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga"})
+"""Of the sound files that are read."""
+
+_UNREAD_SOUNDS = frozenset({".mp3", ".m4a", ".aac", ".opus", ".wma", ".aif", ".aiff", ".au"})
+
+_READ: Mapping[Modality, frozenset[str]] = {"image": SUFFIXES, "sound": SOUND_SUFFIXES}
 
 _SYSTEM_FOLDERS = frozenset(
     {
@@ -138,13 +146,17 @@ def images_by_stem(folder: Path) -> dict[str, Path]:
     return images
 
 
-def walk_images(root: Path, unread: Counter[str] | None = None) -> Iterator[Path]:
-    """Image files below a folder by suffix, hidden ones left out; each real folder once.
+def walk_files(
+    root: Path, unread: Counter[str] | None = None, kind: Modality = "image"
+) -> Iterator[Path]:
+    """Files of images or sounds below a folder by suffix, hidden ones left out; each real folder
+    once.
 
-    unread: counts the pictures that are not read, by suffix.
+    unread: counts the pictures and sounds that are not yielded, by suffix.
     Folders of thumbnails and deleted files, as storage and systems make them, are left out too.
-    Raises DatasetError for a folder that cannot be listed: its images would be missing silently.
+    Raises DatasetError for a folder that cannot be listed: its files would be missing silently.
     """
+    counted = _UNREAD | _UNREAD_SOUNDS | SUFFIXES | SOUND_SUFFIXES
     seen: set[str] = set()
     for folder, below, files in os.walk(root, onerror=refuse_unreadable, followlinks=True):
         real = os.path.realpath(folder)
@@ -161,10 +173,31 @@ def walk_images(root: Path, unread: Counter[str] | None = None) -> Iterator[Path
             suffix = Path(name).suffix.lower()
             if name.startswith("."):
                 continue
-            if suffix in SUFFIXES:
+            if suffix in _READ[kind]:
                 yield Path(folder) / name
-            elif unread is not None and suffix in _UNREAD:
+            elif unread is not None and suffix in counted:
                 unread[suffix] += 1
+
+
+def passed_over(unread: Counter[str], kind: Modality) -> str:
+    """A sentence for people on the files that `walk_files` counted; empty where it counted none."""
+    loaders = {"folder": (SUFFIXES, "image"), "sounds": (SOUND_SUFFIXES, "sound")}
+    notes = []
+    for loader, (suffixes, other) in loaders.items():
+        names = _suffixes_of(unread, suffixes)
+        if other != kind and names:
+            notes.append(f'{names} passed over, as they are {other}s: loader = "{loader}" has them')
+    names = _suffixes_of(unread, unread.keys() - SUFFIXES - SOUND_SUFFIXES)
+    if names:
+        save = "PNG or JPEG" if kind == "image" else "WAV or FLAC"
+        notes.append(f"{names} passed over, as such files are not read: save them as {save}")
+    return "; ".join(notes)
+
+
+def _suffixes_of(unread: Counter[str], suffixes: Collection[str]) -> str:
+    return ", ".join(
+        f"{unread[suffix]} {suffix}" for suffix in sorted(unread) if suffix in suffixes
+    )
 
 
 def refuse_unreadable(error: OSError) -> None:

@@ -1,0 +1,328 @@
+"""Chains of sounds: grown, compared, kept and repaired as those of images are."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_cepbench.artifacts import Failure, ImageArtifact, Sound
+from pytest_cepbench.artifacts.modality import check_sound
+from pytest_cepbench.chains import ChainPlan
+from pytest_cepbench.chains.features import Trace, trace
+from pytest_cepbench.chains.growth import ChainGroup, ChainModels
+from pytest_cepbench.chains.role_runner import RoleRunner
+from pytest_cepbench.chains.steps import key_of
+from pytest_cepbench.datasets.sample import FileSound, Sample
+from pytest_cepbench.datasets.tones import load_tones, parse_sound, parse_text
+from pytest_cepbench.errors import DatasetError, ModelError, SoundError
+from pytest_cepbench.files import sha256_of
+from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.spec import parse_spec
+from pytest_cepbench.store import Store
+from pytest_cepbench.store.artifact_files import digest_of, list_files
+from pytest_cepbench.store.maintenance import GcCriteria, choose, collect, inspect, repair
+from pytest_cepbench.store.remote.location import open_objects
+from pytest_cepbench.store.remote.sync import inspect_objects
+from tests.chains.roles import bound, outcomes
+
+pytest.importorskip("soundfile")
+
+PLAN = ChainPlan("sound", 4, "describe", "{description}", makes="sound")
+TEXT_PLAN = replace(PLAN, start="text")
+
+SAMPLES = load_tones(2).samples
+
+
+def runner(store: Store, role: RoleName, knobs: str = "") -> RoleRunner:
+    """A model of the world of tones."""
+    spec = parse_spec(f"tones:{knobs}")
+    return RoleRunner(bind(spec, role, BindContext(sha256_of)), store)
+
+
+class Run:
+    """Chains of tones that are grown and compared with their starts at every generation."""
+
+    def __init__(
+        self,
+        store: Store,
+        plan: ChainPlan = PLAN,
+        samples: Sequence[Sample] = SAMPLES,
+        knobs: str = "",
+        generator: RoleRunner | None = None,
+    ) -> None:
+        describer, encoder = runner(store, "describer", knobs), runner(store, "encoder")
+        self.runners = (describer, generator or runner(store, "generator"), encoder)
+        models = ChainModels(describer, self.runners[1], store)
+        self.traces: list[Trace] = ChainGroup(plan, samples, models).read(
+            lambda chains: trace(chains, (1, 2, 3, 4), encoder, store)
+        )
+
+    @property
+    def asked(self) -> list[int]:
+        """Inputs of describer, generator and encoder."""
+        return [own.tally.inputs for own in self.runners]
+
+
+@pytest.mark.parametrize("plan", [PLAN, TEXT_PLAN])
+def test_perfect_models_lose_nothing(store: Store, plan: ChainPlan) -> None:
+    """Texts and sounds in turn, each compared with the start, of either kind; all is stored."""
+    run = Run(store, plan)
+    kinds = ["sound", "text"] if plan is PLAN else ["text", "sound"]
+    for own, sample in zip(run.traces, SAMPLES, strict=True):
+        assert own.failure is None
+        assert own.similarities == pytest.approx((1.0,) * 4)
+        assert [link.kind for link in own.chain.links] == [kinds[i % 2] for i in range(5)]
+        assert sample.text is not None
+        for link in own.chain.links:
+            heard = store.get_artifact(link.digest) if link.text is None and link.key else None
+            if isinstance(heard, Sound):
+                assert parse_sound(heard) == parse_text(sample.text)
+    files = [path for path, _ in list_files(store.root)]
+    assert {path.suffix for path in files} == {".flac"}
+    assert all(digest_of(path) for path in files)
+    assert Run(store, plan).asked == [0, 0, 0]
+
+
+def test_keys_hold_kind_and_digest(store: Store) -> None:
+    """A describer's step on a sound is not one on an image of the same digest."""
+    run = Run(store)
+    chain, describer = run.traces[0].chain, run.runners[0].bound
+    heard = [["sound", chain.links[0].digest]]
+    assert chain.links[1].key == key_of(describer, "describe", 0, heard)
+    assert chain.links[1].key != key_of(describer, "describe", 0, [["image", heard[0][1]]])
+
+
+def test_a_describer_of_known_loss_drifts(store: Store) -> None:
+    """The more beeps get another pitch, the less is left."""
+    means = [
+        np.mean([own.similarities for own in Run(store, knobs=f"?shift={p}").traces])
+        for p in (0, 0.2, 0.6)
+    ]
+    assert means[0] > means[1] > means[2]
+
+
+def _steady(frames: int) -> Sound:
+    return Sound(np.full(frames, 0.5, np.float32), 8_000)
+
+
+def _flacs(store: Store) -> list[Path]:
+    return sorted(path for path, _ in list_files(store.root))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        Path.unlink,
+        lambda path: path.write_bytes(b"no sound"),
+        lambda path: path.write_bytes(path.read_bytes()[:-200]),
+        lambda path: path.write_bytes(_steady(9).to_flac()),
+    ],
+    ids=["deleted", "text", "cut", "another"],
+)
+def test_lost_sounds_are_made_again(store: Store, spoil: Callable[[Path], Any]) -> None:
+    """Where they are needed: with the same numbers, and the damage is noted."""
+    expected = outcomes(Run(store).traces)
+    texts = [link.key for own in Run(store).traces for link in own.chain.links[3:4]]
+    store.forget([key for key in texts if key is not None], why="tried")
+    for path in _flacs(store):
+        spoil(path)
+    again = Run(store)
+    assert outcomes(again.traces) == expected
+    assert again.asked[1] > 0
+    assert any("damaged or gone" in note for note in store.damage)
+
+
+def test_a_damaged_sound_is_found_and_dropped(store: Store) -> None:
+    """By the look at a whole store, and by reading it."""
+    Run(store)
+    first, second = _flacs(store)[:2]
+    first.write_bytes(b"no sound")
+    report = inspect(store.root, store.index.read)
+    assert [digest for digest, _ in report.damaged_images] == [first.stem]
+    assert not report.sound
+    repair(store, report)
+    assert inspect(store.root, store.index.read).sound
+    second.write_bytes(first.with_name("x").name.encode())
+    assert store.get_artifact(second.stem) is None
+    assert store.damage[-1].startswith(f"sound {second.stem[:12]}: ")
+    assert not second.exists()
+
+
+def test_shared_stores_have_sounds(tmp_path: Path, store: Store) -> None:
+    """A folder of another store, and a published one, from which they are copied."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    with Store(tmp_path / "first", publish=shared) as first:
+        expected = outcomes(Run(first).traces)
+        first.flush()
+        assert first.remarks == []
+    with Store(tmp_path / "second", [tmp_path / "first"]) as second:
+        run = Run(second)
+        assert (outcomes(run.traces), run.asked) == (expected, [0, 0, 0])
+        made = run.traces[0].chain.links[2].digest
+        assert isinstance(second.get_artifact(made), Sound)
+    with Store(tmp_path / "third", [shared]) as third:
+        assert Run(third).asked == [0, 0, 0]
+        copied = third.artifact_path(made)
+        assert copied.suffix == ".flac"
+        assert copied.is_relative_to(third.root)
+        assert isinstance(third.get_artifact(made), Sound)
+    objects = open_objects(shared, "test", writing=False)
+    assert objects is not None
+    assert inspect_objects(objects).sound
+    (flac,) = [path for path in shared.rglob("*.flac") if path.stem == made]
+    flac.write_bytes(b"no sound")
+    assert not inspect_objects(objects).sound
+    objects.close()
+
+
+def test_sounds_that_nothing_refers_to_are_collected(store: Store) -> None:
+    """Those of results stay."""
+    Run(store)
+    kept = _flacs(store)
+    digest = store.put_artifact(_steady(99))
+    for path in _flacs(store):
+        os.utime(path, (1, 1))  # no run is about to refer to it
+    collection = choose(store.root, store.index.read, GcCriteria(unused_for=1000))
+    assert collection.unused == (digest,)
+    collect(store, collection)
+    assert _flacs(store) == kept
+
+
+# -- what models return --------------------------------------------------------------------------
+
+
+class Player:
+    """A generator that returns what it is told to."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Any]:
+        """The value for each text."""
+        assert len(texts) == len(seeds)
+        return [self.value] * len(texts)
+
+
+RATE = 8_000
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ((np.zeros(800), RATE), "silent-sound"),
+        (Sound(np.zeros(800, np.float32), RATE), "silent-sound"),
+        ((np.full(800, np.nan, np.float32), RATE), "nan-sound"),
+        ((np.array([0.1, np.inf]), RATE), "nan-sound"),
+        ((np.zeros(0), RATE), "bad-sound"),
+        ((np.ones((2, 800)), RATE), "bad-sound"),
+        ((np.full(800, 3e4), RATE), "bad-sound"),
+        ((np.ones(800), 0), "bad-sound"),
+        ((np.ones(800), None), "bad-sound"),
+        ((np.array(["a"]), RATE), "bad-sound"),
+    ],
+)
+def test_what_is_no_sound_fails_its_chain(store: Store, value: Any, kind: str) -> None:
+    """And is never dropped: similarities from there on are 0."""
+    generator = RoleRunner(bound("generator", Player(value), makes="sound"), store)
+    for own in Run(store, generator=generator).traces:
+        assert (own.failure is not None, own.failure and own.failure.kind) == (True, kind)
+        assert own.failed_at == 2
+        assert own.similarities == pytest.approx((1.0, 0.0, 0.0, 0.0))
+
+
+def test_samples_with_a_rate_are_a_sound() -> None:
+    """Floats of any precision, and whole numbers of 16 bits."""
+    samples = np.sin(np.arange(800) / 9)
+    steps = np.rint(samples * 2**15 - 0.5).astype(np.int16)
+    digests = set()
+    for values in (samples, samples.astype(np.float32), steps):
+        made = check_sound((values, RATE))
+        assert isinstance(made, Sound)
+        assert np.abs(made.samples - samples).max() < 2**-14
+        digests.add(made.digest)
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("value", ["text", 3, [0.1, 0.2]])
+def test_what_is_neither_is_an_error_of_the_model(value: object) -> None:
+    """A model that returns texts for sounds is broken, not drifting."""
+    with pytest.raises(ModelError, match="returns Sound objects or"):
+        check_sound(value)
+    assert check_sound(Failure("refused")) == Failure("refused")
+
+
+@pytest.mark.parametrize(
+    ("makes", "value", "words"),
+    [
+        (
+            "sound",
+            np.full((8, 8, 3), 9, np.uint8),
+            "make sounds, and returned a ImageArtifact",
+        ),
+        ("image", (np.ones(9) / 2, RATE), "make drawings, and returned a Sound"),
+    ],
+)
+def test_a_model_that_makes_another_kind_is_an_error(
+    store: Store, makes: Any, value: Any, words: str
+) -> None:
+    """It is not stored as what it is not."""
+    generator = RoleRunner(bound("generator", Player(value), makes=makes), store)
+    with pytest.raises(ModelError, match=words):
+        Run(store, generator=generator)
+
+
+# -- sounds outside of the store -------------------------------------------------------------------
+
+
+def test_a_file_that_is_overwritten_after_it_was_digested_is_refused(
+    tmp_path: Path, store: Store
+) -> None:
+    """Its answers would be stored as those of the sound before."""
+    path = tmp_path / "beep.flac"
+    path.write_bytes(_steady(800).to_flac())
+    sample = Sample("beep", ("all",), sound=FileSound(path))
+    models = ChainModels(runner(store, "describer"), runner(store, "generator"), store)
+    group = ChainGroup(PLAN, [sample], models)
+    group.grow(0)
+    store.artifact_cache.clear()
+    path.write_bytes(_steady(900).to_flac())
+    with pytest.raises(SoundError, match="the sound changed after the run had read it"):
+        group.grow(1)
+
+
+def test_samples_without_a_usable_sound_are_named(tmp_path: Path, store: Store) -> None:
+    """All of them, in one message."""
+    (tmp_path / "empty.wav").write_bytes(b"RIFF")
+    samples = [
+        Sample("broken", ("all",), sound=FileSound(tmp_path / "empty.wav")),
+        Sample("text", ("all",), text="a low short sine"),
+    ]
+    models = ChainModels(runner(store, "describer"), runner(store, "generator"), store)
+    with pytest.raises(DatasetError) as caught:
+        _ = ChainGroup(PLAN, samples, models).chains
+    assert "2 of 2 samples cannot be used" in str(caught.value)
+    assert "broken: damaged" in str(caught.value)
+    assert "'text' has no sound: a sound-first chain cannot start from it" in str(caught.value)
+
+
+def test_images_and_sounds_lie_side_by_side(store: Store) -> None:
+    """One folder, told apart by their suffixes."""
+    image = ImageArtifact(np.zeros((2, 3, 3), np.uint8))
+    sound = _steady(9)
+    for artifact, suffix in ((image, ".webp"), (sound, ".flac")):
+        assert store.put_artifact(artifact) == artifact.digest
+        assert store.artifact_path(artifact.digest).suffix == suffix
+        stored = store.get_artifact(artifact.digest)
+        assert stored is not None
+        assert stored.digest == artifact.digest
+    assert store.get_image(image.digest) is not None
+    assert store.get_image(sound.digest) is None
+    assert inspect(store.root, store.index.read).images == 2
