@@ -45,7 +45,7 @@ THUMBNAIL = 256
 IMAGES = "images"
 """Folder of image files beside a page."""
 
-_WINDOW, _SPECTROGRAM = 512, 96  # samples of a window; pixels of a spectrogram's height
+_WINDOW, _SPECTROGRAM = 256, 96  # samples of a window; pixels of a spectrogram's height
 
 _MOST_AUDIO = 600_000  # bytes of sounds inside a page, a third more as text: its limit is 1.5 MB
 
@@ -171,7 +171,7 @@ class PageImages:
 def spectrogram(sound: Sound) -> Image.Image:
     """A picture of a sound: time to the right, frequency upwards, louder is darker.
 
-    `THUMBNAIL` windows of 512 samples, spread over the sound; 80 dB from white to black.
+    `THUMBNAIL` windows of 256 samples, spread over the sound; 80 dB from white to black.
     """
     samples = np.pad(sound.samples, (0, max(0, _WINDOW - len(sound.samples))))
     starts = np.linspace(0, len(samples) - _WINDOW, THUMBNAIL).astype(int)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.artifacts.image import AVIF
-from pytest_cepbench.datasets.folder import CATEGORIES, load_folder, load_mme
-from pytest_cepbench.datasets.sample import Dataset, FileImage
+from pytest_cepbench.datasets.folder import CATEGORIES, load_folder, load_mme, load_sounds
+from pytest_cepbench.datasets.sample import Dataset, FileImage, FileSound
 from pytest_cepbench.errors import DatasetError
 from tests.artifacts.files import encoded
 
@@ -358,3 +358,56 @@ def test_all_missing_categories_are_named(tmp_path: Path) -> None:
         DatasetError, match=r"no images for 3 of the 14 .*: count, scene, OCR \(each is"
     ):
         load_mme(tmp_path)
+
+
+def test_sounds_are_found_as_images_are(tmp_path: Path) -> None:
+    """By suffix in any case, folders being categories, with texts beside them."""
+    touch(tmp_path, "loose.wav", "rain/b.FLAC", "rain/a.ogg", ".hidden.wav")
+    for name in ("loose", "rain/a", "rain/b"):
+        (tmp_path / f"{name}.txt").write_text(f"the sound of {name}\n")
+    dataset = load_sounds(tmp_path, captions=True)
+    assert [(own.id, own.categories, own.text) for own in dataset.samples] == [
+        ("loose.wav", ("sounds",), "the sound of loose"),
+        ("rain/a.ogg", ("rain",), "the sound of rain/a"),
+        ("rain/b.FLAC", ("rain",), "the sound of rain/b"),
+    ]
+    assert dataset.samples[0].sound == FileSound(tmp_path / "loose.wav")
+    assert dataset.samples[0].image is None
+    assert (dataset.identity["loader"], dataset.notes) == ("sounds", ())
+
+
+def test_a_folder_of_images_and_sounds_is_read_for_one_kind(tmp_path: Path) -> None:
+    """The note counts the others, and names the loader that has them."""
+    touch(tmp_path, "a.png", "b.wav", "c.wav", "d.mp3", "e.heic")
+    for load, ids, note in (
+        (
+            load_folder,
+            ["a.png"],
+            (
+                '2 .wav passed over, as they are sounds: loader = "sounds" has them; 1 .heic, '
+                "1 .mp3 passed over, as such files are not read: save them as PNG or JPEG"
+            ),
+        ),
+        (
+            load_sounds,
+            ["b.wav", "c.wav"],
+            (
+                '1 .png passed over, as they are images: loader = "folder" has them; 1 .heic, '
+                "1 .mp3 passed over, as such files are not read: save them as WAV or FLAC"
+            ),
+        ),
+    ):
+        dataset = load(tmp_path)
+        assert [own.id for own in dataset.samples] == ids
+        assert dataset.notes == (f"{str(tmp_path)!r}: {note}",)
+
+
+def test_a_folder_without_sounds_is_an_error(tmp_path: Path) -> None:
+    """It says what was looked for, and what is there instead."""
+    touch(tmp_path, "a.png")
+    with pytest.raises(
+        DatasetError, match=r"no sounds in .*\.flac, \.oga, \.ogg, \.wav.*; 1 \.png"
+    ):
+        load_sounds(tmp_path)
+    with pytest.raises(DatasetError, match="a folder of sounds"):
+        load_sounds(tmp_path / "absent")

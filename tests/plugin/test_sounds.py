@@ -1,0 +1,237 @@
+"""Suites of sounds as users run them: verdicts, plans, repairs, and what cannot be measured."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pytest_cepbench.artifacts import ImageArtifact, Sound, encode_image
+from tests.plugin.project import Project
+
+soundfile = pytest.importorskip("soundfile")
+
+SUITE = """\
+name = "beeps"
+version = 1
+[data]
+loader = "tones"
+options = { samples_per_category = 2 }
+[chain]
+start = "sound"
+iterations = 1
+[prompts]
+describe = "describe"
+[roles]
+describer = "tones:"
+generator = "tones:"
+encoder = "tones:"
+[gate]
+gate = "threshold"
+[metrics.gc]
+[metrics.failures]
+tolerance = 0.0
+"""
+
+OWN = SUITE.replace('"tones"\noptions = { samples_per_category = 2 }', '"sounds"\npath = "data"')
+
+
+@pytest.fixture
+def beeps(project: Project) -> Project:
+    """A project of one suite, whose perfect describer is accepted."""
+    project.suite(SUITE)
+    project.run_here("--model=tones:", "--snapshot-update").assert_outcomes(passed=7)
+    return project
+
+
+def test_a_run_again_holds_without_a_model(beeps: Project) -> None:
+    """All is in the store; what forgets beeps regresses, and a damaged sound changes nothing."""
+    beeps.run_here("--model=tones:").assert_outcomes(passed=7)
+    assert beeps.effort() == (0, 0)
+    assert set(beeps.verdicts().values()) == {"held"}
+    assert beeps.run_here("--model=tones:?shift=0.5").ret == pytest.ExitCode.TESTS_FAILED
+    assert beeps.verdicts()["overall-gc"] == "regressed"
+    (case,) = [c for c in beeps.report()["cases"] if (c["part"], c["metric"]) == ("overall", "gc")]
+    links = case["chains"][0]["links"]
+    assert [bool(own["sound"]) for own in links] == [True, False, True]
+    html = (beeps.path / ".cepbench" / "report.html").read_text(encoding="utf-8")
+    assert "<audio" in html
+    store = beeps.path / ".cepbench" / "store"
+    for path in store.rglob("*.flac"):
+        path.write_bytes(path.read_bytes()[:60])
+    first = beeps.numbers()
+    beeps.run_here("--model=tones:?shift=0.5")
+    assert [own["value"] for own in beeps.numbers()] == [own["value"] for own in first]
+
+
+def test_a_silent_generator_is_counted(beeps: Project) -> None:
+    """Its chains stop: the failure rate is a case, and similarities are 0."""
+    beeps.run_here("--model=tones:?blank=1").assert_outcomes(failed=7)
+    cases = {(c["part"], c["metric"]): c for c in beeps.report()["cases"]}
+    assert cases["overall", "failures"]["value"] == 1.0
+    assert cases["overall", "gc"]["failures"] == {"empty-text": 10}
+
+
+def test_the_plan_counts_sounds(project: Project) -> None:
+    """Without a call of a model."""
+    project.suite(SUITE)
+    result = project.run_here("--model=tones:", "--cep-plan")
+    result.stdout.fnmatch_lines(["*10 samples*"])
+    assert not list(project.path.rglob("*.flac"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            ("--model=shapes:",),
+            "--model=shapes: reads no sounds, which suite 'beeps' has in its chains",
+        ),
+        (
+            ("--model=shapes:", "--cep-role=describer"),
+            "shapes: reads no sounds, which the describer of suite 'beeps' is given",
+        ),
+        (
+            ("--model=tones:", "--generator=shapes:"),
+            "shapes: makes images, and the chains of suite 'beeps' need sounds",
+        ),
+        (
+            ("--model=tones:", "--encoder=shapes:"),
+            "shapes: reads no sounds, which the encoder of suite 'beeps' is given",
+        ),
+    ],
+)
+def test_models_of_another_kind_pass_nothing(
+    beeps: Project, options: tuple[str, ...], words: str
+) -> None:
+    """One clear sentence, no verdict, and an exit code that stops the pipeline."""
+    result = beeps.run_here(*options)
+    assert result.ret != 0
+    assert "passed" not in result.parseoutcomes()
+    assert words in " ".join(result.stdout.str().split())
+
+
+def test_a_model_of_sounds_is_no_model_of_images(project: Project) -> None:
+    """A suite of images is skipped with the reason, and nothing passes."""
+    project.suite(SUITE.replace('"sound"', '"image"').replace("tones", "shapes"))
+    result = project.run_here("--model=tones:")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "reads no images, which suite 'beeps' has in its chains" in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("chain", "words"),
+    [
+        ('start = "sound"\nmakes = "image"', "chains that start with sounds make sounds"),
+        ('start = "image"\nmakes = "sound"', "chains that start with images make images"),
+        ('start = "smell"', "Invalid enum value 'smell'"),
+    ],
+)
+def test_chains_that_cannot_be(project: Project, chain: str, words: str) -> None:
+    """What starts with a sound makes sounds."""
+    project.suite(SUITE.replace('start = "sound"', chain))
+    result = project.run_here("--model=tones:")
+    assert result.ret != 0
+    assert words in " ".join(result.stdout.str().split() + result.stderr.str().split())
+
+
+# -- sounds of one's own ---------------------------------------------------------------------------
+
+
+def _write(path: Path, samples: object, rate: int, subtype: str = "PCM_16") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, samples, rate, subtype=subtype)
+
+
+def _tone(rate: int, hertz: float = 540.0, seconds: float = 0.36) -> npt.NDArray[np.float64]:
+    time = np.arange(round(seconds * rate)) / rate
+    return 0.5 * np.sin(2 * np.pi * hertz * time)
+
+
+@pytest.fixture
+def own(project: Project) -> Project:
+    """Sounds of 8 bits, of two channels, of 48 kHz, and a FLAC: two categories."""
+    project.suite(OWN)
+    data = project.path / "data"
+    _write(data / "a" / "bits.wav", _tone(8_000, 260), 8_000, "PCM_U8")
+    _write(data / "a" / "stereo.wav", np.stack([_tone(16_000, 1_100)] * 2, axis=1), 16_000)
+    _write(data / "b" / "fast.wav", _tone(48_000), 48_000, "PCM_24")
+    _write(data / "b" / "whole.flac", _tone(44_100, 540, 0.12), 44_100)
+    return project
+
+
+def test_sounds_of_any_form_are_measured(own: Project) -> None:
+    """Each is heard as the tone that it is."""
+    own.run_here("--model=tones:", "--snapshot-update").assert_outcomes(passed=4)
+    own.run_here("--model=tones:?stretch=1").assert_outcomes(failed=3, passed=1)
+    texts = {
+        link["text"]
+        for case in own.report()["cases"]
+        for chain in case["chains"]
+        for link in chain["baseline_links"]
+        if link["text"]
+    }
+    assert texts == {
+        "a low long sine", "a high long sine", "a middle long sine", "a middle short sine",
+    }  # fmt: skip
+
+
+def test_images_among_sounds_are_said_to_be_passed_over(own: Project) -> None:
+    """In the report; they are no samples."""
+    image = ImageArtifact(np.zeros((4, 4, 3), np.uint8))
+    (own.path / "data" / "a" / "cover.webp").write_bytes(encode_image(image))
+    result = own.run_here("--model=tones:", "--snapshot-update")
+    result.assert_outcomes(passed=4)
+    assert 'they are images: loader = "folder" has them' in " ".join(result.stdout.str().split())
+
+
+@pytest.mark.parametrize("kind", ["empty", "cut", "text", "image", "no-rate", "endless"])
+def test_a_broken_file_stops_its_suite_in_one_line(own: Project, kind: str) -> None:
+    """It is named, nothing passes, and no baseline is written."""
+    path = own.path / "data" / "a" / "broken.wav"
+    _write(path, [] if kind == "empty" else _tone(8_000), 8_000)
+    data = bytearray(path.read_bytes())
+    if kind == "cut":
+        data = data[:-99]
+    elif kind == "text":
+        data = bytearray(b"hello")
+    elif kind == "image":
+        data = bytearray(encode_image(ImageArtifact(np.zeros((4, 4, 3), np.uint8))))
+    elif kind == "no-rate":
+        data[24:28] = bytes(4)
+    elif kind == "endless":
+        data[40:44] = b"\xff" * 4
+    path.write_bytes(data)
+    result = own.run_here("--model=tones:", "--snapshot-update")
+    assert result.ret != 0
+    assert result.parseoutcomes()["errors"] == 3  # of the category, the whole, and failures
+    words = " ".join(result.stdout.str().split())
+    assert "1 of 3 samples cannot be used: a/broken.wav: " in words
+    assert not list(own.path.rglob("baselines/**/*.toml"))
+
+
+def test_without_soundfile_one_line_says_what_to_install(
+    own: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost, and nothing passes."""
+    monkeypatch.setitem(sys.modules, "soundfile", None)
+    result = own.run_here("--model=tones:")
+    assert result.ret != 0
+    assert "passed" not in result.parseoutcomes()
+    words = " ".join(result.stdout.str().split())
+    assert "sounds need soundfile: pip install 'pytest-cepbench[audio]'" in words
+    assert "damaged" not in words
+    shutil.rmtree(own.path / "data")
+
+
+def test_flac_in_the_store_is_what_was_heard(own: Project) -> None:
+    """At the rate of the world of tones, sixteen bits."""
+    own.run_here("--model=tones:")
+    for path in (own.path / ".cepbench" / "store").rglob("*.flac"):
+        sound = Sound.from_file(path)
+        assert sound.digest == path.stem
+        assert soundfile.info(path).subtype == "PCM_16"
