@@ -1,17 +1,58 @@
-"""`cepbench view`: a real server for this machine, and the same pages in a folder."""
+"""`cepbench view`: a real server for this machine, the same pages in a folder, runs that go on."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.report.history.file import append_run, report_digest, run_record
+from pytest_cepbench.report.history.running import ListedRun, RunState, list_running
 from tests.cli.conftest import Home
-from tests.cli.serving import get, served
+from tests.plugin.scored_project import ScoredProject, scored_suite
+from tests.plugin.terminal import wait_for
+from tests.report.browser import chromium, dumped
 from tests.report.history.runs import judged, origin
 from tests.report.pages import read_page
+
+
+@contextmanager
+def served(project: Path) -> Iterator[int]:
+    """The port of a server of a project, which an interrupt ends with exit code 0."""
+    command = [sys.executable, "-m", "pytest_cepbench.cli", "view", str(project), "--port=0"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as server:
+        assert server.stderr is not None
+        line = server.stderr.readline()
+        match = re.search(r"http://127\.0\.0\.1:(\d+)/", line)
+        assert match is not None, line
+        try:
+            yield int(match[1])
+        except BaseException:
+            server.kill()
+            raise
+        server.send_signal(signal.SIGINT)
+        assert server.wait(30) == 0
+
+
+def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    """Status and body of a request. host: that the browser believes to talk to."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request("GET", path, headers={"Host": host})
+    response = connection.getresponse()
+    body = response.read().decode()
+    connection.close()
+    return response.status, body
+
 
 RUN = origin(1).run
 
@@ -153,3 +194,146 @@ def test_refused(home: Home, argv: list[str], code: int, message: str) -> None:
     ended = home.command("view", *argv)
     assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
     assert message in ended.err
+
+
+ROOT = Path(__file__).parents[2]
+
+PATIENCE = 300.0
+"""Seconds for a run to start or to end, on a machine that does much else."""
+
+SLOW = """\
+import time
+from pathlib import Path
+
+import scored
+
+
+class Describer(scored.Describer):
+    def describe(self, images, prompt, seeds):
+        late = scored._read(images[0])[0] >= 1000
+        until = time.monotonic() + (600 if late else 0)
+        while time.monotonic() < until and not Path("go-on").exists():
+            time.sleep(0.05)
+        return super().describe(images, prompt, seeds)
+"""
+"""Describes the samples of the first category, and the others when it is told to."""
+
+SUITE = scored_suite(
+    n=16, categories=("a", "b"), rest='[metrics.gc]\n[gate]\ngate = "threshold"\n'
+).replace("scored:Describer", "slow:Describer")
+
+
+@pytest.fixture
+def scored(tmp_path: Path) -> ScoredProject:
+    """A project without baselines, whose cases fail, and whose second case waits."""
+    scored = ScoredProject.make(tmp_path / "project", SUITE)
+    (scored.path / "slow.py").write_text(SLOW)
+    return scored
+
+
+@contextmanager
+def going_on(scored: ScoredProject, *args: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A run of pytest in a process of its own, which is killed at the end if it is still there."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("CEPBENCH", "PYTEST"))}
+    modes = () if "-n" in args else ("-p", "no:xdist")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *modes, *args]
+    with subprocess.Popen(
+        command,
+        cwd=scored.path,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def listed(scored: ScoredProject) -> list[ListedRun]:
+    """The runs of the project that have not ended."""
+    return list_running(scored.path / ".cepbench" / "history")
+
+
+def has_judged(scored: ScoredProject, count: int = 1) -> Callable[[], bool]:
+    """Whether a run has judged so many cases."""
+    return lambda: any(entry.run.judged == count for entry in listed(scored))
+
+
+@pytest.mark.slow
+def test_a_run_is_shown_until_its_report_is(scored: ScoredProject) -> None:
+    """What is judged, what fails and how far it is; then the report, under the same address."""
+    with going_on(scored, "--cep-report=r.json", "-n", "2") as run:
+        wait_for(has_judged(scored), PATIENCE)
+        wait_for(lambda: any("b GC" in work.case for work in listed(scored)[0].run.work), 20)
+        (entry,) = listed(scored)
+        address = f"/runs/{entry.run.run}.html"
+        with served(scored.path) as port:
+            page, own = get(port, "/")[1], get(port, address)[1]
+            assert entry.state == RunState.RUNNING
+            for text in (page, own):
+                assert "No verdict yet: 1 of 3 cases judged; 1 no-baseline." in text
+                assert "scored/a/gc" in text
+                assert re.search(r"scored b GC@1</b> \d+ of 16 samples", text)
+                assert "passed" not in text.partition("<body>")[2]
+            assert f'href="{address[1:]}"' in page
+            assert get(port, f"/running/{entry.run.run}")[0] == 200
+
+            (scored.path / "go-on").touch()
+            assert run.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED
+            assert listed(scored) == []
+            assert not (scored.path / ".cepbench" / "history" / "running").exists()
+            assert get(port, f"/running/{entry.run.run}")[0] == 404
+            assert get(port, address) == (200, (scored.path / "r.html").read_text())
+            assert "History of 1 run" in get(port, "/")[1]
+
+
+@pytest.mark.slow
+def test_a_browser_follows_by_itself(scored: ScoredProject) -> None:
+    """The script of the page loads the report when there is one. The browser's time runs fast."""
+    browser = chromium()
+    flags = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=36000000")
+    with going_on(scored) as run:
+        wait_for(has_judged(scored), PATIENCE)
+        (entry,) = listed(scored)
+        with served(scored.path) as port:
+            address = f"http://127.0.0.1:{port}/runs/{entry.run.run}.html"
+            (scored.path / "go-on").touch()
+            seen = dumped([browser, *flags, "--dump-dom", address])
+        run.wait(PATIENCE)
+    assert '<h1 class="banner' in seen
+    assert "No verdict yet" not in seen
+
+
+@pytest.mark.slow
+def test_a_killed_run_has_no_verdict(scored: ScoredProject) -> None:
+    """At once it is one that ended, beside another that goes on, and it stays one."""
+    with going_on(scored) as killed, going_on(scored) as other:
+        wait_for(lambda: len(listed(scored)) == 2, PATIENCE)
+        os.killpg(killed.pid, signal.SIGKILL)
+        killed.wait(30)
+        states = {entry.run.process: entry.state for entry in listed(scored)}
+        assert states == {killed.pid: RunState.ENDED, other.pid: RunState.RUNNING}
+        with served(scored.path) as port:
+            page = get(port, "/")[1]
+        assert page.count("ended without a verdict") == 1
+        assert "passed" not in page.partition("<body>")[2]
+
+        (scored.path / "go-on").touch()
+        assert other.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED
+        (entry,) = listed(scored)
+        assert (entry.run.process, entry.state) == (killed.pid, RunState.ENDED)
+
+
+@pytest.mark.slow
+def test_a_run_that_is_not_to_be_recorded_leaves_nothing(scored: ScoredProject) -> None:
+    """Nor does one whose history cannot be written, which ends as it would have."""
+    history = scored.path / ".cepbench" / "history"
+    history.parent.mkdir()
+    history.touch()
+    with going_on(scored, "--cep-history=off") as off, going_on(scored) as unwritten:
+        time.sleep(3)
+        (scored.path / "go-on").touch()
+        assert off.wait(PATIENCE) == unwritten.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED
+    assert history.read_bytes() == b""

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.ratings.serving import Server, served
+from tests.ratings.serving import Server, see, served
 from tests.ratings.studies import make_study
-from tests.ratings.use import see
 from tests.report.browser import driven_chromium
 
 

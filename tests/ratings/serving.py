@@ -1,4 +1,4 @@
-"""Servers of studies: in a process of their own, which can be killed, and a browser's requests."""
+"""Servers of studies in a process of their own, requests to them, and what people do on pages."""
 
 from __future__ import annotations
 
@@ -126,3 +126,26 @@ def records(folder: Path, annotator: str = "a1") -> list[dict[str, Any]]:
     """The lines of a person's file of votes."""
     path = folder / "votes" / f"{annotator}.jsonl"
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def slot(page: Any) -> str:
+    """The opaque name of what is shown; waits for it."""
+    name: str = page.locator("main[data-slot]").get_attribute("data-slot", timeout=10_000)
+    return name
+
+
+def see(page: Any) -> None:
+    """Look at what is shown for as long as an answer to it needs at least."""
+    page.wait_for_timeout(300)
+
+
+def press(page: Any, *keys: str) -> None:
+    """Press keys, the last of which answers; waits until the answer is saved and the next shown."""
+    before = slot(page)
+    see(page)
+    with page.expect_response(re.compile("/vote$")) as sent:
+        for key in keys:
+            page.keyboard.press(key)
+    assert sent.value.status == 200
+    page.wait_for_selector(f"main[data-slot]:not([data-slot='{before}'])")
+    page.get_by_text("saved", exact=True).wait_for()

@@ -23,9 +23,8 @@ from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.live_study import Answer, form_of, make_vote, parse_answer
 from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, Vote, fault_of, record_line
 from tests.disk import small_disk
-from tests.ratings.serving import agree, records, request, served, slots
+from tests.ratings.serving import agree, records, request, see, served, slots
 from tests.ratings.studies import NAMES, make_study
-from tests.ratings.use import see
 
 WHO = {"annotator": "a1", "at": "2026-11-22T10:00:00Z"}
 

@@ -16,8 +16,7 @@ from PIL import Image
 from pytest_cepbench.cli import main
 from pytest_cepbench.construction.arena_set import CHECKS
 from tests.construction.scenes import write_scenes
-from tests.ratings.serving import ROOT, addresses_of, read_lines, records
-from tests.ratings.use import see, slot
+from tests.ratings.serving import ROOT, addresses_of, read_lines, records, see, slot
 
 pytest.importorskip("starlette")
 

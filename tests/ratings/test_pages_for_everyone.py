@@ -14,9 +14,8 @@ import pytest
 
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.records import TASKS, Task
-from tests.ratings.serving import Server, records, request, served
+from tests.ratings.serving import Server, press, records, request, see, served
 from tests.ratings.studies import BLUE, RED, SAMPLE, make_study
-from tests.ratings.use import press, see
 from tests.report.browser import axe_core
 
 pytest.importorskip("starlette")

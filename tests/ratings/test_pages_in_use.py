@@ -15,9 +15,8 @@ from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item, write_study
 from pytest_cepbench.ratings.records import Part, Study
-from tests.ratings.serving import Server, records, served, slots
+from tests.ratings.serving import Server, press, records, see, served, slot, slots
 from tests.ratings.studies import HOSTILE, make_study, picture
-from tests.ratings.use import press, see, slot
 
 pytest.importorskip("starlette")
 

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.ratings.records import Task
-from tests.ratings.serving import Server, records, request, served
+from tests.ratings.serving import Server, press, records, request, see, served, slot
 from tests.ratings.studies import make_study
-from tests.ratings.use import press, see, slot
 
 pytest.importorskip("starlette")
 
