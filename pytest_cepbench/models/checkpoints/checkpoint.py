@@ -343,7 +343,8 @@ VOCABULARIES = (
 _TOKENIZERS = (*VOCABULARIES, "tokenizer_config.json")
 
 TOKENIZER_FILES = (
-    *_TOKENIZERS, "special_tokens_map.json", "added_tokens.json", "merges.txt", *_TEMPLATES,
+    *_TOKENIZERS, "special_tokens_map.json", "added_tokens.json", "merges.txt", "*.codes",
+    *_TEMPLATES,
 )  # fmt: skip
 """Patterns of the names of files that a tokenizer is read from."""
 

@@ -40,7 +40,10 @@ WEIGHT_FILES = (*WEIGHT_SUFFIXES, SHARD_SUFFIX, ".ckpt")
 
 _MOST_HEADER = 100_000_000
 
-_CONFIG_SUFFIXES = {".json", ".txt", ".jinja", ".model", ".spm", ".tiktoken", ".vocab", ".bpe"}
+_CONFIG_SUFFIXES = {
+    ".json", ".txt", ".jinja", ".model", ".spm", ".tiktoken", ".vocab", ".bpe", ".codes",
+    ".tokenizer",
+}  # fmt: skip
 
 # Written by trainers and people next to a model; no loader reads them.
 _NOT_READ = re.compile(
