@@ -230,6 +230,13 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
                     f"{path}: {key} is {kernel!r}, a kernel of the hub: code that would be fetched "
                     "and run, and that no fingerprint covers. Remove the entry"
                 )
+        backbone = str(config.get("backbone"))
+        if "/" in backbone and config.get("backbone_config") is None:
+            raise CheckpointError(
+                f"{path}: its backbone would be built by the configuration of {backbone!r}, which "
+                "no fingerprint covers. Save the model again with a release of transformers that "
+                "writes backbone_config"
+            )
     if checkpoint.options.trust_remote_code:
         for reference in (checkpoint.config.get("auto_map") or {}).values():
             for name in reference if isinstance(reference, list) else [reference]:
