@@ -236,7 +236,8 @@ class ApiClient:
         self._dropped: dict[str, str] = {}  # parameter that is not accepted -> how it was sent
         self._renamed: dict[str, str] = {}
         self._remarks: dict[str, None] = {}
-        self._reported: dict[str, str] = {}  # what the server called itself first
+        self._names: dict[str, str] = {}  # that the server gave itself, and as they are shown
+        self._reported: dict[str, str] = {}  # what it called itself first
         self._changed: set[str] = set()
         self._cut = 0
 
@@ -437,7 +438,10 @@ class ApiClient:
         usage += replace(tokens, images=images, cost=cost + images * price_image)
         name, remarks, provenance = self._endpoint.name, list(self._remarks), {**reply.provenance}
         for part in [part for part in (SERVED, SYSTEM) if part in provenance]:
-            shown = provenance[part] = self._endpoint.clean(provenance[part])[:LONGEST_NAME]
+            said = provenance[part]
+            if said not in self._names:  # the same in each of thousands of answers
+                self._names[said] = self._endpoint.clean(said)[:LONGEST_NAME]
+            shown = provenance[part] = self._names[said]
             before = self._reported.setdefault(part, shown)
             if shown != before and part not in self._changed:  # it may be another model
                 self._changed.add(part)

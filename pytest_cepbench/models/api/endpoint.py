@@ -234,7 +234,7 @@ class Endpoint:
     hidden: tuple[Secret, ...] = ()
     own: OwnServer | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The model as messages call it."""
         label = f"openai:{self.clean(self.model)}" if self.own is None else self.own.label
