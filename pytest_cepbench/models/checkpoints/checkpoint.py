@@ -207,6 +207,37 @@ def stored_precision(checkpoint: Checkpoint) -> Mapping[str, Any]:
 _VERSION = 1
 
 
+def _refuse_pointers(name: str, path: Path) -> None:
+    """Raise CheckpointError for a configuration by which transformers reads something elsewhere.
+
+    name: of the file, without folders.
+    """
+    config = read_json(path) if name in ("config.json", "tokenizer_config.json") else {}
+    if name == "tokenizer_config.json":
+        for key, value in config.items():
+            # Until 5, transformers reads these in the place of the folder's own.
+            other = Path(value) if key.endswith("_file") and isinstance(value, str) else path
+            if other.absolute().parent != path.absolute().parent and other.is_file():
+                raise CheckpointError(
+                    f"{path}: {key} is {value!r}, a file that no fingerprint covers. Remove the "
+                    "entry"
+                )
+        return
+    for key in ("attn_implementation", "_attn_implementation"):
+        if "/" in (kernel := str(config.get(key))):
+            raise CheckpointError(
+                f"{path}: {key} is {kernel!r}, a kernel of the hub: code that would be fetched and "
+                "run, and that no fingerprint covers. Remove the entry"
+            )
+    backbone = str(config.get("backbone"))
+    if "/" in backbone and config.get("backbone_config") is None:
+        raise CheckpointError(
+            f"{path}: its backbone would be built by the configuration of {backbone!r}, which no "
+            "fingerprint covers. Save the model again with a release of transformers that writes "
+            "backbone_config"
+        )
+
+
 def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]]) -> None:
     """Raise CheckpointError where a library would follow a name out of the checkpoint.
 
@@ -221,22 +252,7 @@ def _refuse_elsewhere(checkpoint: Checkpoint, files: Sequence[tuple[str, Path]])
                 f"{tower!r} (timm_model_name), which no fingerprint covers. Give timm's own name"
             )
     for name, path in files:
-        if PurePosixPath(name).name != "config.json":
-            continue
-        config = read_json(path)
-        for key in ("attn_implementation", "_attn_implementation"):
-            if "/" in (kernel := str(config.get(key))):
-                raise CheckpointError(
-                    f"{path}: {key} is {kernel!r}, a kernel of the hub: code that would be fetched "
-                    "and run, and that no fingerprint covers. Remove the entry"
-                )
-        backbone = str(config.get("backbone"))
-        if "/" in backbone and config.get("backbone_config") is None:
-            raise CheckpointError(
-                f"{path}: its backbone would be built by the configuration of {backbone!r}, which "
-                "no fingerprint covers. Save the model again with a release of transformers that "
-                "writes backbone_config"
-            )
+        _refuse_pointers(PurePosixPath(name).name, path)
     if checkpoint.options.trust_remote_code:
         for reference in (checkpoint.config.get("auto_map") or {}).values():
             for name in reference if isinstance(reference, list) else [reference]:
