@@ -16,7 +16,7 @@ from shutil import copymode
 from msgspec.structs import replace
 
 from pytest_cepbench.cli.output import INTERRUPTED, NOT_DONE, Section, Table, complain, show, tell
-from pytest_cepbench.cli.session import fixed_roles, measuring, read_data
+from pytest_cepbench.cli.session import fixed_roles, measuring
 from pytest_cepbench.errors import (
     BaselineError,
     EndedError,
@@ -378,7 +378,7 @@ def _remeasure(arguments: Namespace, report: RunReport, cases: Cases) -> Remeasu
         choices=RoleChoices(arguments.model or spec, arguments.role, roles, encoders),
         records=records,
         digest=report.digest,
-        data=read_data(arguments.data),
+        data=dict(arguments.data),
         samples=arguments.samples,
         seeds=arguments.seeds or 1,
         anchors=anchors,

@@ -12,7 +12,7 @@ from pytest_cepbench.cli.arena import board_page, judge_role
 from pytest_cepbench.cli.arguments import suite_file
 from pytest_cepbench.cli.output import HOME, Section, show, tell, write_and_show
 from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
-from pytest_cepbench.cli.session import measuring, read_data, verdicts_line
+from pytest_cepbench.cli.session import measuring, verdicts_line
 from pytest_cepbench.datasets.opening.answers import read_answers
 from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, write_battles
@@ -164,7 +164,7 @@ def _entrants(
         rated = named_runs("grades", suite.file, RatedSource(reports=reports))
         runs = dict(zip(reports, rated, strict=True))
         seeds = max(seeds_of({CaseKey.parse(run.record.case): run.record}) for run in rated)
-    dataset = load_data(suite, read_data(arguments.data)).repeated(seeds)
+    dataset = load_data(suite, dict(arguments.data)).repeated(seeds)
     samples = [sample for sample in dataset.samples if sample.question]
     names = ModelNames()
     entrants: dict[str, Entrant] = {}

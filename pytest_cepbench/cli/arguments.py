@@ -142,11 +142,14 @@ def people_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
 
 
-def _name_and_path(text: str) -> str:
-    name, equals, path = text.partition("=")
-    if not (name and equals and path):
+def _data_place(text: str) -> tuple[str, Path | str]:
+    """The type of `NAME=PATH`: the name of a data set, and the path or URL at which it lies."""
+    from pytest_cepbench.option_values import is_url  # which imports sockets
+
+    name, equals, place = text.partition("=")
+    if not (name and equals and place):
         raise argparse.ArgumentTypeError(f"{text!r}: NAME=PATH is expected, such as folder=photos")
-    return text
+    return name, place if is_url(place) else Path(place).absolute()
 
 
 def _existing(what: str) -> Callable[[str], Path]:
@@ -229,7 +232,7 @@ _TYPES: Mapping[str, Callable[[str], object]] = {
     "X": _real_number,
     "NAME,...": comma_names,
     "N|NAME,...": people_names,
-    "NAME=PATH": _name_and_path,
+    "NAME=PATH": _data_place,
     "IMAGES": image_folder,
     "REPORT": _report_file,
     "VERDICTS": verdict_file,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_and_show
-from pytest_cepbench.cli.session import fixed_roles, read_data
+from pytest_cepbench.cli.session import fixed_roles
 from pytest_cepbench.errors import HistoryError, SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
 from pytest_cepbench.evaluation.run_result import shown_path
@@ -208,7 +208,7 @@ def _html(
         stores=arguments.store or [str(default)] * default.is_dir(),
         files=arguments.suite_file,
         choices=RoleChoices(roles=roles, encoders=encoders),
-        data=read_data(arguments.data),
+        data=dict(arguments.data),
     )
     folder = arguments.html.absolute().parent
     results = {name: report.cases for name, report in reports.items()}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_cepbench.cli.agree import agreement_table, confusion_table, number, share
 from pytest_cepbench.cli.output import Section, Table, show, tell, write_and_show
-from pytest_cepbench.cli.session import measuring, read_count, read_data, verdicts_line
+from pytest_cepbench.cli.session import measuring, verdicts_line
 from pytest_cepbench.datasets.opening.answers import RecordedAnswers, read_answers
 from pytest_cepbench.datasets.opening.questions import load_opening
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts, write_battles
@@ -19,6 +19,7 @@ from pytest_cepbench.errors import CepError, EndedError, SpecError, unknown_name
 from pytest_cepbench.files import read_text
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.judge_card import OrderEffect
+from pytest_cepbench.option_values import at_least_one
 from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
 from pytest_cepbench.ratings.votes import named_battles
 from pytest_cepbench.report.writers import write_reports
@@ -183,7 +184,10 @@ def _ask_judge(arguments: Namespace) -> int:
         )
     if len(arguments.repeat) > 1:
         raise SpecError("--repeat is given several times: with --judge one number is expected")
-    repeats = read_count("--repeat", next(iter(arguments.repeat), None)) or 0
+    try:
+        repeats = at_least_one(arguments.repeat[0], "--repeat") if arguments.repeat else 0
+    except ValueError as error:
+        raise SpecError(str(error)) from error
     order: AskedOrder = arguments.order or "both"
     seed: int = arguments.seed or 0
     with measuring(arguments.store, Path(arguments.on)) as (pool, begin):
@@ -249,7 +253,7 @@ def verdict_panel(path: Path, arguments: Namespace, store: Store, names: ModelNa
     """
     people = read_verdicts(path, names)
     answers = _read_answer_folders(arguments.answers, names, people)
-    folders = read_data(arguments.data)
+    folders = dict(arguments.data)
     if unknown := sorted(folders.keys() - {DATA}):
         raise SpecError(f"--data: {unknown_name('data set', unknown[0], [DATA])}")
     folder = folders.get(DATA)

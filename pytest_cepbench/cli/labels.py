@@ -12,7 +12,7 @@ from msgspec.structs import replace as changed
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.cli.arguments import ANSWER_ROLES
 from pytest_cepbench.cli.output import tell
-from pytest_cepbench.cli.session import measuring, read_data
+from pytest_cepbench.cli.session import measuring
 from pytest_cepbench.errors import LabelError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.label_file import (
     Battle,
@@ -64,7 +64,7 @@ def draw(arguments: Namespace) -> int:
     specs = {role: getattr(arguments, role) for role in ANSWER_ROLES}
     roles = {role: spec for role, spec in specs.items() if spec is not None}
     choices = RoleChoices(arguments.model, arguments.role, roles)  # type: ignore[arg-type] # names
-    data = read_data(arguments.data)
+    data = dict(arguments.data)
     with measuring(arguments.store, arguments.suite) as (pool, begin):
         prepared = load_prepared_suite(arguments.suite, choices, data, arguments.samples)
         name = prepared.suite.name

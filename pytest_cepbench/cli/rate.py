@@ -12,7 +12,6 @@ import msgspec
 
 from pytest_cepbench.cli.arguments import people_names, suite_file
 from pytest_cepbench.cli.output import HOME, show, tell
-from pytest_cepbench.cli.session import read_data
 from pytest_cepbench.datasets.opening.verdict_files import write_battles
 from pytest_cepbench.errors import MissingDependencyError, SpecError, WriteError
 from pytest_cepbench.files import keep_out_of_git
@@ -182,7 +181,7 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
         draw = Draw(arguments.samples, study.seed)
         source = RatedSource(
             arguments.reports, arguments.store or [".cepbench/store"], arguments.baselines,
-            read_data(arguments.data), draw=draw,
+            dict(arguments.data), draw=draw,
         )  # fmt: skip
         rated = rated_items(task, arguments.target, source)
         for remark in rated.remarks:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pytest_cepbench.chains import RoleRunner, total
 from pytest_cepbench.cli.output import HOME, INTERRUPTED
-from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import CepError, EndedError, SpecError
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.gate.policy import check_alpha, check_tolerance
 from pytest_cepbench.models import ROLE_NAMES, RoleName
 from pytest_cepbench.models.serving.run_servers import RunServers
-from pytest_cepbench.option_values import at_least_one, is_url, named_specs, split_pair
+from pytest_cepbench.option_values import named_specs
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Trial
@@ -96,16 +95,18 @@ def spent_line(spent: StudyUsage) -> str:
 def read_trial(arguments: Namespace) -> Trial:
     """Trial to calibrate. Raises SpecError and SuiteError naming the option that is wrong."""
     roles, encoders = fixed_roles(arguments)
-    with _explained():
+    try:
         if arguments.tolerance is not None:
             check_tolerance(arguments.tolerance, "--tolerance")
         if arguments.alpha is not None:
             check_alpha(arguments.alpha, "--alpha")
+    except ValueError as error:
+        raise SpecError(str(error)) from error
     return Trial(
         suite=arguments.suite,
         choices=RoleChoices(arguments.model, arguments.role, roles, encoders),
         seeds=arguments.seeds,
-        data=read_data(arguments.data),
+        data=dict(arguments.data),
         samples=arguments.samples,
         overrides=Overrides(
             tolerance=arguments.tolerance,
@@ -127,24 +128,3 @@ def fixed_roles(
     if exchanged != "encoder":
         roles["encoder"], encoders = named_specs(arguments.encoder)
     return {role: spec for role, spec in roles.items() if spec is not None}, encoders
-
-
-def read_data(texts: Sequence[str]) -> dict[str, DataPlace]:
-    """Data set name -> path or URL of several NAME=PATH. Raises SpecError."""
-    with _explained():
-        pairs = [split_pair(text, "--data") for text in texts]
-        return {name: p if is_url(p) else Path(p).absolute() for name, p in pairs}
-
-
-def read_count(option: str, text: str | None) -> int | None:
-    """A number of at least 1; None where the option is not given. Raises SpecError."""
-    with _explained():
-        return None if text is None else at_least_one(text, option)
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    try:
-        yield
-    except ValueError as error:
-        raise SpecError(str(error)) from error

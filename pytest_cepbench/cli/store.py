@@ -25,7 +25,7 @@ from pytest_cepbench.cli.output import (
     show_document,
     tell,
 )
-from pytest_cepbench.cli.session import open_store, read_data
+from pytest_cepbench.cli.session import open_store
 from pytest_cepbench.datasets.opening.answers import write_answers
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import EndedError, SpecError, StoreError
@@ -440,7 +440,7 @@ def export_answers(arguments: Namespace) -> int:
             steps = answers[digest].steps
             return [(s.text, None if s.image is None else store.get_image(s.image)) for s in steps]
 
-        dataset = load_data(suite, read_data(arguments.data))
+        dataset = load_data(suite, dict(arguments.data))
         samples = [sample for sample in dataset.samples if sample.id in accepted]
         contents = ((sample, steps_of(sample)) for sample in samples)
         written = write_answers(arguments.out or HOME / "answers", arguments.name, contents)

@@ -8,7 +8,7 @@ from itertools import combinations
 from operator import itemgetter
 
 from pytest_cepbench.cli.output import NOT_DONE, Section, Table, tell, write_and_show
-from pytest_cepbench.cli.session import fixed_roles, measuring, read_data, spent_line
+from pytest_cepbench.cli.session import fixed_roles, measuring, spent_line
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.option_values import split_name
@@ -63,7 +63,7 @@ def _read_question(arguments: Namespace) -> StudySpec:
         role=arguments.role,
         roles=roles,
         encoders=encoders,
-        data=read_data(arguments.data),
+        data=dict(arguments.data),
         samples=arguments.samples,
         metrics=arguments.metrics,
         parts=arguments.parts,
