@@ -67,7 +67,16 @@ class Generator(cheap_models.Generator):
 
 
 class Encoder(cheap_models.Encoder):
-    """As the cheap one."""
+    """As the cheap one, the first `dimension` numbers of its vectors."""
+
+    def __init__(self, dimension: str = "768") -> None:
+        super().__init__()
+        self.fingerprint = f"waiting/1 {dimension}"
+        self._dimension = int(dimension)
+
+    def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
+        """(n, dimension)."""
+        return super().encode_images(images)[:, : self._dimension]
 
 
 @cache

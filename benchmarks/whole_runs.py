@@ -1,7 +1,10 @@
 """Whole pytest runs as users start them: projects made for it, timed from outside, in turns.
 
+    OMP_NUM_THREADS=1 python -m benchmarks.whole_runs 12500 100000
+
 A project is a folder of seed images, a suite over them, and the models of `cheap_models.py`, which
-cost next to nothing: what is measured is what lies around the models.
+cost next to nothing: what is measured is what lies around the models. Run as a program it measures
+how a run on 8 processes grows with its images, by a describer that waits in place of computing.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ import os
 import platform
 import resource
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -186,6 +191,42 @@ def median_cpu(runs: Sequence[Spent]) -> float:
     return statistics.median(run.cpu for run in runs)
 
 
+_PROCESSES = 8
+
+_WAITING = (
+    "--model=python:benchmarks.waiting_models:Describer?wait=0.005",
+    # Small vectors, so that the pages of the database are not filled with them.
+    "--encoder=python:benchmarks.waiting_models:Encoder?dimension=16",
+)
+
+
+def _growth(counts: Sequence[int]) -> None:
+    """Print what a sample costs in runs of so many, into empty stores, and what is stored of it.
+
+    Bytes are those of the index, for each step; scores of cases are no steps.
+    """
+    print(machine())
+    print("  images   wall s    CPU s  CPU ms each  peak MB  bytes a step")
+    for count in counts:
+        with tempfile.TemporaryDirectory() as folder:
+            project = Project(Path(folder))
+            seed_images(project.root / "images", count, categories=13)
+            project.suite(project.root / "images", {"sim": "", "failures": ""})
+            spent = project.run("figures", "-n", f"{_PROCESSES}", *_WAITING, "--snapshot-update")
+            index = project.root / ".cepbench" / "store" / "index.sqlite"
+            connection = sqlite3.connect(index)
+            rows = connection.execute(
+                "SELECT kind = 'scores', count(*), sum(length(payload)) FROM results GROUP BY 1"
+            )
+            (_, steps, _), (_, _, scores) = sorted(rows)
+            connection.close()
+            print(
+                f"{count:8,}{spent.wall:9.1f}{spent.cpu:9.1f}{1000 * spent.cpu / count:13.3f}"
+                f"{spent.peak:9.0f}{(index.stat().st_size - scores) / steps:14.0f}",
+                flush=True,
+            )
+
+
 def machine() -> str:
     """One line on the machine, what it runs, and how busy it is."""
     name = next(
@@ -202,3 +243,7 @@ def machine() -> str:
         f"{len(os.sched_getaffinity(0))} cores of {name}, load {load:.1f} at the start; "
         f"Python {platform.python_version()}, {versions}"
     )
+
+
+if __name__ == "__main__":
+    _growth([int(count) for count in sys.argv[1:]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
@@ -70,6 +70,8 @@ class AnswerData(SampleData):
     rules: how answers battle.
     models: those that answer.
     runner: gives the runner of a role by its name.
+
+    looked_up: whether stores were asked for all of its answers.
     """
 
     def __init__(
@@ -85,10 +87,12 @@ class AnswerData(SampleData):
         self.rules = rules
         self.models = models
         self.runner = runner
+        self.looked_up = False
         self._answers: dict[str, SampleAnswer] = {}
         self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
         self._scores: dict[tuple[str, str], CriteriaScores] = {}
-        self._stored_opponents: set[str] = set()
+        self._stored: dict[str, Answer] = {}
+        self._looks_again = True
 
     def starts(self, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's question, by id. Raises DatasetError for one that is none."""
@@ -121,9 +125,13 @@ class AnswerData(SampleData):
         self._answers.update((own.sample.id, own) for own in answers)
 
     def judged_by(self, judge: RoleRunner) -> AnswerData:
-        """The same answers under another judge, with the verdicts and scores that are known."""
+        """The same answers under another judge, with the verdicts and scores that are known.
+
+        For one that sees no answer: those of opponents are not looked up again.
+        """
         other = AnswerData(self.dataset, self.plan, self.rules, self.models, lambda _: judge)
-        other._known, other._answers = self._known, self._answers
+        other._known, other._answers, other._stored = self._known, self._answers, self._stored
+        other._looks_again = False
         other._outcomes, other._scores = dict(self._outcomes), dict(self._scores)
         return other
 
@@ -136,14 +144,21 @@ class AnswerData(SampleData):
         """Ids of samples whose opposing answer is neither known to be missing nor in the store."""
         named = {s.id: opponents.answers.get(s.id) for s in samples}
         wanted = {digest for digest in named.values() if digest}
-        own = {answer.digest for answer in self._answers.values()}
-        # Looked up once: every part of a suite asks for the same answers. One that is lost later is
-        # noticed where it is to be judged.
-        self._stored_opponents |= get_answers(
-            self.store, wanted - own - self._stored_opponents
-        ).keys()
-        stored = self._stored_opponents | own
+        stored = self.stored_answers(wanted)
         return [name for name, digest in named.items() if digest and digest not in stored]
+
+    def stored_answers(self, digests: Iterable[str]) -> dict[str, Answer]:
+        """The answers of these digests that are known, or that the store has whole.
+
+        Looked up once: every part of a suite asks for the same answers. One that is lost later is
+        noticed where it is to be judged.
+        """
+        wanted = set(digests)
+        known = {own.digest: own.answer for own in self._answers.values() if own.answer is not None}
+        if missing := wanted - known.keys() - self._stored.keys():
+            self._stored |= get_answers(self.store, missing)
+        known |= self._stored
+        return {digest: known[digest] for digest in wanted if digest in known}
 
     def battles(
         self, samples: Sequence[Sample], opponents: Opponents | None
@@ -258,7 +273,9 @@ class AnswerData(SampleData):
     ) -> dict[str, PieceRefs | None]:
         """The opposing answers: None for one that is missing; those that are lost are left out."""
         digests = {s.id: side for s in samples if (side := sides[s.id]) != _GOLD}
-        stored = get_answers(self.store, set(digests.values()) - {""})
+        wanted = set(digests.values()) - {""}
+        again = self._looks_again
+        stored = get_answers(self.store, wanted) if again else self.stored_answers(wanted)
         opposing: dict[str, PieceRefs | None] = {
             name: refer_to_answer(stored[digest], name) if digest else None
             for name, digest in digests.items()

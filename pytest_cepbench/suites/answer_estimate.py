@@ -80,6 +80,8 @@ def look_up_answers(data: AnswerData, samples: Sequence[Sample]) -> bool:
     Raises what looking at questions raises.
     """
     unknown, models = data.unanswered(samples), data.models
+    if not unknown:
+        return True
     if models.recorded is not None or not models.bound:  # no model makes them
         data.answers(unknown)
         return True
@@ -89,16 +91,18 @@ def look_up_answers(data: AnswerData, samples: Sequence[Sample]) -> bool:
     counting: dict[str, Any] = {
         role: _CountingRunner(runner.bound, data.store) for role, runner in own.items()
     }
-    answers = foresee_answers(data.plan, unknown, replace(models, **counting)) if unknown else []
-    if any(runner.steps.missing for runner in counting.values()):
-        return False
-    digests = {answer.digest for answer in answers} - {""}
-    if digests - get_answers(data.store, digests).keys():
-        return False
+    if not data.looked_up:  # together: other parts of the suite ask next, and each look is queries
+        unknown, data.looked_up = data.unanswered(data.dataset.samples), True
+    foreseen = foresee_answers(data.plan, unknown, replace(models, **counting))
+    missing = {key for runner in counting.values() for key in runner.steps.missing}
+    made = [answer for answer in foreseen if missing.isdisjoint(answer.keys)]
+    whole = {"", *get_answers(data.store, {answer.digest for answer in made} - {""})}
+    answers = [answer for answer in made if answer.digest in whole]
     data.keep_answers(answers)
+    keys = {key for answer in answers for key in answer.keys}
     for role, runner in counting.items():
-        own[role].count_stored(runner.steps.stored)
-    return True
+        own[role].count_stored(runner.steps.stored & keys)
+    return not data.unanswered(samples)
 
 
 def look_up_verdicts(

@@ -30,7 +30,7 @@ from pytest_cepbench.measures.base import JUDGE, Measured, by_category, everyone
 from pytest_cepbench.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
-from pytest_cepbench.store.answers import BUNDLE, get_answers, import_bundle
+from pytest_cepbench.store.answers import BUNDLE, import_bundle
 from pytest_cepbench.suites.answer_estimate import (
     CountedCase,
     count_answer_steps,
@@ -195,7 +195,7 @@ class AnswerRun(SuiteRun):
         if opponents is None or sample_id not in opponents.answers:
             return excerpt
         digest = opponents.answers[sample_id]
-        opposing = get_answers(store, [digest]).get(digest) if digest else None
+        opposing = self.data.stored_answers([digest]).get(digest) if digest else None
         return replace(
             excerpt,
             opponent="anchor" if anchor else "accepted",
@@ -359,7 +359,7 @@ class AnswerRun(SuiteRun):
             sides = [side for side in (opponents.accepted, opponents.anchor) if side is not None]
             wanted = {digest for side in sides for digest in side.answers.values()} - {""}
             store = self._model_pool.store
-            missing = wanted - get_answers(store, wanted).keys() if wanted else set()
+            missing = wanted - self.data.stored_answers(wanted).keys()
             if missing and bundle.exists():
                 import_bundle(bundle, store, missing)
             self._opponents[str(case.key)] = opponents
