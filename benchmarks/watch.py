@@ -89,12 +89,17 @@ def _patterns(samples: int, side: Side) -> float:
 
 def empty() -> Figures:
     """Models that cost nothing, into an empty store; CPU seconds."""
+    yield "suites/instrument, empty store", partial(_into_empty_store, "instrument")
 
-    def instrument(side: Side) -> float:
-        with tempfile.TemporaryDirectory(dir=side.folder) as store:
-            return side.suite("instrument", store).cpu
 
-    yield "suites/instrument, empty store", instrument
+def cold() -> Figures:
+    """The trained models that ship, into an empty store: two minutes a turn; CPU seconds."""
+    yield "suites/shapes, empty store", partial(_into_empty_store, "shapes")
+
+
+def _into_empty_store(suite: str, side: Side) -> float:
+    with tempfile.TemporaryDirectory(dir=side.folder) as store:
+        return side.suite(suite, store).cpu
 
 
 def start() -> Figures:
@@ -130,7 +135,14 @@ def chains() -> Figures:
     yield "chains against a bare loop (tiny)", throughput
 
 
-GROUPS = {"again": again, "images": images, "empty": empty, "start": start, "chains": chains}
+GROUPS = {
+    "again": again,
+    "images": images,
+    "empty": empty,
+    "cold": cold,
+    "start": start,
+    "chains": chains,
+}
 
 
 def main() -> None:
