@@ -306,8 +306,9 @@ def options(text: str, **settings: Mapping[str, Any]) -> list[Option | OptionGro
         else:
             head, *about = re.split(r" {2,}|\n", entry, maxsplit=1)
             name = head.partition(" ")[0].removeprefix("--").replace("[cep-]", "")
-            own = settings.get(name.replace("-", "_"), {})
+            own = settings.pop(name.replace("-", "_"), {})
             group.append(option(head, " ".join(" ".join(about).split()), **own))
+    assert not settings  # each is of an option of the table
     return made
 
 

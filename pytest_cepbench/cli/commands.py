@@ -6,6 +6,8 @@ library only.
 
 from __future__ import annotations
 
+from typing import Any
+
 from pytest_cepbench.cli.arguments import (
     EXIT_CODES,
     REFUSED,
@@ -265,8 +267,8 @@ _EXPORT = Command(
 # -- store -----------------------------------------------------------------------------------------
 
 
-def _of_store(name: str, run: str, about: str, table: str) -> Command:
-    own = options(table, answers={"dest": "suite"})
+def _of_store(name: str, run: str, about: str, table: str, **settings: Any) -> Command:
+    own = options(table, **settings)
     return Command(name, about, _DAMAGED, f"store:{run}", own, finds=True)
 
 
@@ -332,6 +334,7 @@ _STORE = Command(
             --name MODEL = accepted  name of the model, of the layout opening
             @data baselines store
             """,
+            answers={"dest": "suite"},
         ),
         _of_store(
             "import",
