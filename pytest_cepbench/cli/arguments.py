@@ -152,6 +152,26 @@ def _data_place(text: str) -> tuple[str, Path | str]:
     return name, place if is_url(place) else Path(place).absolute()
 
 
+def _days(text: str) -> int:
+    """The type of days and weeks: `30d` or `2w`."""
+    match = re.fullmatch(r"([0-9]{1,6})([dw])", text.strip())
+    if match is None or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r}: days or weeks are expected, such as 30d or 2w")
+    return int(match[1]) * (7 if match[2] == "w" else 1)
+
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+"""Of sizes in bytes."""
+
+
+def _size(text: str) -> int:
+    """The type of sizes in bytes: `20G` or `1.5T`, powers of 1000."""
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)B?", text.strip().upper())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: a size is expected, such as 500M or 20G")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
 def _existing(what: str) -> Callable[[str], Path]:
     """The type of paths at which something is. what: it is, for the answer to others."""
 
@@ -233,6 +253,8 @@ _TYPES: Mapping[str, Callable[[str], object]] = {
     "NAME,...": comma_names,
     "N|NAME,...": people_names,
     "NAME=PATH": _data_place,
+    "30d": _days,
+    "20G": _size,
     "IMAGES": image_folder,
     "REPORT": _report_file,
     "VERDICTS": verdict_file,

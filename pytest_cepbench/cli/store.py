@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.cli.arguments import UNITS
 from pytest_cepbench.cli.output import (
     HOME,
     INTERRUPTED,
@@ -68,10 +68,6 @@ SCHEMA = 1
 """Of `store stats --json`; raised when a field changes its meaning."""
 
 _LISTED = 10
-
-_DAYS = {"d": 1, "w": 7}
-
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def _existing(folder: Path) -> Path:
@@ -181,11 +177,7 @@ _Tables = dict[Path, dict[str, object]]
 def gc(arguments: Namespace) -> int:
     """List what may go, and delete it where asked to; exit codes as in `main`."""
     folder: Path = arguments.store
-    unused, size = arguments.unused_for, arguments.max_size
-    criteria = GcCriteria(
-        unused_for=None if unused is None else read_days(unused, "--unused-for"),
-        max_size=None if size is None else read_size(size, "--max-size"),
-    )
+    criteria = GcCriteria(unused_for=arguments.unused_for, max_size=arguments.max_size)
     if criteria == GcCriteria() and not arguments.baselines:
         raise SpecError(
             "no rule for what may be deleted: give --unused-for, --max-size or --baselines"
@@ -485,25 +477,9 @@ def _some(what: str, names: Sequence[str]) -> Iterator[str]:
         yield f"{what}: {len(names) - _LISTED:,} more"
 
 
-def read_days(text: str, source: str) -> int:
-    """Days of `30d` or `2w`. source: the option, for errors. Raises SpecError."""
-    match = re.fullmatch(r"([0-9]{1,6})([dw])", text.strip())
-    if match is None or int(match[1]) == 0:
-        raise SpecError(f"{source} {text!r}: days or weeks are expected, such as 30d or 2w")
-    return int(match[1]) * _DAYS[match[2]]
-
-
-def read_size(text: str, source: str) -> int:
-    """Bytes of `20G` or `1.5T`, powers of 1000. source: option, for errors. Raises SpecError."""
-    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,6})?)([KMGT]?)B?", text.strip().upper())
-    if match is None:
-        raise SpecError(f"{source} {text!r}: a size is expected, such as 500M or 20G")
-    return int(float(match[1]) * _UNITS[match[2]])
-
-
 def show_size(count: int) -> str:
     """Bytes with a unit, three digits or so."""
-    unit = next((u for u in ("T", "G", "M", "K") if count >= _UNITS[u]), "")
+    unit = next((u for u in ("T", "G", "M", "K") if count >= UNITS[u]), "")
     if not unit:
         return f"{count} B"
-    return f"{count / _UNITS[unit]:.3g} {unit.replace('K', 'k')}B"
+    return f"{count / UNITS[unit]:.3g} {unit.replace('K', 'k')}B"
