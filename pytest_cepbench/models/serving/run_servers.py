@@ -158,6 +158,8 @@ class RunServers:
                 _wait_for_end(path)
             for server in servers.values():
                 server.mask_log()
+        # Those that have ended are no children of this process any more.
+        _SUPERVISORS[:] = [process for process in _SUPERVISORS if process.poll() is None]
 
     def _start(self, server: _Server) -> dict[str, Any]:
         """Start the server and wait until it answers; take over from a process that was killed."""
