@@ -57,6 +57,7 @@ _ADAPTERS = {
     "answer": "datasets.shapes.arena:AnswerDegradation",
     "judges": "models.rule_based.arena_models:JudgeKnobs",
     "questions": "models.rule_based:VqaKnobs",
+    "tones": "datasets.tones:ToneKnobs",
 }
 """Letter or name of a row -> the class of the parameters that a spec can have."""
 

@@ -399,15 +399,13 @@ class ChainGroup:
                 return use(self._chains)
             except DamagedChainsError as damage:
                 self._abandon()
-                store.forget(damage.keys, why="the image it made is damaged or gone")
+                store.forget(damage.keys, why="the file it made is damaged or gone")
             except BaseException:
                 self._abandon()
                 raise
             finally:
                 store.artifact_cache.clear()
-        raise StoreError(
-            f"images in the store {store.root} keep getting lost: is the disk failing?"
-        )
+        raise StoreError(f"files of the store {store.root} keep getting lost: is the disk failing?")
 
     def _settle(self, number: int) -> None:
         """Wait for what is being stored of a chunk, and add it to the chains."""

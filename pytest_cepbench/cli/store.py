@@ -90,7 +90,7 @@ def stats(arguments: Namespace) -> int:
         document = {"schema": SCHEMA, "store": str(folder)} | msgspec.to_builtins(held)
         show_document(json.dumps(document, indent=2, allow_nan=False) + "\n")
         return 0
-    images = f"images: {held.images:,}, {show_size(held.image_bytes)}"
+    images = f"files: {held.images:,}, {show_size(held.image_bytes)}"
     blocks: list[str | Table] = [f"index: {show_size(held.index_bytes)}", images]
     if held.kinds:
         blocks += [_shares("kind", held.kinds), _shares("model", held.models)]
@@ -134,11 +134,11 @@ def _verify_shared(arguments: Namespace) -> int:
         )
     with _shared(arguments.url, "cepbench store verify") as objects:
         report = inspect_objects(objects)
-    checked = f"checked {counted(report.results, 'result')} and {counted(report.images, 'image')}"
+    checked = f"checked {counted(report.results, 'result')} and {counted(report.images, 'file')}"
     lines = [
         f"{checked}, {show_size(report.bytes)}",
         *_some("damaged", report.damaged),
-        *_some("result whose image is not there", [key[:12] for key in report.lost]),
+        *_some("result whose file is not there", [key[:12] for key in report.lost]),
         "sound" if report.sound else "damaged",
     ]
     show([Section(f"shared store {arguments.url}", tuple(lines))])
@@ -146,25 +146,25 @@ def _verify_shared(arguments: Namespace) -> int:
 
 
 def _verify_page(folder: Path, report: VerifyReport) -> Section:
-    lines = [f"checked {counted(report.results, 'result')} and {counted(report.images, 'image')}"]
+    lines = [f"checked {counted(report.results, 'result')} and {counted(report.images, 'file')}"]
     for what, names in (
         ("index", report.index),
         ("result that does not match its seal", [key[:12] for key in report.rows]),
         ("remembered file that does not match its seal", report.files),
-        ("damaged image", [f"{digest[:12]}: {why}" for digest, why in report.damaged_images]),
-        ("result whose image is not there", [key[:12] for key in report.lost]),
+        ("damaged file", [f"{digest[:12]}: {why}" for digest, why in report.damaged_images]),
+        ("result whose file is not there", [key[:12] for key in report.lost]),
     ):
         lines += _some(what, names)
     lines.append("sound" if report.sound else "damaged")
     if report.remote:
-        images = counted(len(report.remote), "image")
+        images = counted(len(report.remote), "file")
         lines.append(
             f"{images} in a shared store, fetched when needed: cepbench store pull takes all"
         )
     if report.unused:
-        images = counted(len(report.unused), "image")
+        images = counted(len(report.unused), "file")
         lines.append(f"{images} that no result refers to: cepbench store gc removes old ones")
-    lines += _some("no image of a store, left alone", [str(path) for path in report.foreign])
+    lines += _some("no file of a store, left alone", [str(path) for path in report.foreign])
     return Section(f"store {folder}", tuple(lines))
 
 
@@ -223,7 +223,7 @@ def gc(arguments: Namespace) -> int:
     lines = [f"deleted: about {show_size(freed)}"]
     if waiting:
         lines.append(
-            f"left: {counted(waiting, 'image')} younger than an hour, which a running "
+            f"left: {counted(waiting, 'file')} younger than an hour, which a running "
             "process may be about to use: a later gc takes them"
         )
     if not compacted:
@@ -250,13 +250,13 @@ def _gc_page(
         blocks.append(f"accepted answers of {case} go, which no run makes again: {number} results")
     goes = f"goes: {counted(len(collection.entries), 'result')}"
     if collection.unused:
-        goes += f", {counted(len(collection.unused), 'image')} that no result refers to"
+        goes += f", {counted(len(collection.unused), 'file')} that no result refers to"
     anything = collection.entries or collection.unused
-    freed = f"{goes}; about {show_size(collection.bytes)} with images"
+    freed = f"{goes}; about {show_size(collection.bytes)} with their files"
     blocks.append(freed if anything else "nothing goes")
     blocks.append(
         f"stays: {counted(collection.kept, 'result')}, about {show_size(collection.kept_bytes)} "
-        "with images"
+        "with their files"
     )
     if criteria.accepted:
         blocks.append(f"the baselines keep {counted(len(criteria.accepted), 'result')} of answers")
@@ -379,7 +379,7 @@ def pull_results(arguments: Namespace) -> int:
         ) from None
     show(
         [],
-        f"{counted(summary.results, 'result')} and {counted(summary.images, 'image')} imported "
+        f"{counted(summary.results, 'result')} and {counted(summary.images, 'file')} imported "
         f"into {arguments.store}; {summary.present:,} were there already",
         *(
             f"refused: {counted(number, 'result')}: {why}"

@@ -42,7 +42,10 @@ def load_folder(path: Path, *, captions: bool = False) -> Dataset:
 
 
 def load_sounds(path: Path, *, captions: bool = False) -> Dataset:
-    """The sounds below a folder, WAV, FLAC and Ogg; otherwise as `load_folder`."""
+    """The sounds below a folder, WAV, FLAC and Ogg; otherwise as `load_folder`.
+
+    captions: read `rain.txt` beside `rain.wav` as the sample's text (for text-first chains).
+    """
     return _load(path, "sound", captions=captions)
 
 

@@ -190,8 +190,8 @@ def _webp(image: Image.Image, *, lossless: bool, quality: int) -> bytes:
 
 
 TERMS = {
-    "sample": "one item of a data set: an image, a text, or both",
-    "chain": "what is grown from a sample: image, text, image, text, ...",
+    "sample": "one item of a data set: an image, a sound, a text, or several",
+    "chain": "what is grown from a sample: image, text, image, text, ..., or sounds for images",
     "generation": "one step of a chain; an iteration is two",
     "role": "what a model does: describer, generator, encoder, detector, judge, writer, "
     "editor, interleaver, VQA model",

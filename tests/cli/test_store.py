@@ -62,7 +62,7 @@ def test_stats(filled: Home) -> None:
         "a" * 16: "6",
         "b" * 16: "3",
     }.items() <= rows.items()
-    assert rows["images:"] == "3,"
+    assert rows["files:"] == "3,"
     document = json.loads(store(filled, "stats", "--json").out)
     assert (document["schema"], document["images"]) == (1, 3)
     assert document["models"]["a" * 16]["results"] == 6
@@ -80,7 +80,7 @@ def test_verify(filled: Home) -> None:
     ended = store(filled, "verify")
     assert ended.code == 1
     assert f"result that does not match its seal: {key_of('text 0')[:12]}\n" in ended.out
-    assert f"damaged image: {picture(1).digest[:12]}: not an image" in ended.out
+    assert f"damaged file: {picture(1).digest[:12]}: not an image" in ended.out
     assert ended.out.endswith("nothing changed: --repair drops what is damaged\n")
     assert store(filled, "verify", "--repair").code == 0
     assert store(filled, "verify").code == 0
@@ -178,7 +178,7 @@ def test_verify_and_pull_of_a_shared_store(home: Home) -> None:
     published(STORE, Path("lib"), range(3))
     sound = store(home, "verify", "lib")
     assert (sound.code, sound.err) == (0, "")
-    assert "checked 9 results and 3 images" in sound.out
+    assert "checked 9 results and 3 files" in sound.out
     text = key_of("text 0")
     (Path("lib") / "results" / text[:2] / text).write_bytes(b"noise")
     damaged = store(home, "verify", "lib")
@@ -189,7 +189,7 @@ def test_verify_and_pull_of_a_shared_store(home: Home) -> None:
     )
     pulled = store(home, "pull", "lib", "--store", "other")
     assert pulled.code == 1
-    assert "8 results and 3 images imported into other; 0 were there already" in pulled.out
+    assert "8 results and 3 files imported into other; 0 were there already" in pulled.out
     assert "refused: 1 result: damaged" in pulled.out
     assert store(home, "verify", "--store", "other").code == 0
 

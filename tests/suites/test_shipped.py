@@ -57,6 +57,8 @@ BUILT_IN = {
     "arena/instrument.toml",
     "geneval/suite.toml",
     "judge/suite.toml",
+    "tones/suite.toml",
+    "tones/text.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
     *(f"shapes-equivariance/{name}.toml" for name in ("suite", "instrument")),
 }
@@ -64,6 +66,11 @@ BUILT_IN = {
 CHOICES = RoleChoices(
     model="shapes:", role="generator", roles={"describer": "shapes:", "encoder": "shapes:"}
 )
+
+TONES = RoleChoices(
+    model="tones:", role="generator", roles={"describer": "tones:", "encoder": "tones:"}
+)
+"""The same for chains of sounds."""
 
 DESCRIBING = RoleChoices(model="shapes:", role="describer", roles={"encoder": "shapes:"})
 """The same for suites in which nothing is drawn."""
@@ -87,6 +94,8 @@ def _assign(
 
 def _choices(suite: Suite) -> RoleChoices:
     plans = suite.plans.values()
+    if all(plan.makes == "sound" for plan in plans):
+        return TONES
     describes = all((plan.start, plan.generations) == ("image", 1) for plan in plans)
     return DESCRIBING if describes else CHOICES
 

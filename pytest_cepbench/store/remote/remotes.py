@@ -183,9 +183,9 @@ def upload(
                 files[names[digest]] = read_regular(path, MOST_BYTES)
             except (OSError, UnreadError) as error:
                 if isinstance(error, OSError) and tells_of_file(error):
-                    lost[digest] = StoreFailure("absent", "the image is not in the local store")
+                    lost[digest] = StoreFailure("absent", "its file is not in the local store")
                 else:  # tried again
-                    why = f"an image could not be read: {getattr(error, 'strerror', error)}"
+                    why = f"a file could not be read: {getattr(error, 'strerror', error)}"
                     lost[digest] = StoreFailure("unknown", why)
         unwritten = objects.write(files, replace)
         lost |= {d: unwritten[name] for d, name in names.items() if name in unwritten}

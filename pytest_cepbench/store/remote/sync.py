@@ -66,7 +66,7 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
             store.index.write(INSERT_RESULT, [dated(row) for row in whole])
             summary.present += len(known)
             summary.results += len(whole)
-            summary.refused["its image is not there"] += len(shared) - len(whole)
+            summary.refused["its file is not there"] += len(shared) - len(whole)
         list(threads.map(fetch, remote_artifacts(store.index.read)))
         summary.refused["damaged"] += len(damaged)
     summary.refused = +summary.refused

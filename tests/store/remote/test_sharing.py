@@ -130,7 +130,7 @@ def test_what_is_wrong_with_a_shared_store_is_listed(tmp_path: Path) -> None:
     with Store(tmp_path / "second") as store:
         merged = pull(store, objects)
     assert (merged.results, merged.images) == (6, 1)
-    assert merged.refused == {"its image is not there": 2, "damaged": 2}
+    assert merged.refused == {"its file is not there": 2, "damaged": 2}
     objects.close()
 
 
@@ -237,7 +237,7 @@ def test_images_are_there_before_results_that_name_them(
         image = order.index(artifact_names(picture(i).digest)[0])
         assert image < order.index(result_name(key_of(f"image {i}")))
     assert result_name("9" * 64) not in order
-    assert store.remarks == [left("the image is not in the local store")]
+    assert store.remarks == [left("its file is not in the local store")]
 
 
 def test_nothing_else_leaves(tmp_path: Path, slow: type[SlowFileSystem]) -> None:
