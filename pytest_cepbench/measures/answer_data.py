@@ -72,6 +72,8 @@ class AnswerData(SampleData):
     runner: gives the runner of a role by its name.
 
     looked_up: whether stores were asked for all of its answers.
+    uncounted: role and key of the steps of answers that were found so, by sample, until a case
+    needs them.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class AnswerData(SampleData):
         self.models = models
         self.runner = runner
         self.looked_up = False
+        self.uncounted: dict[str, list[tuple[str, str]]] = {}
         self._answers: dict[str, SampleAnswer] = {}
         self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
         self._scores: dict[tuple[str, str], CriteriaScores] = {}

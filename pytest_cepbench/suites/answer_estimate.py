@@ -80,29 +80,38 @@ def look_up_answers(data: AnswerData, samples: Sequence[Sample]) -> bool:
     Raises what looking at questions raises.
     """
     unknown, models = data.unanswered(samples), data.models
-    if not unknown:
-        return True
     if models.recorded is not None or not models.bound:  # no model makes them
         data.answers(unknown)
         return True
     own: dict[str, RoleRunner] = {
         role: runner for role in ANSWERING if (runner := getattr(models, role)) is not None
     }
+    if unknown:
+        _look_up(data, unknown, own)
+    keys: dict[str, list[str]] = {}
+    for sample in samples:
+        for role, key in data.uncounted.pop(sample.id, ()):
+            keys.setdefault(role, []).append(key)
+    for role, counted in keys.items():
+        own[role].count_stored(counted)
+    return not data.unanswered(samples)
+
+
+def _look_up(data: AnswerData, unknown: Sequence[Sample], models: Mapping[str, RoleRunner]) -> None:
+    """Keep the answers that the store has whole. models: that make them, by role."""
     counting: dict[str, Any] = {
-        role: _CountingRunner(runner.bound, data.store) for role, runner in own.items()
+        role: _CountingRunner(runner.bound, data.store) for role, runner in models.items()
     }
     if not data.looked_up:  # together: other parts of the suite ask next, and each look is queries
         unknown, data.looked_up = data.unanswered(data.dataset.samples), True
-    foreseen = foresee_answers(data.plan, unknown, replace(models, **counting))
+    foreseen = foresee_answers(data.plan, unknown, replace(data.models, **counting))
     missing = {key for runner in counting.values() for key in runner.steps.missing}
     made = [answer for answer in foreseen if missing.isdisjoint(answer.keys)]
     whole = {"", *get_answers(data.store, {answer.digest for answer in made} - {""})}
     answers = [answer for answer in made if answer.digest in whole]
     data.keep_answers(answers)
-    keys = {key for answer in answers for key in answer.keys}
-    for role, runner in counting.items():
-        own[role].count_stored(runner.steps.stored & keys)
-    return not data.unanswered(samples)
+    roles = {key: role for role, runner in counting.items() for key in runner.steps.stored}
+    data.uncounted |= {a.sample.id: [(roles[key], key) for key in a.keys] for a in answers}
 
 
 def look_up_verdicts(
