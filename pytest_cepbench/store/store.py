@@ -26,7 +26,7 @@ from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_er
 from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
-from pytest_cepbench.store.remote.remotes import Location, SharedRow, open_remotes
+from pytest_cepbench.store.remote.remotes import Location, open_remotes
 from pytest_cepbench.store.rows import (
     Result,
     StoredResult,
@@ -162,16 +162,15 @@ class Store:
 
     def _fetch_results(self, keys: Sequence[str]) -> dict[str, Result]:
         """Copy results from remote stores into the folder; returns them."""
-        shared: list[SharedRow] = []
+        stored: set[str] = set()
         for reader in self._readers:
-            stored = {row.row[0] for row in shared}
-            shared += reader.rows(key for key in keys if key not in stored)
-        if not shared:
-            return {}
-        # Notes first: a row whose image is not here and has no note would count as damaged.
-        self.note_all({remote_artifact_note(row.image): row.source for row in shared if row.image})
-        self.index.write(INSERT_RESULT, [dated(row.row) for row in shared])
-        results = self._own(row.row[0] for row in shared)
+            shared = reader.rows(key for key in keys if key not in stored)
+            if shared:
+                # Notes first: a row whose image is not here and has no note would count as damaged.
+                self.note_all({remote_artifact_note(i): reader.named for _, i in shared if i})
+                self.index.write(INSERT_RESULT, [dated(row) for row, _ in shared])
+                stored.update(row[0] for row, _ in shared)
+        results = self._own(stored)
         self._add_uses(results)
         return results
 

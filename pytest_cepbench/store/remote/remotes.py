@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from math import inf
@@ -47,18 +46,8 @@ SharedArtifact = tuple[Artifact, bytes]
 """An undamaged artifact from a remote store, and its file."""
 
 
-@dataclass(frozen=True)
-class SharedRow:
-    """A sound row from a remote store.
-
-    row: the row.
-    image: digest of the image that it refers to.
-    source: the store, for notes.
-    """
-
-    row: Row
-    image: str | None
-    source: str
+SharedRow = tuple[Row, str | None]
+"""An undamaged row from a remote store, and the digest of the artifact that it refers to."""
 
 
 class RemoteReader:
@@ -88,7 +77,7 @@ class RemoteReader:
             key = names[name]
             try:
                 row = from_object(key, data)
-                sound.append(SharedRow(row, check_row(row), self.named))
+                sound.append((row, check_row(row)))
             except ValueError as error:
                 self._add_bad(name, f"result {key[:12]}", str(error))
         return sound

@@ -44,6 +44,7 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
     Raises StoreError where either cannot be used; what was downloaded before stays.
     """
     summary = PullSummary()
+    taken: list[str] = []  # digests
     with _reading(objects) as (reader, damaged), ThreadPoolExecutor(_THREADS) as threads:
 
         def fetch(digest: str) -> bool:
@@ -54,22 +55,22 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
             if shared is not None:
                 with store_errors(store.root / INDEX):
                     write_artifact(store.root, *shared)
-                summary.images += 1
+                taken.append(digest)
             return shared is not None
 
         for keys in batches(_digests(objects.list(RESULTS)), AT_ONCE):
             known = store.has(keys)
             shared = reader.rows(key for key in keys if key not in known)
-            digests = {row.image for row in shared if row.image is not None}
+            digests = {image for _, image in shared if image is not None}
             fetched = dict(zip(digests, threads.map(fetch, digests), strict=True))
-            whole = [row.row for row in shared if row.image is None or fetched[row.image]]
+            whole = [row for row, image in shared if image is None or fetched[image]]
             store.index.write(INSERT_RESULT, [dated(row) for row in whole])
             summary.present += len(known)
             summary.results += len(whole)
             summary.refused["its file is not there"] += len(shared) - len(whole)
         list(threads.map(fetch, remote_artifacts(store.index.read)))
         summary.refused["damaged"] += len(damaged)
-    summary.refused = +summary.refused
+    summary.images, summary.refused = len(taken), +summary.refused
     return summary
 
 
@@ -103,7 +104,7 @@ def inspect_objects(objects: ObjectStore) -> RemoteReport:
     with _reading(objects) as (reader, damaged), ThreadPoolExecutor(_THREADS) as threads:
         for part in batches(keys, AT_ONCE):
             rows = reader.rows(part)
-            lost += [str(row.row[0]) for row in rows if row.image and row.image not in digests]
+            lost += [str(row[0]) for row, image in rows if image and image not in digests]
         for part in batches(digests, AT_ONCE):
             list(threads.map(reader.artifact, part))
     size = sum(results.values()) + sum(images.values())
