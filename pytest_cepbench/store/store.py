@@ -167,7 +167,8 @@ class Store:
             shared = reader.rows(key for key in keys if key not in stored)
             if shared:
                 # Notes first: a row whose image is not here and has no note would count as damaged.
-                self.note_all({remote_artifact_note(i): reader.named for _, i in shared if i})
+                source = reader.objects.named
+                self.note_all({remote_artifact_note(i): source for _, i in shared if i})
                 self.index.write(INSERT_RESULT, [dated(row) for row, _ in shared])
                 stored.update(row[0] for row, _ in shared)
         results = self._own(stored)

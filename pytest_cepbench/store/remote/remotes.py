@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from math import inf
@@ -45,11 +46,11 @@ Log = Callable[[str], None]
 SharedArtifact = tuple[Artifact, bytes]
 """An undamaged artifact from a remote store, and its file."""
 
-
 SharedRow = tuple[Row, str | None]
 """An undamaged row from a remote store, and the digest of the artifact that it refers to."""
 
 
+@dataclass(eq=False)
 class RemoteReader:
     """Reads one remote store. Damage in it is noted once, and looks like absence.
 
@@ -60,14 +61,12 @@ class RemoteReader:
     bad: names of objects that are damaged, or are to be left alone for another reason.
     """
 
-    def __init__(self, objects: ObjectStore, note: Log, remark: Log) -> None:
-        self.named = objects.named
-        self.bad: set[str] = set()
-        self._objects = objects
-        self._note = note
-        self._remark = remark
-        self._absent: dict[str, float] = {}  # when each was last looked for, by name
-        self._failed = False
+    objects: ObjectStore
+    note: Log
+    remark: Log
+    bad: set[str] = field(default_factory=set)
+    _absent: dict[str, float] = field(default_factory=dict)  # when each was last looked for
+    _failed: bool = False
 
     def rows(self, keys: Iterable[str]) -> list[SharedRow]:
         """The undamaged rows under these keys, read at once."""
@@ -108,14 +107,14 @@ class RemoteReader:
         ]
         if not wanted or self._failed:
             return {}
-        fetched = self._objects.read(wanted)
+        fetched = self.objects.read(wanted)
         if fetched.failure is None:
             present = fetched.objects.keys() | fetched.unfit.keys()
             self._absent.update((name, now) for name in wanted if name not in present)
         elif not self._failed:
             self._failed = True
             why = fetched.failure.message
-            self._remark(f"{self.named}: {why}; this run does not read it any more")
+            self.remark(f"{self.objects.named}: {why}; this run does not read it any more")
         for name, why in fetched.unfit.items():
             self._add_bad(name, PurePosixPath(name).stem[:12], why)
         return dict(fetched.objects)
@@ -123,7 +122,7 @@ class RemoteReader:
     def _add_bad(self, name: str, what: str, why: str) -> None:
         if name not in self.bad:
             self.bad.add(name)
-            self._note(f"{what} in {self.named}: {why}")
+            self.note(f"{what} in {self.objects.named}: {why}")
 
 
 # -- uploads ---------------------------------------------------------------------------------------
@@ -186,6 +185,7 @@ def upload(
     }
 
 
+@dataclass(eq=False)
 class Uploader:
     """Uploads results on a thread of its own, in the order in which they were stored.
 
@@ -195,27 +195,19 @@ class Uploader:
     remark: called in the end with a line about what was not uploaded.
     """
 
-    def __init__(
-        self,
-        objects: ObjectStore,
-        root: Path,
-        read: Read,
-        replace: Container[str],
-        remark: Callable[[str], None],
-    ) -> None:
-        self._objects = objects
-        self._read = read
-        self._root = root
-        self._replace = replace
-        self._remark = remark
-        self._keys: dict[str, None] = {}
-        self._failed: Counter[str] = Counter()
-        self._given_up: str | None = None
-        self._closed = False
-        self._uploading = 0
-        self._batches = 0
-        self._thread: Thread | None = None
-        self._changed = Condition()  # with a reentrant lock
+    objects: ObjectStore
+    root: Path
+    read: Read
+    replace: Container[str]
+    remark: Log
+    _keys: dict[str, None] = field(default_factory=dict)
+    _failed: Counter[str] = field(default_factory=Counter)
+    _given_up: str | None = None
+    _closed: bool = False
+    _uploading: int = 0
+    _batches: int = 0
+    _thread: Thread | None = None
+    _changed: Condition = field(default_factory=Condition)  # with a reentrant lock
 
     def add(self, keys: Iterable[str]) -> None:
         """Queue results of the local store for upload."""
@@ -261,8 +253,8 @@ class Uploader:
         if failed:
             number = sum(failed.values())
             results = "1 result was" if number == 1 else f"{number:,} results were"
-            self._remark(
-                f"{self._objects.named}: {results} not uploaded ({'; '.join(failed)}): "
+            self.remark(
+                f"{self.objects.named}: {results} not uploaded ({'; '.join(failed)}): "
                 "they stay in the store of this run alone"
             )
 
@@ -325,7 +317,7 @@ class Uploader:
 
     def _upload(self, keys: Sequence[str]) -> tuple[list[str], str | None]:
         """(why each result was not uploaded, why nothing else can be)."""
-        send = partial(upload, self._objects, self._read, self._root, replace=self._replace)
+        send = partial(upload, self.objects, self.read, self.root, replace=self.replace)
         try:
             failed = send(keys)
             again = [key for key, failure in failed.items() if failure.transient]
