@@ -211,7 +211,7 @@ _ADAPTERS: Mapping[RoleName, tuple[Mapping[str, str], str]] = {
         ),
     ),
     "vqa": (
-        {"transformers": "text_model.vqa:ADAPTER"},
+        {"transformers": "text_model.conversations:VQA"},
         "answers no questions. Give an image-text-to-text model of transformers",
     ),
 }
