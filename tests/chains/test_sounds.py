@@ -26,7 +26,7 @@ from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.artifact_files import digest_of, list_files
+from pytest_cepbench.store.artifact_files import list_files
 from pytest_cepbench.store.maintenance import GcCriteria, choose, collect, inspect, repair
 from pytest_cepbench.store.remote.location import open_objects
 from pytest_cepbench.store.remote.sync import inspect_objects
@@ -84,9 +84,9 @@ def test_perfect_models_lose_nothing(store: Store, plan: ChainPlan) -> None:
             heard = store.get_artifact(link.digest) if link.text is None and link.key else None
             if isinstance(heard, Sound):
                 assert parse_sound(heard) == parse_text(sample.text)
-    files = [path for path, _ in list_files(store.root)]
-    assert {path.suffix for path in files} == {".flac"}
-    assert all(digest_of(path) for path in files)
+    files = list(list_files(store.root))
+    assert {path.suffix for path, _, _ in files} == {".flac"}
+    assert all(digest for _, digest, _ in files)
     assert Run(store, plan).asked == [0, 0, 0]
 
 
@@ -113,7 +113,7 @@ def _steady(frames: int) -> Sound:
 
 
 def _flacs(store: Store) -> list[Path]:
-    return sorted(path for path, _ in list_files(store.root))
+    return sorted(path for path, _, _ in list_files(store.root))
 
 
 @pytest.mark.parametrize(
