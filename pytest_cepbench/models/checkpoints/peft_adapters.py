@@ -114,13 +114,13 @@ def adapter_part(
     settings: dict[str, Any] = {} if factor == 1 else {"factor": factor}
     if not merge:
         settings["merge"] = False
+    return CheckpointPart("adapter", folder, _files, revision=revision, settings=settings)
 
-    def files(place: Path) -> list[str]:
-        # What is missing shows when it is checked: a list that cannot be made would hide why.
-        names = (ADAPTER_CONFIG, adapter_weights(place).name)
-        return sorted(name for name in names if (place / name).is_file())
 
-    return CheckpointPart("adapter", folder, files, revision=revision, settings=settings)
+def _files(folder: Path) -> list[str]:
+    # What is missing shows when it is checked: a list that cannot be made would hide the reason.
+    names = (ADAPTER_CONFIG, adapter_weights(folder).name)
+    return sorted(name for name in names if (folder / name).is_file())
 
 
 _BASE = "base_model.model."
