@@ -331,6 +331,10 @@ def chain_grades(
     """
     require_runs(runs, 2)
     made = RatedItems("grades", run.suite.name)
+    if any(plan.makes != "image" for plan in run.suite.plans.values()):
+        raise DatasetError(
+            f"people rate texts and images: the chains of suite {run.suite.name!r} are of sounds"
+        )
     starts = [start for start in run.suite.plans if _made_by_all(runs, start)]
     if not starts:
         raise DatasetError(

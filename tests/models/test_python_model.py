@@ -285,3 +285,41 @@ def test_files_that_are_no_paths_are_refused(binding: Callable[..., BoundRole], 
     """They would be looked at again around the first answers, which has to be possible."""
     with pytest.raises(SpecError, match=r"Captioner\.files must be the paths of the files"):
         binding(f"Captioner?files={files}")
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "reads", "makes"),
+    [
+        ("ears", "describer", {"sound", "text"}, "image"),
+        ("mouth", "generator", {"image", "text"}, "sound"),
+        ("ear", "encoder", {"image", "sound", "text"}, "image"),
+    ],
+)
+def test_a_model_says_which_kinds_it_reads_and_makes(
+    name: str, role: RoleName, reads: set[str], makes: str, context: BindContext
+) -> None:
+    """Detection and binding say the same: an encoder of sounds by its method."""
+    spec = parse_spec(f"python:tests.models.sound_models:{name}")
+    detected, bound = detect(spec), bind(spec, role, context)
+    assert (detected.reads, detected.makes) == (bound.reads, bound.makes)
+    assert (set(bound.reads), str(bound.makes)) == (reads, makes)
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "words"),
+    [
+        (
+            "one_word",
+            "describer",
+            r"Ears\.reads must be a set of 'image', 'text', 'sound', got 'sound'",
+        ),
+        ("nose", "describer", r"Ears\.reads must be a set of .*, got \{'smell'\}"),
+        ("writer", "generator", r"Mouth\.makes must be 'image' or 'sound', got 'text'"),
+    ],
+)
+def test_kinds_that_do_not_exist_are_refused(
+    name: str, role: RoleName, words: str, context: BindContext
+) -> None:
+    """With what can be said."""
+    with pytest.raises(SpecError, match=words):
+        bind(parse_spec(f"python:tests.models.sound_models:{name}"), role, context)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench import __version__
-from pytest_cepbench.artifacts import Detection, Detections, Failure
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Sound
 from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.ray.actor import (
     ASKED,
@@ -23,6 +23,7 @@ from pytest_cepbench.chains.ray.actor import (
     ActorSetup,
     ChainActor,
     _plain,
+    as_sent,
     bind_here,
     portable,
     without_functions,
@@ -100,6 +101,18 @@ def test_a_ready_actor_says_what_it_loaded() -> None:
     assert 0 < ready.seconds < 60
     with pytest.raises(AssertionError, match="loaded by an actor"):
         bound.load()
+
+
+def test_sounds_are_sent_and_come_back() -> None:
+    """As they are: pickled, with the digest that they had."""
+    (answer,) = _answer(_actor("generator", "tones:"), "generate", ["a low long saw"], [7]).value
+    sound = pickle.loads(pickle.dumps(answer))
+    assert isinstance(sound, Sound)
+    assert sound.digest == answer.digest
+    described = _answer(_actor("describer", "tones:"), "describe", [as_sent(sound)], "", [1])
+    assert described.value == ["a low long saw"]
+    vectors = _answer(_actor("encoder", "tones:"), "encode_sounds", [sound]).value
+    assert vectors.shape == (1, 49)
 
 
 @pytest.mark.models
