@@ -139,17 +139,18 @@ def _excerpts(rows: np.ndarray) -> dict[str, ChainExcerpt]:
     }
 
 
-def test_a_curve_has_students_interval() -> None:
+@pytest.mark.parametrize("samples", [2, 3, 12, 301])
+def test_a_curve_has_students_interval(samples: int) -> None:
     """Of independent samples, the ends are those of SciPy's t interval of each mean."""
-    rows = np.random.default_rng(0).uniform(0, 1, (12, 2))
+    rows = np.random.default_rng(0).uniform(0, 1, (samples, 2))
     excerpts = _excerpts(rows)
     curve = similarity_curve(excerpts.get, {name: name for name in excerpts})
     assert curve is not None
-    assert (curve.generations, curve.samples) == ((2, 4), 12)
-    low, high = stats.t.interval(0.95, 11, rows.mean(axis=0), stats.sem(rows, axis=0))
+    assert (curve.generations, curve.samples) == ((2, 4), samples)
+    low, high = stats.t.interval(0.95, samples - 1, rows.mean(axis=0), stats.sem(rows, axis=0))
     assert curve.mean == pytest.approx(rows.mean(axis=0))
-    assert curve.low == pytest.approx(low)
-    assert curve.high == pytest.approx(high)
+    assert curve.low == pytest.approx(low, rel=1e-12)
+    assert curve.high == pytest.approx(high, rel=1e-12)
 
 
 def test_repeated_samples_do_not_narrow_the_interval() -> None:
