@@ -23,16 +23,14 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, SpecError
-from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loaded_checks import take_weights
 from pytest_cepbench.models.checkpoints.loading import loading
 from pytest_cepbench.models.checkpoints.parameters import Placement
-from pytest_cepbench.models.encoders.vectors import LoadedEncoder, bind_file
-from pytest_cepbench.models.protocols import RoleName
+from pytest_cepbench.models.encoders.vectors import LoadedEncoder, file_scheme
 from pytest_cepbench.models.spec import ModelSpec, parse_params
-from pytest_cepbench.models.torch_runtime import library_versions, require
+from pytest_cepbench.models.torch_runtime import library_versions
 
 if TYPE_CHECKING:
     import torch
@@ -144,20 +142,7 @@ ADAPTER = adapter(
     decisive=lambda _: {},  # there is one precision
 )
 
-
-def detect(_: ModelSpec) -> DetectedModel:
-    """An encoder of images."""
-    return DetectedModel(WHAT, ("encoder",), "embeds images")
-
-
-def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
-    """Raises as `models.binding.bind`."""
-    return bind_file(WHAT, ADAPTER, spec, role, _locate, context)
-
-
-def check_installed(_: ModelSpec) -> None:
-    """Raise MissingDependencyError without torch."""
-    require("torch")
+detect, bind, check_installed = file_scheme(WHAT, ADAPTER, _locate)
 
 
 def weights_bytes(spec: ModelSpec, _device: str | None) -> int | None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.errors import RoleError
-from pytest_cepbench.models.binding import BindContext, BoundRole
+from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import Bind, LoadPlan
 from pytest_cepbench.models.checkpoints.loaded_checks import TruncationNotice
@@ -20,7 +20,7 @@ from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS, Placem
 from pytest_cepbench.models.protocols import FloatArray, RoleName
 from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave
 from pytest_cepbench.models.spec import ModelSpec
-from pytest_cepbench.models.torch_runtime import by_kind, quiet, to_torch_dtype
+from pytest_cepbench.models.torch_runtime import by_kind, quiet, require, to_torch_dtype
 
 if TYPE_CHECKING:
     import torch
@@ -168,23 +168,29 @@ class LoadedEncoder:
         return TruncationNotice(self.checkpoint.what)
 
 
-def bind_file(
-    what: str,
-    bind: Bind,
-    spec: ModelSpec,
-    role: RoleName,
-    locate: Callable[[ModelSpec], Checkpoint],
-    context: BindContext,
-) -> BoundRole:
-    """Bind an encoder of images that is one file, of a scheme of its own.
+def file_scheme(
+    what: str, adapter: Bind, locate: Callable[[ModelSpec], Checkpoint]
+) -> tuple[
+    Callable[[ModelSpec], DetectedModel],
+    Callable[[ModelSpec, RoleName, BindContext], BoundRole],
+    Callable[[ModelSpec], None],
+]:
+    """`detect`, `bind` and `check_installed` of a scheme whose models are one file, which embeds
+    images.
 
     what: the model, for people.
-    bind: of its adapter.
+    adapter: binds a file that was found.
     locate: the file of a spec as a checkpoint; raises CheckpointError where it is not there.
-    Raises RoleError for another role.
+    `bind` raises RoleError for another role.
     """
-    if role != "encoder":
-        raise RoleError(
-            f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, not the {role}"
-        )
-    return bind(role, spec, locate(spec), context)
+
+    def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
+        if role != "encoder":
+            raise RoleError(
+                f"{spec.text!r} is {what}: it embeds images, so it can be the encoder, not the "
+                f"{role}"
+            )
+        return adapter(role, spec, locate(spec), context)
+
+    detected = DetectedModel(what, ("encoder",), "embeds images")
+    return lambda _: detected, bind, lambda _: require("torch")
