@@ -339,12 +339,14 @@ class Store:
         folders: dict[Path, Path] = {}  # resolved once: many files lie in few of them
         for path, what in files:
             folder = path.parent
-            if folder not in folders:
-                folders[folder] = folder.resolve()
-            place = folders[folder] / path.name
-            if path.name in ("", "..") or place.is_symlink():
-                place = path.resolve()
-            with suppress(OSError):
+            # Who reads the file says what is wrong with it: Python 3.11 and 3.12 raise RuntimeError
+            # for a link that leads back to itself.
+            with suppress(OSError, RuntimeError):
+                if folder not in folders:
+                    folders[folder] = folder.resolve()
+                place = folders[folder] / path.name
+                if path.name in ("", "..") or place.is_symlink():
+                    place = path.resolve()
                 stamps[path, what] = _file_name(place), FileStamp.of(place)
         places = {(name, what) for (_, what), (name, _) in stamps.items()}
         rows = {(name, what): row for name, what, *row in file_rows(self.index.read, places)}

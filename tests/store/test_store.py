@@ -204,6 +204,9 @@ def test_many_files_are_looked_up_together(store: Store, tmp_path: Path) -> None
     asked += [(same, "pixels"), (changed, "bytes"), (gone, "bytes"), (new, "bytes")]
 
     assert store.known_digests(asked) == dict.fromkeys(asked[:2], "a")
+    loop = store.root / "loop"
+    loop.symlink_to(loop)
+    assert store.known_digests([(loop, "bytes"), (loop / "x", "bytes")]) == {}
 
 
 def test_a_young_file_is_not_remembered(store: Store, tmp_path: Path) -> None:
