@@ -235,7 +235,8 @@ def detect(spec: ModelSpec) -> DetectedModel:
     """What a checkpoint is; raises as `models.binding.detect`."""
     checkpoint = inspect_checkpoint(spec)
     roles = checkpoint.roles
-    return DetectedModel(checkpoint.what, roles, checkpoint.because, unified=is_unified(roles))
+    unified, kinds = is_unified(roles), (checkpoint.reads, checkpoint.makes)
+    return DetectedModel(checkpoint.what, roles, checkpoint.because, unified, *kinds)
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:

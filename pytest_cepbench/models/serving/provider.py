@@ -33,6 +33,7 @@ from pytest_cepbench.models.binding import (
     Resources,
 )
 from pytest_cepbench.models.checkpoints import (
+    Checkpoint,
     complete_checkpoint,
     fingerprint,
     inspect_checkpoint,
@@ -101,12 +102,20 @@ def detect(spec: ModelSpec) -> DetectedModel:
     """What the served checkpoint is; raises as `models.binding.detect`."""
     checkpoint_spec, engine = _checkpoint_spec(spec), _engine(spec)
     checkpoint = inspect_checkpoint(checkpoint_spec)
+    roles, because = _roles(checkpoint)
+    return DetectedModel(f"{checkpoint.what} on {engine.title}", roles, because)
+
+
+def _roles(checkpoint: Checkpoint) -> tuple[tuple[RoleName, ...], str]:
+    """The roles that a checkpoint can play behind a server, and why, completing "it ..."."""
     # The judge of a run is always named as such, as it is of a checkpoint that is loaded here.
     roles = tuple(role for role in checkpoint.roles if role in _ROLES)
-    because = checkpoint.because
-    if checkpoint.roles and not roles:
-        because = f"{because}, and a served checkpoint can only describe, write, judge or answer"
-    return DetectedModel(f"{checkpoint.what} on {engine.title}", roles, because)
+    if "image" not in checkpoint.reads:  # requests carry no sounds
+        roles = ()
+    if roles or not checkpoint.roles:
+        return roles, checkpoint.because
+    because = "and a served checkpoint can only describe images, write, judge or answer"
+    return roles, f"{checkpoint.because}, {because}"
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -119,9 +128,10 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"{role}. Without serve: the checkpoint is loaded by the run itself"
         )
     needed = "describer" if role in ("judge", "vqa") else role
-    if needed not in checkpoint.roles and not context.force:
+    roles, because = _roles(checkpoint)
+    if needed not in roles and not context.force:
         raise RoleError(
-            f"{spec.text!r} is a {checkpoint.what}: it {checkpoint.because}, so it cannot be the "
+            f"{spec.text!r} is a {checkpoint.what}: it {because}, so it cannot be the "
             f"{role}. To try it all the same, name the role: --{role}, or --model with "
             f"--cep-role={role}"
         )
