@@ -103,7 +103,7 @@ OPTIONS = (
         "models",
         "model SPEC",
         "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, "
-        "python:, openai:, serve:, unicom:, cleanfid:, human:, preset: or replay:",
+        "tones:, python:, openai:, serve:, unicom:, cleanfid:, human:, preset: or replay:",
         short=True,
     ),
     Option(
