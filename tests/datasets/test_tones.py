@@ -71,6 +71,16 @@ def test_noise_far_below_a_tune_does_not_matter() -> None:
     assert parse_sound(Sound(sound.samples + noise, sound.rate)) == ALL
 
 
+def test_clicks_are_no_beeps_and_short_pauses_end_none() -> None:
+    """A click of 20 ms is passed over; a pause of 15 ms within a beep leaves it one."""
+    sound = render(ALL[1:2], 0)
+    samples = sound.samples.copy()
+    samples[1600:1720] = 0.0
+    click = np.where(np.arange(400) < 160, 0.5, 0.0)
+    heard = np.concatenate([click, samples]).astype(np.float32)
+    assert parse_sound(Sound(heard, sound.rate)) == ALL[1:2]
+
+
 @settings(max_examples=60)
 @given(
     arrays(np.float32, st.integers(1, 5000), elements=st.floats(-1, 1, width=32)),
@@ -111,6 +121,10 @@ def test_features_tell_every_change() -> None:
     two = alike(ALL, (Beep("high", "long", first.timbre), *rest))
     assert 1.0 > one > two > alike(ALL, rest) > 0.0
     assert alike(ALL, (ALL[1], ALL[0], *ALL[2:])) < 1.0
+    one_beep = np.zeros(49)
+    one_beep[[0, 3, 5]] = 1.0
+    one_beep[[40, 43, 45]] = 0.5
+    assert features(ALL[:1]).tolist() == one_beep.tolist()
 
 
 @pytest.mark.parametrize("knob", ["miss", "shift", "stretch", "revoice"])
@@ -146,6 +160,7 @@ def test_neighbours_change_places_and_answers_go_blank() -> None:
         assert tune is not None
         assert sorted(map(str, tune)) == sorted(map(str, ALL))
         assert sum(map(Beep.__eq__, ALL, tune)) == len(ALL) - 2
+    assert degrade_tune(ALL[:2], ToneKnobs(swap=1.0), 0) == (ALL[1], ALL[0])
     assert degrade_tune(ALL[:1] * 3, ToneKnobs(swap=1.0), 0) == ALL[:1] * 3
     blank = [degrade_tune(ALL, ToneKnobs(blank=0.5), seed) is None for seed in range(200)]
     assert 70 < sum(blank) < 130
@@ -185,6 +200,9 @@ def test_categories_are_drawn_until_they_are_used_up() -> None:
     samples = load_tones(19).in_category("single")
     assert len({sample.text for sample in samples[:18]}) == len(BEEPS) == 18
     assert len(PITCHES) * len(LENGTHS) * len(TIMBRES) == 18
+    lengths = load_tones(199).in_category("length")
+    assert len({sample.text for sample in lengths[:198]}) == 198 == (2 + 6 + 14) * 9
+    assert lengths[198].text in {sample.text for sample in lengths[:198]}
 
 
 @pytest.mark.parametrize(("options", "words"), [((0, 0), "1..10,000"), ((1, -1), "tones data set")])

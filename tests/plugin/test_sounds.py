@@ -92,6 +92,10 @@ def test_the_plan_counts_sounds(project: Project) -> None:
             "--model=shapes: reads no sounds, which suite 'beeps' has in its chains",
         ),
         (
+            ("--model=shapes:", "--describer=tones:"),
+            "--model=shapes: makes images, not the sounds that suite 'beeps' has in its chains",
+        ),
+        (
             ("--model=shapes:", "--cep-role=describer"),
             "shapes: reads no sounds, which the describer of suite 'beeps' is given",
         ),
