@@ -110,12 +110,12 @@ def _roles(checkpoint: Checkpoint) -> tuple[tuple[RoleName, ...], str]:
     """The roles that a checkpoint can play behind a server, and why, completing "it ..."."""
     # The judge of a run is always named as such, as it is of a checkpoint that is loaded here.
     roles = tuple(role for role in checkpoint.roles if role in _ROLES)
-    if "image" not in checkpoint.reads:  # requests carry no sounds
-        roles = ()
+    if "image" not in checkpoint.reads:
+        return (), f"{checkpoint.because}, and a served checkpoint is sent no sounds"
     if roles or not checkpoint.roles:
         return roles, checkpoint.because
-    because = "and a served checkpoint can only describe images, write, judge or answer"
-    return roles, f"{checkpoint.because}, {because}"
+    only = "and a served checkpoint can only describe, write, judge or answer"
+    return roles, f"{checkpoint.because}, {only}"
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:

@@ -11,7 +11,9 @@ import pytest
 
 from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import Describer, Reply
+from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text, plain
 from tests.models.sounds.conftest import sounds, tone
 from tests.models.text_model.conftest import Build
@@ -220,3 +222,11 @@ def test_a_model_of_images_hears_nothing(tmp_path: Any) -> None:
     assert "sound" not in bound.reads
     with pytest.raises(Exception, match="reads no sounds"):
         bound.load().describe([tone(440)], "", [0])  # type: ignore[union-attr] # a describer
+
+
+def test_a_served_checkpoint_of_speech_has_no_role(tiny_model: Build) -> None:
+    """Servers are asked about texts and images alone."""
+    spec = f"serve:{tiny_model('whisper')}?engine=transformers"
+    assert detect(parse_spec(spec)).roles == ()
+    with pytest.raises(RoleError, match="is sent no sounds"):
+        bind_text(spec, "describer")
