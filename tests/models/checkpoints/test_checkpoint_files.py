@@ -37,6 +37,9 @@ def test_pickled_weights_are_refused_and_allowed_by_name(tmp_path: Path) -> None
     with pytest.raises(CheckpointError, match="allow_pickle=true"):
         inspect(folder)
     assert inspect(folder, "?allow_pickle=true").roles == ("describer", "writer")
+    shards = ["pytorch_model-00001-of-00001.bin", "pytorch_model.bin.index.json"]
+    pickled = SourceOptions(allow_pickle=True)
+    assert readable_files([*shards, "optimizer.bin"], "transformers", {}, pickled) == shards
 
 
 def test_another_variant_is_named(tmp_path: Path) -> None:

@@ -83,7 +83,8 @@ def test_shards_of_a_run_describe_as_the_whole_model(
     bound = [bind_text(str(folder), "describer") for folder in folders]
 
     assert len({role.fingerprint for role in bound}) == 1
-    assert f"weights read from {checkpoint / 'pytorch_model_fsdp_0'}" in " ".join(bound[0].remarks)
+    read = f"weights read from {checkpoint / 'pytorch_model_fsdp_0'}"
+    assert f"{read}, configuration from {folders[0]}" in bound[0].remarks
     assert describe(folders[0]) == expected
 
 
