@@ -452,8 +452,10 @@ def _preparation_parts(
             return parts, [preparation_part(folder, images=images, texts=texts)]
     if checkpoint.revision is not None:  # not all of its files may be here yet
         return parts, []
-    images = not has_processor(path)
-    texts = left_open and not has_tokenizer(path) and (images or "describer" in checkpoint.roles)
+    speaks = checkpoint.makes == "sound"  # of a text, by its tokenizer alone
+    images = not has_processor(path) and not speaks
+    reads = images or speaks or "describer" in checkpoint.roles
+    texts = left_open and not has_tokenizer(path) and reads
     # Where nothing lies above either, loading says what is missing.
     if has_processor(path.parent) if images else (texts and has_tokenizer(path.parent)):
         return parts, [preparation_part(path.parent, images=images, texts=texts)]

@@ -194,6 +194,19 @@ def test_a_tensor_that_is_missing_is_an_error(
         bound.load()
 
 
+def test_a_tokenizer_in_the_folder_of_the_run_is_found(
+    tmp_path: Path, copied: Build, spec: Load
+) -> None:
+    """Trainers save it there once; a model that speaks needs no processor."""
+    folder = copied("vits").rename(tmp_path / "checkpoint-500")
+    for name in ("vocab.json", "tokenizer_config.json"):
+        (folder / name).rename(tmp_path / name)
+    bound = bind_text(str(folder), "generator")
+    assert bound.remarks == (f"tokenizer read from {tmp_path}",)
+    model: Any = bound.load()
+    assert len(samples(model.generate(["red"], [0]))) == 1
+
+
 def test_a_rate_that_no_file_states_is_an_error(tmp_path: Path, copied: Build) -> None:
     """Played at another rate, a sound is another one."""
     folder = copied("musicgen")
