@@ -233,8 +233,8 @@ def where_lost(result: CaseResult) -> str:
 def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
     """A sample of `worst_samples` in words: its start, the first difference and its end.
 
-    most: characters of a line. Of an image there are no words: its accepted description stands for
-    it.
+    most: characters of a line. Of an image or a sound there are no words: its accepted description
+    stands for it.
     """
     shown = sample.shown
     if isinstance(shown, AnswerShown):
@@ -251,7 +251,9 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         before, now = ("" if end is None else end.text or "" for end in (step.before, step.now))
         texts.append((step.generation, before, now))
     described = next((before for _, before, _ in texts if before), "")
-    start = texts[0][2] or texts[0][1] or f"an image: {described}".removesuffix(": ")
+    first_link = steps[0].now or steps[0].before
+    kind = "a sound" if first_link is not None and first_link.sound else "an image"
+    start = texts[0][2] or texts[0][1] or f"{kind}: {described}".removesuffix(": ")
     yield printable(f"start: {start}", most)
     differing = next(((g, a, b) for g, a, b in texts if a and a != b), None)
     if differing is not None:

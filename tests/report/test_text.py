@@ -493,6 +493,9 @@ def test_a_sample_is_told_in_words() -> None:
         "last at step 1: a dog",
     ]
     assert list(sample_words(sample, 50))[1].endswith(": a black cat ... -> a dog")
+    heard = replace(chain, links=[LinkShown(sound="0" * 64), *now[1:]])
+    (sample,) = worst_samples([replace(FULL, chains=[heard])])
+    assert next(sample_words(sample, 60)) == "start: a sound: a black cat on a mat"
     longer = [
         [LinkShown(image="0" * 64), LinkShown(text=f"three large shapes : a {color} cross on top")]
         for color in ("red", "green")

@@ -157,7 +157,7 @@ def test_images_are_inlined_small() -> None:
     assert shared < 32_000
     assert len(html) - shared < 9_000
     gone = html_page(FACTS, [REGRESSED], lambda _: None)
-    assert "the image is no longer in the store" in read_page(gone).text
+    assert "no longer in the store" in read_page(gone).text
 
 
 WORSE = [ChainShown("b.png", 0.25, 0.75, [LinkShown(image="1" * 64)])]
