@@ -10,7 +10,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pytest_cepbench.escapes import mask_secrets
 
@@ -41,6 +43,43 @@ class MissingDependencyError(CepError):
 
 class ModelError(CepError):
     """A model could not be loaded or run at all: infrastructure, not drift."""
+
+
+class OtherModelError(ModelError):
+    """What another node of a cluster has is not the run's model."""
+
+
+FaultKind = Literal["again", "throttled", "content", "parameter", "rejected", "fatal"]
+"""again: another try may succeed.
+throttled: the same, and all requests are to slow down.
+content: the provider's policy forbids this input.
+parameter: the server does not accept one of the parameters.
+rejected: this request is wrong to the server.
+fatal: every request would end like this one."""
+
+
+@dataclass(eq=False)
+class ApiError(CepError):
+    """The reason why a request to a server of models has no answer; its client tells users of it.
+
+    kind: what follows from it.
+    words: the server's or the network's own.
+    status: of HTTP; None where there was no response at all.
+    wait: seconds that the server asks to wait.
+    parameter: the one that the server does not accept.
+    code: the server's own name of the fault, lower case.
+    redirect: the address that a redirect points to, as the server wrote it.
+    cause: why, where the status does not say it; empty where it does.
+    """
+
+    kind: FaultKind
+    words: str = ""
+    status: int | None = None
+    wait: float | None = None
+    parameter: str | None = None
+    code: str = ""
+    redirect: str = ""
+    cause: str = ""
 
 
 class DeviceMemoryError(ModelError):

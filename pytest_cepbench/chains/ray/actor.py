@@ -24,7 +24,7 @@ from pytest_cepbench import errors
 from pytest_cepbench._version import __version__
 from pytest_cepbench.artifacts import ImageArtifact, canonical_json
 from pytest_cepbench.artifacts.modality import check_image
-from pytest_cepbench.errors import CepError, ModelError, is_exit
+from pytest_cepbench.errors import CepError, ModelError, OtherModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
 from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, bind
@@ -205,8 +205,8 @@ class ChainActor:
             with warnings.catch_warnings(action="default"):
                 bound = _bind_same(setup, node)
                 self._model, self._unread = bound.load(), bound.files
-        except _OtherModelError as error:
-            self._state = portable(error)
+        except OtherModelError as error:
+            self._state = ModelError(str(error))
         except Exception as error:  # noqa: BLE001 - as above
             self._state = portable(error, f"node {node}: ")
         else:
@@ -267,14 +267,10 @@ def _bind(setup: ActorSetup) -> BoundRole:
     return bind(parse_spec(setup.spec), setup.role, context, force=setup.force)
 
 
-class _OtherModelError(ModelError):
-    """What is here is not the run's model."""
-
-
 def _bind_same(setup: ActorSetup, node: str) -> BoundRole:
-    """The run's model, bound here. Raises _OtherModelError, which names the first difference."""
+    """The run's model, bound here. Raises OtherModelError, which names the first difference."""
     if setup.version != __version__:
-        raise _OtherModelError(
+        raise OtherModelError(
             f"node {node} has pytest-cepbench {__version__}, this process {setup.version}: "
             "install the same everywhere"
         )
@@ -285,7 +281,7 @@ def _bind_same(setup: ActorSetup, node: str) -> BoundRole:
             for value in ((setup.identity or {})[part], bound.identity[part])
         )
         if expected != actual:
-            raise _OtherModelError(
+            raise OtherModelError(
                 f"{setup.role} {setup.spec}: {part} {actual} on node {node}, {expected} elsewhere: "
                 f"{remedy}"
             )

@@ -23,10 +23,9 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import MissingDependencyError
+from pytest_cepbench.errors import ApiError, MissingDependencyError
 from pytest_cepbench.models.api.endpoint import Endpoint, redact_logs
 from pytest_cepbench.models.api.faults import (
-    ApiError,
     check_document,
     classify_response,
     describe_body,

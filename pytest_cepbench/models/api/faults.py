@@ -10,24 +10,15 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
-from pytest_cepbench.errors import ModelError
+from pytest_cepbench.errors import ApiError, FaultKind, ModelError
 from pytest_cepbench.escapes import redirect_target
 from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
-
-FaultKind = Literal["again", "throttled", "content", "parameter", "rejected", "fatal"]
-"""again: another try may succeed.
-throttled: the same, and all requests are to slow down.
-content: the provider's policy forbids this input.
-parameter: the server does not accept one of the parameters.
-rejected: this request is wrong to the server.
-fatal: every request would end like this one."""
 
 _POLICY = ("content_policy", "content_filter", "moderation", "invalid_prompt", "safety")
 _QUOTA = ("insufficient_quota", "billing_hard_limit_reached", "billing_not_active")
@@ -65,30 +56,6 @@ _TOO_LARGE = re.compile(
 
 _FORM = "response_format"
 _FORM_REFUSAL = re.compile(r"\b(?:response_format|json_schema|guided_json|structured output)")
-
-
-@dataclass(eq=False)
-class ApiError(Exception):
-    """The reason why a request has no answer.
-
-    kind: what follows from it.
-    words: the server's or the network's own.
-    status: of HTTP; None where there was no response at all.
-    wait: seconds that the server asks to wait.
-    parameter: the one that the server does not accept.
-    code: the server's own name of the fault, lower case.
-    redirect: the address that a redirect points to, as the server wrote it.
-    cause: of `_MESSAGES`; empty for that of the status.
-    """
-
-    kind: FaultKind
-    words: str = ""
-    status: int | None = None
-    wait: float | None = None
-    parameter: str | None = None
-    code: str = ""
-    redirect: str = ""
-    cause: str = ""
 
 
 def classify_response(

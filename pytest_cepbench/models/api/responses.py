@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, decode_image
 from pytest_cepbench.artifacts.answer import STEP_END, cut_into_steps, with_reasoning
-from pytest_cepbench.errors import ImageError
-from pytest_cepbench.models.api.faults import ApiError
+from pytest_cepbench.errors import ApiError, ImageError
 from pytest_cepbench.models.protocols import CUT, AnswerStep, Reply, Usage
 
 _MOST_TOKENS = 10**9

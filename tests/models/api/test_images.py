@@ -14,8 +14,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import read_answer as read_reasoned
 from pytest_cepbench.artifacts.modality import check_image
-from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.faults import ApiError
+from pytest_cepbench.errors import ApiError, ModelError
 from pytest_cepbench.models.api.responses import read_steps
 from pytest_cepbench.models.protocols import StepLimit, Usage
 from tests.models.api.conftest import Load

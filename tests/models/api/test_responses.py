@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
+from pytest_cepbench.errors import ApiError
 from pytest_cepbench.models.api.faults import (
-    ApiError,
     check_document,
     classify_response,
     describe_body,
