@@ -13,7 +13,7 @@ import pytest
 
 from tests.docs.markdown import DOCS, ROOT
 
-EXTRAS = ("models", "xdist", "openai", "ray")
+EXTRAS = ("models", "xdist", "openai", "ray", "audio")
 
 
 def _lowest() -> dict[str, tuple[str, str]]:
