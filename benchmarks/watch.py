@@ -97,11 +97,7 @@ def cold() -> Figures:
 
     Helper processes fill all cores, so a first run's CPU seconds are not what its user waits for.
     """
-
-    def shapes(side: Side) -> float:
-        return _into_empty_store("shapes", side).wall
-
-    yield "suites/shapes, empty store", shapes
+    yield "suites/shapes, empty store", lambda side: _into_empty_store("shapes", side).wall
 
 
 def _into_empty_store(suite: str, side: Side) -> Spent:

@@ -19,15 +19,11 @@ from pytest_cepbench.artifacts import Sound
 from pytest_cepbench.artifacts.sound import MOST_SECONDS
 from pytest_cepbench.errors import SoundError
 from tests.special_files import a_folder, a_pipe, a_sparse_file
+from tests.tones import wave as sine
 
 soundfile = pytest.importorskip("soundfile")
 
 _RATE = 16_000
-
-
-def tone(frames: int = 800, rate: int = _RATE, hertz: float = 440.0) -> npt.NDArray[np.float64]:
-    """Half of full scale."""
-    return 0.5 * np.sin(2 * np.pi * hertz * np.arange(frames) / rate)
 
 
 def file_bytes(samples: npt.NDArray[np.float64], rate: int, kind: str, subtype: str) -> bytes:
@@ -81,7 +77,7 @@ def test_samples_are_rounded_once_and_cannot_be_changed() -> None:
 )
 def test_formats_are_read(tmp_path: Path, kind: str, subtype: str, error: float) -> None:
     """8, 16 and 24 bits, floats and Ogg, at the rate of the file."""
-    samples = tone(4_800, 48_000)
+    samples = sine(440, 0.1, 48_000)
     path = tmp_path / "tone"
     path.write_bytes(file_bytes(samples, 48_000, kind, subtype))
     sound = Sound.from_file(path)
@@ -91,7 +87,7 @@ def test_formats_are_read(tmp_path: Path, kind: str, subtype: str, error: float)
 
 def test_channels_are_averaged() -> None:
     """Two channels of opposite signs are silence, two of one kind are it."""
-    left = tone()
+    left = sine(440, 0.05, _RATE)
     both = np.stack([left, -left], axis=1)
     assert not Sound.from_bytes(file_bytes(both, _RATE, "WAV", "PCM_16")).samples.any()
     same = Sound.from_bytes(file_bytes(np.stack([left, left], axis=1), _RATE, "WAV", "PCM_16"))
@@ -100,7 +96,7 @@ def test_channels_are_averaged() -> None:
 
 def test_resampling_keeps_pitch_and_length() -> None:
     """A tone of 440 Hz is one at another rate; the same rate gives the same sound."""
-    sound = Sound(tone(16_000).astype(np.float32), _RATE)
+    sound = Sound(sine(440, 1.0, _RATE).astype(np.float32), _RATE)
     lower = sound.resampled(11_025)
     assert lower.rate == 11_025
     assert lower.seconds == pytest.approx(1.0, abs=1e-3)
@@ -110,8 +106,8 @@ def test_resampling_keeps_pitch_and_length() -> None:
 
 
 def _broken() -> dict[str, tuple[bytes, str]]:
-    whole = file_bytes(tone(), _RATE, "WAV", "PCM_16")
-    flac = file_bytes(tone(8_000), _RATE, "FLAC", "PCM_16")
+    whole = file_bytes(sine(440, 0.05, _RATE), _RATE, "WAV", "PCM_16")
+    flac = file_bytes(sine(440, 0.5, _RATE), _RATE, "FLAC", "PCM_16")
     empty = io.BytesIO()
     with wave.open(empty, "wb") as file:
         file.setnchannels(1)

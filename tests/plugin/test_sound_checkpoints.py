@@ -11,8 +11,6 @@ from tests.plugin.project import Project
 from tests.tiny import sounds as tiny
 from tests.tiny.describers import build_blip
 
-pytest.importorskip("torch", reason="models of sounds need the [models] extra")
-pytest.importorskip("transformers", reason="models of sounds need the [models] extra")
 pytest.importorskip("soundfile", reason="sounds need the [audio] extra")
 
 pytestmark = pytest.mark.models

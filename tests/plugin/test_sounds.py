@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact, Sound, encode_image
 from tests.plugin.project import Project
+from tests.tones import wave
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -151,20 +151,15 @@ def _write(path: Path, samples: object, rate: int, subtype: str = "PCM_16") -> N
     soundfile.write(path, samples, rate, subtype=subtype)
 
 
-def _tone(rate: int, hertz: float = 540.0, seconds: float = 0.36) -> npt.NDArray[np.float64]:
-    time = np.arange(round(seconds * rate)) / rate
-    return 0.5 * np.sin(2 * np.pi * hertz * time)
-
-
 @pytest.fixture
 def own(project: Project) -> Project:
     """Sounds of 8 bits, of two channels, of 48 kHz, and a FLAC: two categories."""
     project.suite(OWN)
     data = project.path / "data"
-    _write(data / "a" / "bits.wav", _tone(8_000, 260), 8_000, "PCM_U8")
-    _write(data / "a" / "stereo.wav", np.stack([_tone(16_000, 1_100)] * 2, axis=1), 16_000)
-    _write(data / "b" / "fast.wav", _tone(48_000), 48_000, "PCM_24")
-    _write(data / "b" / "whole.flac", _tone(44_100, 540, 0.12), 44_100)
+    _write(data / "a" / "bits.wav", wave(260, 0.36, 8_000), 8_000, "PCM_U8")
+    _write(data / "a" / "stereo.wav", np.stack([wave(1_100, 0.36, 16_000)] * 2, axis=1), 16_000)
+    _write(data / "b" / "fast.wav", wave(540, 0.36, 48_000), 48_000, "PCM_24")
+    _write(data / "b" / "whole.flac", wave(540, 0.12, 44_100), 44_100)
     return project
 
 
@@ -197,7 +192,7 @@ def test_images_among_sounds_are_said_to_be_passed_over(own: Project) -> None:
 def test_a_broken_file_stops_its_suite_in_one_line(own: Project, kind: str) -> None:
     """It is named, nothing passes, and no baseline is written."""
     path = own.path / "data" / "a" / "broken.wav"
-    _write(path, [] if kind == "empty" else _tone(8_000), 8_000)
+    _write(path, [] if kind == "empty" else wave(540, 0.36, 8_000), 8_000)
     data = bytearray(path.read_bytes())
     if kind == "cut":
         data = data[:-99]

@@ -26,6 +26,7 @@ from pytest_cepbench.report.pages import (
 from pytest_cepbench.report.writers import RunFacts, json_document
 from tests.report.pages import assert_self_contained
 from tests.report.results import REGRESSED, replace
+from tests.tones import tone
 
 pytest.importorskip("soundfile")
 
@@ -34,13 +35,7 @@ RATE = 8_000
 FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], [])
 
 
-def tone(hertz: float, seconds: float = 0.5) -> Sound:
-    """A sine wave."""
-    time = np.arange(round(seconds * RATE)) / RATE
-    return Sound((0.5 * np.sin(2 * np.pi * hertz * time)).astype(np.float32), RATE)
-
-
-START, MADE = tone(1000), tone(2000)
+START, MADE = tone(1000, rate=RATE), tone(2000, rate=RATE)
 
 SOUNDS: Mapping[str, Sound] = {own.digest: own for own in (START, MADE)}
 
@@ -128,7 +123,7 @@ def test_what_has_no_room_in_a_page_is_said_to_be_elsewhere() -> None:
 
 def test_a_spectrogram_shows_time_and_frequency() -> None:
     """Dark where it is loud: a tone of half of the band is a line in the middle of the picture."""
-    both = np.concatenate([tone(2000).samples, np.zeros(RATE // 2, np.float32)])
+    both = np.concatenate([tone(2000, rate=RATE).samples, np.zeros(RATE // 2, np.float32)])
     pixels = np.asarray(spectrogram(Sound(both, RATE)).convert("L"), float)
     assert pixels.shape == (96, 256)
     left, right = pixels[:, :110], pixels[:, 150:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -45,6 +45,14 @@ def _wave_extractor() -> Any:
     from transformers import Wav2Vec2FeatureExtractor
 
     return Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True)
+
+
+def _tokenizer(kind: Callable[..., Any], entries: Iterable[str], **options: Any) -> Any:
+    """A tokenizer of a class that is made of a file of its vocabulary."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "vocab.json")
+        file.write_text(json.dumps({entry: i for i, entry in enumerate(entries)}))
+        return kind(str(file), **options)
 
 
 def build_whisper(path: Path, seed: int = 0) -> Path:
@@ -96,10 +104,7 @@ def build_ctc(path: Path, seed: int = 0) -> Path:
 
     torch.manual_seed(seed)
     vocabulary = ["<pad>", "<s>", "</s>", "<unk>", "|", *_LETTERS[1:]]
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "vocab.json")
-        file.write_text(json.dumps({entry: i for i, entry in enumerate(vocabulary)}))
-        tokenizer = Wav2Vec2CTCTokenizer(str(file))
+    tokenizer = _tokenizer(Wav2Vec2CTCTokenizer, vocabulary)
     config = Wav2Vec2Config(vocab_size=len(vocabulary), pad_token_id=0, **_WAVES)
     Wav2Vec2ForCTC(config).save_pretrained(path)
     _wave_extractor().save_pretrained(path)
@@ -149,12 +154,8 @@ def build_vits(path: Path, seed: int = 0) -> Path:
     from transformers import VitsConfig, VitsModel, VitsTokenizer
 
     torch.manual_seed(seed)
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "vocab.json")
-        file.write_text(json.dumps({letter: i for i, letter in enumerate("_" + _LETTERS)}))
-        tokenizer = VitsTokenizer(
-            str(file), pad_token="_", unk_token="_", phonemize=False, normalize=True
-        )
+    signs = {"pad_token": "_", "unk_token": "_"}
+    tokenizer = _tokenizer(VitsTokenizer, "_" + _LETTERS, **signs, phonemize=False, normalize=True)
     config = VitsConfig(
         vocab_size=len(_LETTERS) + 1,
         hidden_size=16,

@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import Sound
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, build_once
 from tests.tiny import sounds as tiny
+from tests.tones import tone
+
+Load = Callable[..., Any]
+"""What the fixtures `spec` and `loaded` are."""
 
 BUILDERS: dict[str, Callable[..., Path]] = {
     **tiny.DESCRIBERS,
@@ -29,7 +32,6 @@ BUILDERS: dict[str, Callable[..., Path]] = {
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """The folder of a tiny checkpoint by its builder's name; built once, not to be changed."""
-    pytest.importorskip("transformers", reason="models of sounds need the [models] extra")
     return build_once(tmp_path_factory.mktemp("sounds"), BUILDERS)
 
 
@@ -46,7 +48,7 @@ def speaker(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def spec(tiny_model: Build, speaker: Path) -> Callable[..., str]:
+def spec(tiny_model: Build, speaker: Path) -> Load:
     """What a user would type for a tiny checkpoint."""
 
     def text(name: str, *options: str) -> str:
@@ -58,7 +60,7 @@ def spec(tiny_model: Build, speaker: Path) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def loaded() -> Iterator[Callable[..., Any]]:
+def loaded() -> Iterator[Load]:
     """The loaded model of a spec, loaded once."""
     models: dict[tuple[str, str], Any] = {}
 
@@ -69,12 +71,6 @@ def loaded() -> Iterator[Callable[..., Any]]:
 
     yield load
     models.clear()
-
-
-def tone(hertz: float, seconds: float = 0.5, rate: int = tiny.RATE) -> Sound:
-    """A sine of half the loudness."""
-    times = np.arange(round(seconds * rate)) / rate
-    return Sound((0.5 * np.sin(2 * np.pi * hertz * times)).astype(np.float32), rate)
 
 
 def sounds() -> list[Sound]:

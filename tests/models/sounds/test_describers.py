@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,19 +14,15 @@ from pytest_cepbench.models.binding import detect
 from pytest_cepbench.models.protocols import Describer, Reply
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text, plain
-from tests.models.sounds.conftest import sounds, tone
+from tests.models.sounds.conftest import Load, sounds
 from tests.models.text_model.conftest import Build
 from tests.tiny import sounds as tiny
 from tests.tiny.describers import build_llava
-
-pytest.importorskip("torch", reason="models of sounds need the [models] extra")
-pytest.importorskip("transformers", reason="models of sounds need the [models] extra")
+from tests.tones import tone
 
 pytestmark = pytest.mark.models
 
 NAMES = list(tiny.DESCRIBERS)
-
-Load = Callable[..., Any]
 
 
 def describe(model: Describer, heard: list[Sound], prompt: str = "describe the image") -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,16 @@ from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.roles import check_drawn
 from tests.models.binding import bind_text
+from tests.models.sounds.conftest import Load
 from tests.models.text_model.conftest import Build
 from tests.tiny import sounds as tiny
-
-pytest.importorskip("torch", reason="models of sounds need the [models] extra")
-pytest.importorskip("transformers", reason="models of sounds need the [models] extra")
+from tests.tiny.generators import drop_tensor
 
 pytestmark = pytest.mark.models
 
 NAMES = ["vits", "speecht5", "musicgen"]
 
 TEXTS = ["a red circle", "two small blue square", "left"]
-
-Load = Callable[..., Any]
 
 
 def samples(made: list[Any]) -> list[Any]:
@@ -177,18 +173,15 @@ def test_a_parameter_without_use_is_refused(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_tensor_that_is_missing_is_an_error(
-    tmp_path: Path, tiny_model: Build, spec: Load, name: str
+    copied: Build, tiny_model: Build, spec: Load, name: str
 ) -> None:
     """Random weights make a sound too."""
-    import shutil
+    from safetensors.torch import load_file
 
-    from safetensors.torch import load_file, save_file
-
-    folder = Path(shutil.copytree(tiny_model(name), tmp_path / name))
-    weights = load_file(folder / "model.safetensors")
-    dropped = next(n for n in weights if "layers.0" in n and n.endswith("weight"))
-    del weights[dropped]
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    folder = copied(name)
+    file = folder / "model.safetensors"
+    names = load_file(file)
+    drop_tensor(file, next(n for n in names if "layers.0" in n and n.endswith("weight")))
     bound = bind_text(spec(name).replace(str(tiny_model(name)), str(folder)), "generator")
     with pytest.raises(CheckpointError, match="would be random numbers"):
         bound.load()
