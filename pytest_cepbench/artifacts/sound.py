@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -142,7 +142,7 @@ class Sound:
     def to_flac(self) -> bytes:
         """Lossless bytes: FLAC of 16 bits."""
         stream = io.BytesIO()
-        self._write(stream, "FLAC")
+        _soundfile().write(stream, self.integers, self.rate, format="FLAC", subtype="PCM_16")
         return stream.getvalue()
 
     def resampled(self, rate: int) -> Sound:
@@ -154,9 +154,6 @@ class Sound:
         common = math.gcd(rate, self.rate)
         made = resample_poly(self.samples.astype(float), rate // common, self.rate // common)
         return Sound(made.clip(-1.0, 1.0), rate)
-
-    def _write(self, stream: BinaryIO, kind: str) -> None:
-        _soundfile().write(stream, self.integers, self.rate, format=kind, subtype="PCM_16")
 
 
 def _soundfile() -> Any:

@@ -16,9 +16,8 @@ from typing import Any
 
 from pytest_cepbench.artifacts import (
     MODALITIES,
+    Artifact,
     Failure,
-    ImageArtifact,
-    Sound,
     canonical_json,
     digest_json,
 )
@@ -318,7 +317,7 @@ class RoleRunner:
                 transient[step.key] = value
                 self.tally.passing += 1
                 continue
-            if isinstance(value, ImageArtifact | Sound):
+            if isinstance(value, Artifact):
                 kind = modality_of(value)
                 if kind != self.bound.makes:
                     raise ModelError(

@@ -34,22 +34,29 @@ _NAME = re.compile(rf"([0-9a-f]{{64}})({'|'.join(map(re.escape, SUFFIXES))})")
 
 def paths_of(root: Path, digest: str) -> list[Path]:
     """Paths that the artifact of this digest can have in a store: an image's, then a sound's."""
-    # In one piece: joining paths part by part takes longer than looking for their files.
-    return [Path(f"{root}/{FOLDER}/{digest[:2]}/{digest}{suffix}") for suffix in SUFFIXES]
+    return [_path(root, digest, suffix) for suffix in SUFFIXES]
+
+
+def find_artifact(root: Path, digest: str) -> Path | None:
+    """Path of the artifact of this digest in a store; None where it does not exist.
+
+    Raises UnreadError where that cannot be known.
+    """
+    return next(filter(is_there, paths_of(root, digest)), None)
 
 
 def artifact_path(root: Path, digest: str) -> Path:
-    """Path of the artifact of this digest in a store; an image's where it does not exist.
-
-    Raises UnreadError where it cannot be known whether it exists.
-    """
-    paths = paths_of(root, digest)
-    return next((path for path in paths if is_there(path)), paths[0])
+    """As `find_artifact`; an image's path where there is none."""
+    return find_artifact(root, digest) or paths_of(root, digest)[0]
 
 
 def own_path(root: Path, artifact: Artifact) -> Path:
     """Path that an artifact has in a store, whether or not it exists."""
-    digest, suffix = artifact.digest, MODALITIES[modality_of(artifact)].suffix
+    return _path(root, artifact.digest, MODALITIES[modality_of(artifact)].suffix)
+
+
+def _path(root: Path, digest: str, suffix: str) -> Path:
+    # In one piece: joining paths part by part takes longer than looking for their files.
     return Path(f"{root}/{FOLDER}/{digest[:2]}/{digest}{suffix}")
 
 
@@ -76,7 +83,7 @@ def list_files(root: Path) -> Iterator[tuple[Path, str | None, os.stat_result]]:
 
 def has_artifact(root: Path, digest: str) -> bool:
     """Whether the file of the artifact is there; see `is_there`."""
-    return any(map(is_there, paths_of(root, digest)))
+    return find_artifact(root, digest) is not None
 
 
 def is_there(path: Path) -> bool:

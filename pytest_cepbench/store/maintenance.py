@@ -278,7 +278,7 @@ def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
             path.unlink(missing_ok=True)
             freed += size
             images.remove(digest)
-    waiting = sum(artifact_path(store.root, digest).exists() for digest in images)
+    waiting = sum(has_artifact(store.root, digest) for digest in images)
     return freed, waiting, store.index.compact()
 
 

@@ -15,7 +15,7 @@ from typing import Any, Self
 from pytest_cepbench.artifacts import Artifact
 from pytest_cepbench.errors import ArtifactError, DamagedIndexError, StoreError, StoreVersionError
 from pytest_cepbench.files import open_regular, tells_of_file
-from pytest_cepbench.store.artifact_files import artifact_path, has_artifact, load_artifact
+from pytest_cepbench.store.artifact_files import find_artifact, load_artifact
 from pytest_cepbench.store.database import (
     BUSY_SECONDS,
     FORMAT,
@@ -176,8 +176,8 @@ class Overlay:
 
     def artifact_path(self, digest: str) -> Path | None:
         """Path of the image in the first store that has it."""
-        folders = (folder for folder in self._folders if has_artifact(folder, digest))
-        return next((artifact_path(folder, digest) for folder in folders), None)
+        paths = (find_artifact(folder, digest) for folder in self._folders)
+        return next((path for path in paths if path is not None), None)
 
     def _note_once(self, folder: Path, name: str, line: str) -> None:
         if (folder, name) not in self._bad:

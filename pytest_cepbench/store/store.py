@@ -17,7 +17,7 @@ from pytest_cepbench.store.artifact_files import (
     FOLDER,
     ArtifactCache,
     artifact_path,
-    has_artifact,
+    find_artifact,
     load_artifact,
     own_path,
     write_artifact,
@@ -305,12 +305,10 @@ class Store:
 
         One of a remote store, known from its result, is fetched first.
         """
-        if has_artifact(self.root, digest):
-            return artifact_path(self.root, digest)
-        shared = self._overlay.artifact_path(digest)
-        if shared is None and self.notes([remote_artifact_note(digest)]):
+        found = find_artifact(self.root, digest) or self._overlay.artifact_path(digest)
+        if found is None and self.notes([remote_artifact_note(digest)]):
             self._fetch_artifact(digest)
-        return shared or artifact_path(self.root, digest)
+        return found or artifact_path(self.root, digest)
 
     # -- what is remembered beside them ----------------------------------------------------------
 
