@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.datasets.sample import Dataset, FileImage, FileSound, Sample
 from pytest_cepbench.datasets.sources.files import (
-    SOUND_SUFFIXES,
-    SUFFIXES,
+    FILES,
     passed_over,
     require_folder,
     sample_name,
@@ -25,6 +25,12 @@ ROOT_CATEGORY = "images"
 """Category of images that lie in the folder itself."""
 
 _LARGEST_CAPTION = 1_000_000  # bytes; a caption file larger than this is no caption
+
+
+_SEEDS: Mapping[Modality, Callable[[Path], FileImage | FileSound]] = {
+    "image": FileImage,
+    "sound": FileSound,
+}
 
 
 def load_folder(path: Path, *, captions: bool = False) -> Dataset:
@@ -61,18 +67,18 @@ def _load(path: Path, kind: Modality, *, captions: bool) -> Dataset:
             raise DatasetError(
                 f"two files in {str(path)!r} are both named {name!r} once normalized"
             )
-        seed: dict[str, Any] = {kind: FileImage(file) if kind == "image" else FileSound(file)}
+        seed: dict[str, Any] = {kind: _SEEDS[kind](file)}
         samples[name] = Sample(name, (category,), text=text, **seed)
     note = passed_over(unread, kind)
     if not samples:
-        suffixes = ", ".join(sorted(SUFFIXES if kind == "image" else SOUND_SUFFIXES))
+        suffixes = ", ".join(sorted(FILES[kind].suffixes))
         raise DatasetError(
             f"no {kind}s in {str(path)!r} (looked for {suffixes}, also below)"
             + (f"; {note}" if note else "")
         )
     return Dataset(
         name=path.name,
-        identity={"loader": "folder" if kind == "image" else "sounds", "version": VERSION},
+        identity={"loader": FILES[kind].loader, "version": VERSION},
         samples=tuple(samples[name] for name in sorted(samples)),
         notes=(f"{str(path)!r}: {note}",) if note else (),
     )

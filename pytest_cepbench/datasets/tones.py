@@ -14,8 +14,8 @@ melody   five beeps
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from itertools import product
 from math import log, pi
@@ -33,6 +33,7 @@ from pytest_cepbench.datasets.shapes.samples import (
     check_options,
     derived_seed,
     draw_different,
+    random_generator,
 )
 
 TONES_VERSION = "tones/1"
@@ -102,7 +103,7 @@ def render(tune: Tune, seed: int) -> Sound:
 
     A beep's jitter depends on seed and place alone. No beep at all is a tenth of a second of zeros.
     """
-    jitter = np.random.Generator(np.random.PCG64(seed)).random((MOST_BEEPS, 2))
+    jitter = random_generator(seed).random((MOST_BEEPS, 2))
     parts = [np.zeros(round((_GAP if tune else 0.1) * RATE))]
     for beep, (detuned, quieter) in zip(tune, jitter, strict=False):
         time = np.arange(round(LENGTHS[beep.length] * RATE)) / RATE
@@ -195,7 +196,7 @@ class ToneKnobs(Knobs):
 
 
 # The draws are laid out in this order: a new knob goes to the end, or all old ones draw anew.
-_KNOBS = ("miss", "shift", "stretch", "revoice", "swap", "blank")
+_KNOBS = tuple(field.name for field in fields(ToneKnobs))
 
 
 def degrade_tune(tune: Tune, knobs: ToneKnobs, seed: int) -> Tune | None:
@@ -233,28 +234,23 @@ def degrade_tune(tune: Tune, knobs: ToneKnobs, seed: int) -> Tune | None:
 # -- the data set ----------------------------------------------------------------------------------
 
 
-def _equal_but(*, pitch: bool = False, length: bool = False, timbre: bool = False) -> Family[Tune]:
+_WORDS: Mapping[str, Collection[str]] = {"pitch": PITCHES, "length": LENGTHS, "timbre": TIMBRES}
+
+
+def _equal_but(respect: str) -> Family[Tune]:
     """Two to four beeps that differ, at least two of them, in one respect alone."""
-    varied = PITCHES if pitch else LENGTHS if length else TIMBRES
-    fixed = len(BEEPS) // len(varied)
+    words = len(_WORDS[respect])
 
     def draw(rng: np.random.Generator) -> Tune:
         number = 2 + below(rng, 3)
         while True:
             common = BEEPS[below(rng, len(BEEPS))]
             own = [BEEPS[below(rng, len(BEEPS))] for _ in range(number)]
-            tune = tuple(
-                Beep(
-                    beep.pitch if pitch else common.pitch,
-                    beep.length if length else common.length,
-                    beep.timbre if timbre else common.timbre,
-                )
-                for beep in own
-            )
+            tune = tuple(replace(common, **{respect: getattr(beep, respect)}) for beep in own)
             if len(set(tune)) > 1:
                 return tune
 
-    words = len(varied)
+    fixed = len(BEEPS) // words
     return Family(draw, fixed * sum(words**number - words for number in (2, 3, 4)))
 
 
@@ -267,9 +263,7 @@ def _any(number: int) -> Family[Tune]:
 
 _FAMILIES: dict[str, Family[Tune]] = {
     "single": _any(1),
-    "pitch": _equal_but(pitch=True),
-    "length": _equal_but(length=True),
-    "timbre": _equal_but(timbre=True),
+    **{respect: _equal_but(respect) for respect in _WORDS},
     "melody": _any(MOST_BEEPS),
 }
 

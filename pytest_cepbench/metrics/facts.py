@@ -136,10 +136,7 @@ class FactAnswers:
 def mean_answered(answers: FloatArray) -> Array:
     """(n_artifacts,) mean over rows without NaN; NaN where a column has no answer."""
     answered = ~np.isnan(answers)
-    counts = answered.sum(axis=0)
-    totals = np.where(answered, answers, 0.0).sum(axis=0)
-    means: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
-    return means
+    return _means(np.where(answered, answers, 0.0).sum(axis=0), answered.sum(axis=0))
 
 
 def means_by_row(answers: FloatArray, rows: Sequence[int] | Places, number: int) -> Array:
@@ -151,6 +148,11 @@ def means_by_row(answers: FloatArray, rows: Sequence[int] | Places, number: int)
     counts, totals = np.zeros((2, number, answers.shape[1]))
     np.add.at(counts, rows, answered)
     np.add.at(totals, rows, np.where(answered, answers, 0.0))
+    return _means(totals, counts)
+
+
+def _means(totals: FloatArray, counts: npt.NDArray[Any]) -> Array:
+    """NaN where nothing was counted."""
     means: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
     return means
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.artifacts.image import AVIF
@@ -40,7 +40,19 @@ SOUND_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga"})
 
 _UNREAD_SOUNDS = frozenset({".mp3", ".m4a", ".aac", ".opus", ".wma", ".aif", ".aiff", ".au"})
 
-_READ: Mapping[Modality, frozenset[str]] = {"image": SUFFIXES, "sound": SOUND_SUFFIXES}
+
+class FilesOf(NamedTuple):
+    """Files of one kind of artifact: the loader that has them, suffixes, and formats to save."""
+
+    loader: str
+    suffixes: frozenset[str]
+    save: str
+
+
+FILES: Mapping[Modality, FilesOf] = {
+    "image": FilesOf("folder", SUFFIXES, "PNG or JPEG"),
+    "sound": FilesOf("sounds", SOUND_SUFFIXES, "WAV or FLAC"),
+}
 
 _SYSTEM_FOLDERS = frozenset(
     {
@@ -173,7 +185,7 @@ def walk_files(
             suffix = Path(name).suffix.lower()
             if name.startswith("."):
                 continue
-            if suffix in _READ[kind]:
+            if suffix in FILES[kind].suffixes:
                 yield Path(folder) / name
             elif unread is not None and suffix in counted:
                 unread[suffix] += 1
@@ -181,15 +193,14 @@ def walk_files(
 
 def passed_over(unread: Counter[str], kind: Modality) -> str:
     """A sentence for people on the files that `walk_files` counted; empty where it counted none."""
-    loaders = {"folder": (SUFFIXES, "image"), "sounds": (SOUND_SUFFIXES, "sound")}
     notes = []
-    for loader, (suffixes, other) in loaders.items():
+    for other, (loader, suffixes, _) in FILES.items():
         names = _suffixes_of(unread, suffixes)
         if other != kind and names:
             notes.append(f'{names} passed over, as they are {other}s: loader = "{loader}" has them')
     names = _suffixes_of(unread, unread.keys() - SUFFIXES - SOUND_SUFFIXES)
     if names:
-        save = "PNG or JPEG" if kind == "image" else "WAV or FLAC"
+        save = FILES[kind].save
         notes.append(f"{names} passed over, as such files are not read: save them as {save}")
     return "; ".join(notes)
 
