@@ -46,8 +46,6 @@ _PATHS: Mapping[What, str] = {
     "chat": "chat/completions", "images": "images/generations", "models": "models",
 }  # fmt: skip
 
-MISSING = 'an openai: model needs httpx2: pip install "pytest-cepbench[openai]"'
-
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 """Headers that say which account pays, and the variables that OpenAI's client takes them from."""
 
@@ -179,7 +177,9 @@ class ApiClient:
         try:
             import httpx2
         except ImportError as error:
-            raise MissingDependencyError(MISSING) from error
+            raise MissingDependencyError(
+                'an openai: model needs httpx2: pip install "pytest-cepbench[openai]"'
+            ) from error
         parts = urlsplit(endpoint.address.reveal())
         self._client = client = httpx2.AsyncClient(
             base_url=urlunsplit(parts._replace(query="", fragment="")),

@@ -386,8 +386,7 @@ def has_tokenizer(folder: Path) -> bool:
 
 def has_processor(folder: Path) -> bool:
     """Whether a folder holds an image processor, or a processor of images and texts."""
-    names = ("processor_config.json", "preprocessor_config.json")
-    return any((folder / name).is_file() for name in names)
+    return any((folder / name).is_file() for name in PROCESSOR_FILES[:2])
 
 
 def brings_tokenizer(part: CheckpointPart) -> bool:

@@ -173,25 +173,30 @@ def modalities(
     """The kinds of artifacts that a checkpoint can be given, and the kind that it generates."""
     if kind != "transformers" or not (_reads_sounds(config) or _makes_sounds(config)):
         return READS, "image"
-    sees: set[Modality] = {"image"} if any(key in config for key in _VISION_KEYS) else set()
+    sees: set[Modality] = {"image"} if _shows_vision(config) else set()
     return frozenset({"text", "sound", *sees}), "sound" if _makes_sounds(config) else "image"
 
 
-def _architecture(config: Mapping[str, Any]) -> str:
+def _shows_vision(config: Mapping[str, Any]) -> bool:
+    return any(key in config for key in _VISION_KEYS)
+
+
+def architecture_of(config: Mapping[str, Any]) -> str:
+    """The first class that a configuration names; empty where it names none."""
     return str((config.get("architectures") or [""])[0])
 
 
 def _reads_sounds(config: Mapping[str, Any]) -> bool:
-    named = config.get("model_type") in _SOUND_TYPES or _architecture(config).endswith("ForCTC")
+    named = config.get("model_type") in _SOUND_TYPES or architecture_of(config).endswith("ForCTC")
     return named or not _SOUND_KEYS.isdisjoint(config)
 
 
 def _makes_sounds(config: Mapping[str, Any]) -> bool:
-    if _architecture(config).endswith(_SPEAKS):
+    if architecture_of(config).endswith(_SPEAKS):
         return True
     # VITS and its like end in the layers of a vocoder, MusicGen in the decoder of a codec.
     waves = {"vocab_size", "sampling_rate", "upsample_rates"} <= config.keys()
-    waves = waves and not _architecture(config).endswith(_WRITES_SPEECH_DOWN)
+    waves = waves and not architecture_of(config).endswith(_WRITES_SPEECH_DOWN)
     return waves or {"text_encoder", "audio_encoder", "decoder"} <= config.keys()
 
 
@@ -201,9 +206,9 @@ def _detect_sounds(what: str, config: Mapping[str, Any]) -> Detected | None:
         return what, (), "speaks with a voice that it is shown, for which there is no adapter"
     if _makes_sounds(config):
         return what, ("generator",), "makes sounds of texts"
-    if not _reads_sounds(config) or any(key in config for key in _VISION_KEYS):
+    if not _reads_sounds(config) or _shows_vision(config):
         return None
-    architecture = _architecture(config)
+    architecture = architecture_of(config)
     roles: list[RoleName] = []
     if architecture.endswith(_WRITES_SPEECH_DOWN):
         roles.append("describer")
@@ -240,7 +245,7 @@ def _detect_pipeline(config: Mapping[str, Any]) -> Detected:
 
 def _detect_transformers(config: Mapping[str, Any]) -> Detected:
     model_type = str(config.get("model_type") or "")
-    architecture = _architecture(config)
+    architecture = architecture_of(config)
     what = architecture or f"model type {model_type!r}"
     if (sounds := _detect_sounds(what, config)) is not None:
         return sounds
@@ -255,7 +260,7 @@ def _detect_transformers(config: Mapping[str, Any]) -> Detected:
             because = own.get(model_type, "finds boxes of objects of its classes")
             return what, ("detector",), because
         return what, (), "finds masks or depths, not one vector for an image"
-    if model_type in _IMAGE_TO_TEXT_TYPES or any(key in config for key in _VISION_KEYS):
+    if model_type in _IMAGE_TO_TEXT_TYPES or _shows_vision(config):
         return _detect_multimodal(what, architecture, model_type, config)
     pixels = "num_channels" in config and ("image_size" in config or "patch_size" in config)
     pixels = pixels and not {"vocab_size", "num_frames", "text_config"} & set(config)

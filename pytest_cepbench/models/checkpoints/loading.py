@@ -26,6 +26,7 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, quantization_method
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
+from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.parameters import (
     OFFLOADS,
     TransformersParams,
@@ -161,9 +162,9 @@ def _read_model(
         del options["use_safetensors"]
         options.pop("trust_remote_code", None)
         classes = getattr(model_class, "_model_mapping", {type(config): model_class})[type(config)]
-        named = checkpoint.config.get("architectures") or [""]
+        named = architecture_of(checkpoint.config)
         choices = classes if isinstance(classes, tuple | list) else [classes]
-        model_class = next((c for c in choices if c.__name__ == named[0]), choices[0])
+        model_class = next((c for c in choices if c.__name__ == named), choices[0])
     try:
         model, info = model_class.from_pretrained(place, **options)
     except RuntimeError as error:

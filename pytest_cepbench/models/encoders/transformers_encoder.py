@@ -19,6 +19,7 @@ from PIL import Image
 from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
+from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,
@@ -39,6 +40,7 @@ from pytest_cepbench.models.sounds.feature_extractor import (
     load_reader,
     used_outside_training,
 )
+from pytest_cepbench.models.spec import check_choice
 from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 if TYPE_CHECKING:
@@ -65,8 +67,7 @@ class TransformersEncoderParams(TransformersParams):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pooling not in POOLINGS:
-            raise ValueError(f"pooling must be {', '.join(POOLINGS)}, got {self.pooling!r}")
+        check_choice(self, "pooling", POOLINGS)
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -80,7 +81,7 @@ def _load(plan: LoadPlan[TransformersEncoderParams]) -> LoadedEncoder:
     checkpoint, params = plan.checkpoint, plan.params
     code = {"trust_remote_code": checkpoint.options.trust_remote_code}
     # The auto class would drop the projection into the joint space that these were saved with.
-    name = str((checkpoint.config.get("architectures") or [""])[0])
+    name = architecture_of(checkpoint.config)
     projects = name.endswith("VisionModelWithProjection") and hasattr(transformers, name)
     model_class = getattr(transformers, name) if projects else transformers.AutoModel
     sees = "image" in checkpoint.reads

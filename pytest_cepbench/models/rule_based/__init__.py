@@ -37,7 +37,6 @@ from pytest_cepbench.models.rule_based.scene_models import (
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec, parse_params
 
 __all__ = [
-    "ADAPTER",
     "DescriberKnobs",
     "ShapesDescriber",
     "ShapesDetector",
@@ -49,9 +48,10 @@ __all__ = [
     "detect",
 ]
 
-ADAPTER = "shapes/1"
-
 _BATCH = 64
+
+_HEARS: frozenset[Modality] = frozenset(("text", "sound"))
+"""What models of tones can be given."""
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,12 @@ def _tones_roles() -> dict[RoleName, _WorldRole]:
     from pytest_cepbench.datasets.tones import ToneKnobs
     from pytest_cepbench.models.rule_based import tone_models as models
 
-    hears: frozenset[Modality] = frozenset(("text", "sound"))
     return {
-        "describer": _WorldRole(ToneKnobs, models.TonesDescriber, reads=hears),
+        "describer": _WorldRole(ToneKnobs, models.TonesDescriber, reads=_HEARS),
         "generator": _WorldRole(
             ToneKnobs, models.TonesGenerator, always_seeded=True, makes="sound"
         ),
-        "encoder": _WorldRole(Knobs, lambda _: models.TonesEncoder(), reads=hears),
+        "encoder": _WorldRole(Knobs, lambda _: models.TonesEncoder(), reads=_HEARS),
     }
 
 
@@ -121,8 +120,7 @@ def detect(spec: ModelSpec) -> DetectedModel:
     roles = SCHEMES[spec.scheme].roles
     if spec.scheme == "shapes":
         return DetectedModel("the built-in world of shapes", roles)
-    hears: frozenset[Modality] = frozenset(("text", "sound"))
-    return DetectedModel("the built-in world of tones", roles, reads=hears, makes="sound")
+    return DetectedModel("the built-in world of tones", roles, reads=_HEARS, makes="sound")
 
 
 def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:

@@ -14,17 +14,16 @@ from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_tokens,
     check_vocabulary,
-    refuse_missing,
-    refuse_unused,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
+from pytest_cepbench.models.checkpoints.loading import input_device, loading
 from pytest_cepbench.models.sounds.feature_extractor import (
     SoundModelParams,
     SoundReader,
     Wave,
     check_extractor,
     load_reader,
+    load_whole,
     used_outside_training,
 )
 from pytest_cepbench.models.torch_runtime import quiet
@@ -65,10 +64,7 @@ def _load(plan: LoadPlan[SoundModelParams]) -> CtcDescriber:
     checkpoint = plan.checkpoint
     code = {"trust_remote_code": checkpoint.options.trust_remote_code}
     with loading(plan):
-        model, info = from_pretrained(AutoModelForCTC, plan, **code)
-        refuse_missing(checkpoint, used_outside_training(info["missing_keys"]))
-        if not plan.params.allow_unused:
-            refuse_unused(checkpoint, info["unexpected_keys"])
+        model = load_whole(AutoModelForCTC, plan, used_outside_training, **code)
         with checkpoint.preparation_folder() as folder:
             reader = load_reader(checkpoint, folder, model)
             tokenizer = AutoTokenizer.from_pretrained(folder, **code)

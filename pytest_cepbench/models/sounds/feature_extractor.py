@@ -16,6 +16,8 @@ from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
 from pytest_cepbench.models.checkpoints.checkpoint import PROCESSOR_FILES
+from pytest_cepbench.models.checkpoints.loaded_checks import refuse_missing, refuse_unused
+from pytest_cepbench.models.checkpoints.loading import from_pretrained
 from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.torch_runtime import by_kind
 
@@ -43,6 +45,24 @@ def used_outside_training(missing: Collection[str]) -> set[str]:
     wav2vec 2.0 and its like put `masked_spec_embed` in the place of frames while they are trained.
     """
     return {name for name in missing if not name.endswith("masked_spec_embed")}
+
+
+def load_whole(
+    model_class: Any,
+    plan: LoadPlan[Any],
+    needed: Callable[[Collection[str]], Collection[str]] = set,
+    **options: Any,
+) -> Any:
+    """The model of a plan, of which every tensor has a place.
+
+    plan: with `SoundModelParams`.
+    needed: those of the names of missing tensors that take part in answers.
+    """
+    model, info = from_pretrained(model_class, plan, **options)
+    refuse_missing(plan.checkpoint, needed(info["missing_keys"]))
+    if not plan.params.allow_unused:
+        refuse_unused(plan.checkpoint, info["unexpected_keys"])
+    return model
 
 
 @dataclass(frozen=True)
@@ -91,14 +111,11 @@ class SoundReader:
         """
         waves = [self.wave(sound) for sound in sounds]
         failures = [self.failure(wave) for wave in waves]
-        kinds = [
-            str(fault) if fault else self.kind(wave)
-            for wave, fault in zip(waves, failures, strict=True)
-        ]
+        kinds = [fault or self.kind(wave) for wave, fault in zip(waves, failures, strict=True)]
 
         def answer_alike(rows: Sequence[int]) -> Sequence[T | Failure]:
-            refused = [fault for i in rows if (fault := failures[i]) is not None]
-            return refused or answer([waves[i] for i in rows], rows)
+            fault = failures[rows[0]]  # that of all of them
+            return answer([waves[i] for i in rows], rows) if fault is None else [fault] * len(rows)
 
         return by_kind(kinds, answer_alike)
 

@@ -23,13 +23,11 @@ from pytest_cepbench.models.checkpoints import Checkpoint, read_json
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_vocabulary,
-    refuse_missing,
-    refuse_unused,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
+from pytest_cepbench.models.checkpoints.loading import input_device, loading
 from pytest_cepbench.models.protocols import SoundLike
-from pytest_cepbench.models.sounds.feature_extractor import SoundModelParams
+from pytest_cepbench.models.sounds.feature_extractor import SoundModelParams, load_whole
 from pytest_cepbench.models.spec import check_at_least
 from pytest_cepbench.models.torch_runtime import quiet, seeded
 
@@ -98,9 +96,8 @@ class SoundGenerator:
     """A loaded model that makes sounds; satisfies the Generator Protocol.
 
     vocoder, speaker: of a model that makes spectrograms; None for others.
-    config: settings of a model that writes tokens; None for others.
     rate: of its sounds, in Hz.
-    longest: tokens of a text that it reads.
+    params: of the spec.
     """
 
     def __init__(
@@ -198,12 +195,12 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     import transformers
 
     checkpoint, params = plan.checkpoint, plan.params
-    code = {"trust_remote_code": checkpoint.options.trust_remote_code}
+    code: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
     spectrograms = _makes_spectrograms(checkpoint)
     auto = "AutoModelForTextToSpectrogram" if spectrograms else "AutoModelForTextToWaveform"
     vocoder = speaker = None
     with loading(plan):
-        model = _whole(getattr(transformers, auto), plan, **code)
+        model = load_whole(getattr(transformers, auto), plan, **code)
         with checkpoint.preparation_folder() as folder:
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **code)
         if spectrograms:
@@ -223,15 +220,6 @@ def _load(plan: LoadPlan[SoundGeneratorParams]) -> SoundGenerator:
     return SoundGenerator(model, tokenizer, rate, params=params, vocoder=vocoder, speaker=speaker)
 
 
-def _whole(model_class: Any, plan: LoadPlan[SoundGeneratorParams], **options: Any) -> Any:
-    """The model of a plan, of which every tensor has a place."""
-    model, info = from_pretrained(model_class, plan, **options)
-    refuse_missing(plan.checkpoint, info["missing_keys"])
-    if not plan.params.allow_unused:
-        refuse_unused(plan.checkpoint, info["unexpected_keys"])
-    return model
-
-
 def _voice(plan: LoadPlan[SoundGeneratorParams], model: Any) -> tuple[Any, Any]:
     """The vocoder, and the (1, dimension) embedding of the speaker."""
     import torch
@@ -240,7 +228,7 @@ def _voice(plan: LoadPlan[SoundGeneratorParams], model: Any) -> tuple[Any, Any]:
     places = {part.name: part.path for part in plan.checkpoint.parts}
     folder, file = places["vocoder"], places["speaker"]
     own = Checkpoint(folder, "transformers", "vocoder", (), read_json(folder / "config.json"))
-    vocoder = _whole(SpeechT5HifiGan, replace(plan, checkpoint=own))
+    vocoder = load_whole(SpeechT5HifiGan, replace(plan, checkpoint=own))
     bins, taken = model.config.num_mel_bins, vocoder.config.model_in_dim
     if bins != taken:
         raise CheckpointError(

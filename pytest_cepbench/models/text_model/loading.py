@@ -16,6 +16,8 @@ import numpy as np
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan
+from pytest_cepbench.models.checkpoints.checkpoint import has_processor
+from pytest_cepbench.models.checkpoints.format_detection import architecture_of
 from pytest_cepbench.models.checkpoints.loaded_checks import (
     check_image_token,
     check_tokens,
@@ -165,7 +167,7 @@ def load_text_model(
     model_class: Any = transformers.AutoModelForImageTextToText
     if "image" not in checkpoint.reads:
         # The auto class of such models was another one in each of several releases.
-        name = str((checkpoint.config.get("architectures") or [""])[0])
+        name = architecture_of(checkpoint.config)
         model_class = getattr(transformers, name, transformers.AutoModelForSpeechSeq2Seq)
     options: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
     if checkpoint.options.variant is not None:
@@ -256,8 +258,7 @@ def _read_processors(
                 "and torchvision, which several need, is not installed. Install the torchvision "
                 "release that belongs to the installed torch"
             ) from reason
-        names = ("processor_config.json", "preprocessor_config.json")
-        if reason is not None and any((path / name).is_file() for name in names):
+        if reason is not None and has_processor(path):
             raise reason
         present = "none" if reason is not None else f"a {type(processor).__name__}"
         raise CheckpointError(
