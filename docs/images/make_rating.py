@@ -35,10 +35,9 @@ from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import Scene, caption  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import render as draw_scene  # noqa: E402
 from pytest_cepbench.ratings.assignment import Order  # noqa: E402
-from pytest_cepbench.ratings.consent import write_texts  # noqa: E402
 from pytest_cepbench.ratings.folder import Ratings, read_ratings  # noqa: E402
-from pytest_cepbench.ratings.items import make_item, write_study  # noqa: E402
-from pytest_cepbench.ratings.known_items import known_items  # noqa: E402
+from pytest_cepbench.ratings.items import make_item  # noqa: E402
+from pytest_cepbench.ratings.known_items import begin_study  # noqa: E402
 from pytest_cepbench.ratings.records import Item, Part, Study, Task, Vote, record_line  # noqa: E402
 
 NAMES = ("Color", "Count", "Position", "Size", "Symmetry")
@@ -115,9 +114,7 @@ def make_study(folder: Path, task: Task) -> Ratings:
         kind=task, suite="arena", annotators=PEOPLE, overlap=3, share=0.5, attention=0.2,
         repeats=0.1, names=NAMES if task == "verify" else (),
     )  # fmt: skip
-    known, known_images = known_items(study, items, images)
-    write_study(folder, study, [*items, *known], images | known_images)
-    write_texts(folder, task)
+    begin_study(folder, study, items, images)
     ratings = read_ratings(folder)
     if task == "pair":
         _give_votes(ratings)

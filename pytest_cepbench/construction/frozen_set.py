@@ -172,9 +172,9 @@ def settle_labels(
         )
         for record in labelled.records
     }
-    stopped = () if folder.has(EXTRACT) else ("extract",)
-    every = labelled.construction.models
-    models = {stage: model for stage, model in every.items() if stage not in stopped}
+    models = dict(labelled.construction.models)
+    if not folder.has(EXTRACT):
+        models.pop("extract", None)
     frozen = FrozenSet(name, labelled, people, labels, read_counts(folder), models)
     if frozen.unverified and not unverified:
         raise DatasetError(

@@ -149,7 +149,8 @@ class Construction:
         annotations = annotate_images(
             describer, self.source, question, self.settings.seed, self.announce
         )
-        self.write({f"{stage}.jsonl": annotations})  # also where all failed: it has their replies
+        file = {"extract": files.EXTRACT, "annotate": files.ANNOTATE}[stage]
+        self.write({file: annotations})  # also where all failed: it has their replies
         require_annotations(annotations, stage, describer.bound.spec)
         return annotations
 
@@ -299,9 +300,9 @@ def annotate_images(
         annotations = {}
         for record, result in results.items():
             made = files.Annotation(
-                image=record.image, repaired=repaired, fingerprint=fingerprint, prompt_digest=digest
+                image=record.image, fingerprint=fingerprint, prompt_digest=digest
             )
-            annotations[record] = _read(made, result, question.names)
+            annotations[record] = _read(made, result, question.names, repaired=repaired)
         return annotations
 
     annotations: list[files.Annotation] = []
@@ -342,16 +343,17 @@ def _load(
     return source.load(record).to_pil(), prompt
 
 
-def _read(made: files.Annotation, result: Result, names: Sequence[str] | None) -> files.Annotation:
+def _read(
+    made: files.Annotation, result: Result, names: Sequence[str] | None, *, repaired: bool
+) -> files.Annotation:
     """An annotation with what an answer says. names: the closed list."""
     if isinstance(result, Failure):
-        detail = plain_line(result.detail)
-        return replace(made, repaired=False, failure=result.kind, detail=detail)
+        return replace(made, failure=result.kind, detail=plain_line(result.detail))
     try:
         reading = read_pattern_reply(str(result))
     except UnreadableReplyError as problem:
         reply = plain_line(str(result), LONGEST_REPLY)
-        return replace(made, repaired=False, failure=_BAD_JSON, detail=str(problem), reply=reply)
+        return replace(made, failure=_BAD_JSON, detail=str(problem), reply=reply)
     given = {pattern.name: pattern.sentence for pattern in reading.patterns}
     dropped: list[str] = []
     if names is not None:
@@ -364,6 +366,7 @@ def _read(made: files.Annotation, result: Result, names: Sequence[str] | None) -
         patterns=tuple(given),
         reasons={name: words for name, words in given.items() if words},
         dropped=tuple(dropped),
+        repaired=repaired,
     )
 
 

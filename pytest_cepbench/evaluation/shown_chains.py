@@ -149,8 +149,10 @@ def shown_chains(
         scores, excerpt = scores_of(evaluated, sample), run.show(case, sample)
         if scores is None or excerpt is None:
             return None
-        before = excerpt if same and whole and sample in known else None
-        if not same and whole and stored is not None and sample in known:
+        before = None
+        if whole and same and sample in known:
+            before = excerpt
+        elif whole and stored is not None and sample in known:
             with suppress(CepError):  # the verdict stands without it
                 before = stored.excerpt(case, sample, excerpt.chain.links[0].kind)
         return chain_shown(sample, scores, excerpt, before, store, whole=whole)

@@ -54,6 +54,11 @@ class PairedStep(NamedTuple):
         return both and not self.same and self.images == 2
 
     @property
+    def either(self) -> LinkShown | None:
+        """This run's artifact, or the baseline's where it has none."""
+        return self.now or self.before
+
+    @property
     def images(self) -> int:
         """How many of the two are images, or sounds, which are shown by pictures."""
         return sum(link is not None and link.file is not None for link in (self.before, self.now))

@@ -149,9 +149,10 @@ class PageImages:
         if not self.inside or self._audio + len(flac) <= _MOST_AUDIO:
             self._audio += len(flac)
             audio = self._address(f"{name}.flac", flac, "audio/flac")
-        original = "" if self.inside else audio
-        image = PageImage(name, *picture.size, address, original, enlarged=False)
-        return image._replace(seconds=sound.seconds, audio=audio)
+        original, seconds = "" if self.inside else audio, sound.seconds
+        return PageImage(
+            name, *picture.size, address, original, enlarged=False, seconds=seconds, audio=audio
+        )
 
     def _address(self, name: str, data: bytes, media_type: str) -> str:
         """A data URI, or the path of a new file relative to the page."""

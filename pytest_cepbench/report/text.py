@@ -251,7 +251,7 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         before, now = ("" if end is None else end.text or "" for end in (step.before, step.now))
         texts.append((step.generation, before, now))
     described = next((before for _, before, _ in texts if before), "")
-    first_link = steps[0].now or steps[0].before
+    first_link = steps[0].either
     kind = "a sound" if first_link is not None and first_link.sound else "an image"
     start = texts[0][2] or texts[0][1] or f"{kind}: {described}".removesuffix(": ")
     yield printable(f"start: {start}", most)

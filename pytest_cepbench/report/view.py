@@ -425,7 +425,7 @@ def _card(worst: WorstSample) -> CardView:
     else:
         pairs = paired_steps(shown)
         first = next((step for step in pairs if step.first), pairs[-1])
-        start = None if first is pairs[0] else pairs[0].now or pairs[0].before
+        start = None if first is pairs[0] else pairs[0].either
         if start is not None:
             cells.append(("start", Cell(start.file, [TextPart(start.text or "")])))
         at = f"generation {first.generation}" if first.generation else "start"
