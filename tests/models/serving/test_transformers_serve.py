@@ -43,7 +43,7 @@ _PROMPT = "describe the image"
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A describer with a chat template."""
-    for library in ("torch", "transformers", "fastapi", "uvicorn", "httpx2"):
+    for library in ("torch", "transformers", "fastapi", "openai", "uvicorn", "httpx2"):
         pytest.importorskip(library, reason=f"`transformers serve` is asked, which needs {library}")
     import transformers  # noqa: F401 - quiet() reaches the libraries that are imported
 
