@@ -323,6 +323,8 @@ REMOVED: Mapping[str, str] = {
     "--pilot": "--samples",
     "--from": "--report",
     "--examples": "--prompts=paper, which has them",
+    "dataset arena": "a folder in OpenING's layout, which the loader opening reads",
+    "dataset patterns verify": "cepbench dataset verify FOLDER --annotators NAMES --only-write",
     "dataset pairs": "a list of ids (source,image_id) and the loader sdp, which joins them",
     "rate import": "cepbench rate ask, whose pages keep the votes",
     "rate export label-studio": "cepbench rate ask, whose pages keep the votes",

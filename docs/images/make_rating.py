@@ -133,7 +133,7 @@ def make_dataset_study(folder: Path) -> Ratings:
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
         words = ["dataset", "patterns", str(photos), f"--out={out}", "--per-pattern=2", *models]
-        if cepbench([*words, "--until=verify", people]) != 0:
+        if cepbench(words) or cepbench(["dataset", "verify", str(out), people, "--only-write"]):
             sys.exit(printed.getvalue())
     return read_ratings(out / "ratings")
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cepbench.cli.output import Section, Table, show, tell
-from pytest_cepbench.construction import arena_set
 from pytest_cepbench.construction import folder as files
-from pytest_cepbench.construction.folder import ConstructionFolder, open_construction
+from pytest_cepbench.construction.folder import open_construction
 from pytest_cepbench.construction.frozen_set import settle_labels, table_path, write_frozen
 from pytest_cepbench.construction.patterns import MOST_PATTERNS
 from pytest_cepbench.construction.stages import (
@@ -23,16 +21,12 @@ from pytest_cepbench.construction.stages import (
     construct_patterns,
 )
 from pytest_cepbench.construction.verification import VerificationSettings, write_verification
-from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.errors import SpecError, did_you_mean
 from pytest_cepbench.files import names_beside
 from pytest_cepbench.ratings.folder import STUDY, read_ratings
 
 if TYPE_CHECKING:
     from pytest_cepbench.models import RoleName
-
-VERIFY = "verify"
-"""The stage behind the last one that needs no people: here the study is written, not served."""
 
 _MOST_SHOWN = 20
 
@@ -50,7 +44,6 @@ def patterns(arguments: Namespace) -> int:
     from pytest_cepbench.suites.model_options import assigned_role
 
     out: Path = arguments.out
-    verifies, asked_already = arguments.until == VERIFY, _has_study(out)
     number, file = _patterns(arguments.patterns)
     settings = ConstructionSettings(
         images=arguments.images,
@@ -61,12 +54,8 @@ def patterns(arguments: Namespace) -> int:
         per_pattern=arguments.per_pattern,
         sampling=arguments.sampling,
         seed=arguments.seed,
-        until=STAGES[-1] if arguments.until in (None, VERIFY) else arguments.until,
+        until=arguments.until or STAGES[-1],
     )
-    if verifies and arguments.annotators is None and not asked_already:
-        raise SpecError(
-            "--until verify writes the study of the people who check: name them, --annotators"
-        )
     made = file is not None or (out / files.PATTERNS).is_file()
     if arguments.writer is None and not made and arguments.until not in ("extract", "count"):
         raise SpecError(
@@ -87,10 +76,6 @@ def patterns(arguments: Namespace) -> int:
     show(
         list(_patterns_page(found)), *(f"written: {path}" for path in dict.fromkeys(found.written))
     )
-    if verifies:
-        # Of a study that is there, it is the seed of draws and models alone.
-        seed = None if asked_already else arguments.seed
-        _write_study(open_construction(out), arguments, arguments.images, seed)
     if found.chosen is not None:
         quoted = shlex.quote(str(out))
         show(
@@ -153,66 +138,20 @@ def _patterns_page(found: Construction) -> Iterator[Section]:
         yield Section(title, (Table(("pattern", "images", "chosen"), rows),))
 
 
-# -- questions of one's own ------------------------------------------------------------------------
-
-
-def arena(arguments: Namespace) -> int:
-    """Write out the questions; exit codes as in `main`."""
-    questions = arena_set.write_questions(arguments.templates, arguments.out)
-    out, quoted = arguments.out, shlex.quote(str(arguments.out))
-    counts = Counter(question.uid[:4] for question in questions)
-    candidates: Counter[str] = Counter()
-    for question in questions:
-        candidates[question.uid[:4]] += len(question.candidates)
-    rows = tuple(
-        (task, TASKS[task], str(number), str(candidates[task]))
-        for task, number in sorted(counts.items())
-    )
-    table = Table(("task", "name", "questions", "candidates"), rows)
-    show(
-        [Section(f"{len(questions)} questions of {len(rows)} tasks", (table,))],
-        f"written: {out / arena_set.QUESTIONS}",
-        f"people approve gold answers: cepbench dataset verify {quoted} --annotators NAME,NAME",
-        f"then freeze it:              cepbench dataset freeze {quoted} --copy",
-    )
-    return 0
-
-
 # -- people ----------------------------------------------------------------------------------------
 
 
 def verify(arguments: Namespace) -> int:
     """Write the study where it is new, and serve it; exit codes as in `main`."""
     folder = open_construction(arguments.folder)
-    path = _write_study(folder, arguments, arguments.images, arguments.seed)
-    if not arguments.only_write:
-        from pytest_cepbench.cli.rate import serve_ratings
-
-        serve_ratings(path, arguments)
-    return 0
-
-
-def _has_study(folder: Path) -> bool:
-    """Whether people are asked about the data set of a folder already."""
-    return (folder / files.RATINGS / STUDY).is_file()
-
-
-def _write_study(
-    folder: ConstructionFolder, arguments: Namespace, images: Path | None, seed: int | None
-) -> Path:
-    """The folder of the study, written where there is none.
-
-    images: where the images lie, if they have moved.
-    Raises SpecError, DatasetError and WriteError, also where settings are not those of a study
-    that is there.
-    """
-    path, known = folder.path / files.RATINGS, _has_study(folder.path)
+    path = folder.path / files.RATINGS
+    known = (path / STUDY).is_file()
     if arguments.annotators is None and not known:
         raise SpecError(
             "say who checks: --annotators NAME,NAME (they vote with the model on each label)"
         )
-    write = arena_set.write_approval if folder.has(arena_set.QUESTIONS) else write_verification
-    write(folder, VerificationSettings(arguments.annotators or (), arguments.overlap, seed), images)
+    settings = VerificationSettings(arguments.annotators or (), arguments.overlap, arguments.seed)
+    write_verification(folder, settings, arguments.images)
     study = read_ratings(path)
     number = sum(item.kind == "item" for item in study.items.values())
     asked = f"{number} items for {', '.join(study.study.annotators)}"
@@ -221,7 +160,11 @@ def _write_study(
     else:
         tell(f"{path}: {asked}")
         tell(f"edit {path / 'consent.md'} and {path / 'instructions.md'} before people begin")
-    return path
+    if not arguments.only_write:
+        from pytest_cepbench.cli.rate import serve_ratings
+
+        serve_ratings(path, arguments)
+    return 0
 
 
 # -- frozen sets -----------------------------------------------------------------------------------
@@ -244,15 +187,6 @@ def freeze(arguments: Namespace) -> int:
             "a digit first"
         )
     folder = open_construction(arguments.folder)
-    freeze = _freeze_arena if folder.has(arena_set.QUESTIONS) else _freeze_patterns
-    page, written = freeze(arguments, folder, name, target)
-    show([page], *(f"written: {path}" for path in written))
-    return 0
-
-
-def _freeze_patterns(
-    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
-) -> tuple[Section, list[Path]]:
     frozen = settle_labels(name, folder, arguments.images, unverified=arguments.unverified)
     written = write_frozen(frozen, target, copy=arguments.copy)
     verified = len(frozen.labels) - frozen.unverified
@@ -267,22 +201,6 @@ def _freeze_patterns(
         )
     rows = tuple((name, str(images), str(moved)) for name, images, moved in frozen.shown_members)
     table = Table(("pattern", "images", "changed by people"), rows)
-    return Section(f"{name}: {len(frozen.labels)} images", (*lines, table)), written
-
-
-def _freeze_arena(
-    arguments: Namespace, folder: ConstructionFolder, name: str, target: Path
-) -> tuple[Section, list[Path]]:
-    if not arguments.copy:
-        raise SpecError(
-            "OpenING's layout holds its images: add --copy where their licences allow it, or keep "
-            "the templates instead"
-        )
-    gold = arena_set.choose_gold(folder, arguments.images, unverified=arguments.unverified)
-    written = arena_set.write_arena(gold, name, target)
-    lines = [
-        f"gold answers that people approved: {sum(choice.looks > 0 for choice in gold.chosen)}",
-        f"left out, since no candidate was approved: {len(gold.without_gold)}",
-        *gold.remarks,
-    ]
-    return Section(f"{name}: {len(gold.chosen)} questions", tuple(lines)), written
+    page = Section(f"{name}: {len(frozen.labels)} images", (*lines, table))
+    show([page], *(f"written: {path}" for path in written))
+    return 0

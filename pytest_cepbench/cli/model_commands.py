@@ -417,23 +417,13 @@ RATE = Command(
 
 # -- dataset ---------------------------------------------------------------------------------------
 
-SHARED["new-folder"] = options("--out FOLDER required  folder of the data set")
-
-SHARED["folder"] = options("folder FOLDER  of dataset patterns or dataset arena")
+SHARED["folder"] = options("folder FOLDER  of dataset patterns")
 
 SHARED["moved-images"] = options("--images IMAGES  where the images lie, if they have moved")
 
-SHARED["checking"] = options(
-    """
-    --annotators N|NAME,...
-        who checks labels, or how many people; not needed where the study is there already
-    --overlap N  people who see each item; default: all of them
-    """
-)
-
 DATASET = Command(
     "dataset",
-    "make a data set of your own images or questions: labelled by models, checked by people",
+    "make a data set of your own images: labelled by models, checked by people",
     commands=(
         Command(
             "patterns",
@@ -443,7 +433,7 @@ DATASET = Command(
             options(
                 """
                 images IMAGES  folder of images, also below it
-                @new-folder
+                --out FOLDER required  folder of the data set
                 --describer SPEC required  the model that names patterns
                 --writer SPEC  the model that summarizes names; not with a file
                 --patterns N|FILE = 13
@@ -456,20 +446,24 @@ DATASET = Command(
                 --prompts {neutral,paper} = neutral
                     the questions, plain or built as MMGenBench's, whose first one names examples of
                     patterns
-                --until {extract,count,summary,annotate,sample,verify}
-                    the last stage; verify writes the study of people too; default: sample
-                @checking store
+                --until {extract,count,summary,annotate,sample}
+                    the last stage; default: sample
+                @store
                 """
             ),
         ),
         Command(
             "verify",
-            "let people check labels, or approve gold answers, on pages of this machine",
+            "let people check labels, on pages of this machine",
             UNWRITTEN,
             "dataset:verify",
             options(
                 """
-                @folder checking
+                @folder
+                --annotators N|NAME,...
+                    who checks labels, or how many people; not needed where the study is there
+                    already
+                --overlap N  people who see each item; default: all of them
                 --seed SEED  of the order of items; default: 0
                 @moved-images pages
                 """
@@ -490,18 +484,6 @@ DATASET = Command(
                               written
                 --unverified  take the model's labels where nobody looked at an image
                 @moved-images
-                """
-            ),
-        ),
-        Command(
-            "arena",
-            "make questions of task templates, whose gold answers people approve",
-            UNWRITTEN,
-            "dataset:arena",
-            options(
-                """
-                templates FILE  tasks and what fills them
-                @new-folder
                 """
             ),
         ),

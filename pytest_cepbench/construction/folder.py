@@ -122,17 +122,15 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a folder was constructed from; `construction.json`.
 
-    kind: of data set: "patterns", or "arena", which has neither prompts nor models.
-    source: the folder of images, or the file of templates. data: digest of an arena's questions.
+    source: the folder of images.
     prompts: of the questions to models.
     unreadable: path -> why an image was left out.
     models: stage -> the model that was asked in it.
     """
 
     v: int = FORMAT
-    kind: str
+    kind: Literal["patterns"] = "patterns"
     source: str = ""
-    data: str | msgspec.UnsetType = msgspec.UNSET
     prompts: str = ""
     seed: int = 0
     unreadable: Mapping[str, str] = {}
@@ -211,31 +209,22 @@ def _json(record: object) -> str:
     return escape_json(msgspec.json.encode(record).decode("utf-8", "surrogatepass"))
 
 
-def open_construction(path: Path, kind: str | None = None) -> ConstructionFolder:
-    """The folder of a data set that is being constructed.
-
-    kind: of data set that it has to be of. Raises DatasetError where it holds none, or another.
-    """
+def open_construction(path: Path) -> ConstructionFolder:
+    """The folder of a data set that is being constructed. Raises DatasetError where it is none."""
     folder = ConstructionFolder(path)
     if not folder.has(CONSTRUCTION):
         raise DatasetError(
             f"{str(path)!r} holds no data set that is being constructed: it has no {CONSTRUCTION}; "
             "begin with cepbench dataset patterns IMAGES --out FOLDER"
         )
-    header = folder.record
-    if header.v != FORMAT:
+    if folder.record.v != FORMAT:
         raise DatasetError(
             f"{str(path)!r} was written by another version of the package: update it"
-        )
-    if kind is not None and header.kind != kind:
-        raise DatasetError(
-            f"{str(path)!r} holds a data set of the kind {header.kind!r}, and one of the kind "
-            f"{kind!r} is expected: name another folder"
         )
     return folder
 
 
-def start_construction(path: Path, kind: str) -> ConstructionFolder:
+def start_construction(path: Path) -> ConstructionFolder:
     """The folder for a data set, which may have been begun already.
 
     Raises DatasetError for a folder that holds something else.
@@ -244,7 +233,7 @@ def start_construction(path: Path, kind: str) -> ConstructionFolder:
         raise DatasetError(f"--out {str(path)!r} is a file: a folder is expected")
     folder = ConstructionFolder(path)
     if folder.has(CONSTRUCTION):
-        return open_construction(path, kind)
+        return open_construction(path)
     if path.is_dir() and any(not entry.name.startswith(".") for entry in path.iterdir()):
         raise DatasetError(
             f"--out {str(path)!r} holds other files and no data set: name a new folder"

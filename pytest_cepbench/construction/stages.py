@@ -40,9 +40,6 @@ from pytest_cepbench.construction.patterns import (
 from pytest_cepbench.errors import DatasetError, MeasurementError, SpecError, UnreadableReplyError
 from pytest_cepbench.store import Result
 
-KIND = "patterns"
-"""Kind of data set that these stages make."""
-
 Stage = Literal["extract", "count", "summary", "annotate", "sample"]
 
 STAGES: tuple[Stage, ...] = get_args(Stage)
@@ -199,7 +196,6 @@ class Construction:
         """Write files of the folder, and anew what it was constructed from."""
         settings = self.settings
         record = files.ConstructionRecord(
-            kind=KIND,
             source=str(settings.images),
             prompts=f"{settings.style} {PROMPTS_VERSION}",
             seed=settings.seed,
@@ -222,7 +218,7 @@ def construct_patterns(
     Raises DatasetError for images, folders and files that cannot be used, SpecError where a writer
     is needed and not given, MeasurementError and WriteError, and what models and store raise.
     """
-    folder = files.start_construction(settings.out, KIND)
+    folder = files.start_construction(settings.out)
     earlier = folder.read_lines(files.IMAGES, files.ImageRecord) if folder.has(files.IMAGES) else []
     source = files.find_images(
         settings.images,

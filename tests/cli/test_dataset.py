@@ -386,9 +386,7 @@ def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
     assert "was begun with other images: 52 of its 60 are not in 'few'" in refusal("few", "bench")
     assert "holds other files and no data set" in refusal("photos", "notes")
     assert "is a file" in refusal("photos", "notes/a.txt")
-    assert "holds a data set of the kind 'arena', and one of the kind 'patterns' is" in refusal(
-        "photos", "arena"
-    )
+    assert "arena/construction.json: Invalid enum value 'arena'" in refusal("photos", "arena")
     assert (photos.path / "notes" / "a.txt").read_text() == "mine"
 
 
@@ -509,18 +507,17 @@ def test_a_missing_writer_is_told_before_an_image_is_asked(
 
 
 def test_a_study_goes_on_as_it_was_written(photos: Home) -> None:
-    """Other settings are refused, the same and none go on, and --until verify needs no names."""
+    """Other settings are refused, the same and none go on."""
     construct(photos)
     words = ["dataset", "verify", "bench", "--only-write"]
     photos.command(*words, "--annotators=2", "--overlap=1")
     same = photos.command(*words, "--annotators=a1,a2", "--overlap=1", "--seed=0")
     none = photos.command(*words)
-    until = construct(photos, "--until=verify", "--seed=3")
     study = read_ratings(photos.path / "bench" / RATINGS).study
 
     assert (study.annotators, study.overlap) == (("a1", "a2"), 1)
-    assert [ended.code for ended in (same, none, until)] == [0, 0, 0], until.err
-    for ended in (same, none, until):
+    assert [ended.code for ended in (same, none)] == [0, 0], none.err
+    for ended in (same, none):
         assert re.search(r"goes on: bench/ratings, \d+ items for a1, a2", ended.err)
     for option, has in (("--annotators=zed", "a1, a2"), ("--overlap=2", "1"), ("--seed=4", "0")):
         other = photos.command(*words, option)
@@ -703,15 +700,18 @@ def test_a_study_of_other_images_is_told(photos: Home) -> None:
     assert freeze(photos, "--unverified").code == 0
 
 
-def test_the_study_is_written_in_one_go(photos: Home) -> None:
-    """With the names of people; without them nothing is asked."""
-    without = construct(photos, "--until=verify")
-    ended = construct(photos, "--until=verify", "--annotators=ada,bo", "--overlap=1")
+def test_what_is_gone_is_refused_by_name(photos: Home) -> None:
+    """With what takes its place."""
+    construct(photos, "--until=verify").refused("cepbench dataset verify FOLDER", lines=1)
+    photos.command("dataset", "arena", "t.toml", "--out=x").refused("OpenING's layout", lines=1)
 
-    assert (without.code, ended.code) == (2, 0), ended.err
-    assert "name them, --annotators" in without.err
-    study = read_ratings(photos.path / "bench" / RATINGS).study
-    assert (study.annotators, study.overlap) == (("ada", "bo"), 1)
+
+def test_a_folder_without_a_set_is_refused(home: Home) -> None:
+    """By both commands that need one."""
+    for action in ("verify", "freeze"):
+        ended = home.command("dataset", action, "nothing")
+        assert ended.code == 2
+        assert "holds no data set that is being constructed" in ended.err
 
 
 @pytest.mark.slow

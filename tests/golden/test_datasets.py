@@ -13,7 +13,6 @@ import pytest
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.cli import main
-from pytest_cepbench.construction.arena_set import CHECKS
 from pytest_cepbench.construction.patterns import (
     STYLES,
     Pattern,
@@ -55,7 +54,6 @@ def test_prompts_and_keys(tmp_path: Path) -> None:
         "prompts": {name: digest_text(text) for name, text in texts.items()},
         "schemas": {name: digest_json(schema) for name, schema in schemas.items()},
         "key": key,
-        "checks": list(CHECKS),
     }
     assert_frozen("dataset_prompts.json", frozen)
 

@@ -1,4 +1,4 @@
-"""`cepbench dataset verify` in a browser: labels of images and gold answers, ticked by keyboard."""
+"""`cepbench dataset verify` in a browser: labels of images, ticked by keyboard."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from pytest_cepbench.cli import main
-from pytest_cepbench.construction.arena_set import CHECKS
 from tests.construction.scenes import write_scenes
 from tests.ratings.serving import ROOT, addresses_of, read_lines, records, see, slot
 
@@ -81,24 +79,3 @@ def test_labels_are_ticked_and_counted(
     assert main(["dataset", "freeze", "bench", "--unverified"]) == 0
     frozen = (tmp_path / "bench/frozen/bench-images.jsonl").read_text()
     assert frozen.count("hacked = 1") == 1
-
-
-def test_gold_answers_are_approved(
-    tmp_path: Path, open_page: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Question and answer are shown in order, with the three checks; ticking all approves."""
-    monkeypatch.chdir(tmp_path)
-    Image.new("RGB", (8, 8), "red").save(tmp_path / "red.png")
-    (tmp_path / "t.toml").write_text(
-        '[[task]]\nid = "2001"\ntemplate = "How?"\n[[task.question]]\n[[task.question.gold]]\n'
-        'steps = [{ text = "<i>Mix.</i>", image = "red.png" }]\n'
-    )
-    assert main(["dataset", "arena", "t.toml", "--out=own"]) == 0
-    with verifying(tmp_path / "own", "--annotators=ada") as addresses:
-        page = open_page(addresses["ada"])
-        words = page.locator("main").inner_text()
-        assert words.index("Question: How?") < words.index("1. <i>Mix.</i>")
-        assert all(page.get_by_text(check).is_visible() for check in CHECKS)
-        answer(page, "1", "2", "3", "Enter")
-    assert main(["dataset", "freeze", "own", "--copy"]) == 0
-    assert "1 gold answers were approved" in (tmp_path / "own/frozen/card.md").read_text()
