@@ -87,7 +87,7 @@ def words() -> Iterator[str]:
 
 def options() -> Iterator[str]:
     """The options of pytest."""
-    from pytest_cepbench.plugin.options import OPTIONS
+    from pytest_cepbench.evaluation.settings import OPTIONS
 
     yield from _head("option", "value", "meaning")
     for option in OPTIONS:

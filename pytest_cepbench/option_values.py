@@ -7,8 +7,6 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_cepbench.errors import SpecError
-
 LEAST_ALPHA = 1e-6
 """The smallest error that a user may ask for: at less no drop could be told from noise by as many
 samples as suites have, and nothing would ever fail."""
@@ -105,6 +103,8 @@ def bind(port: int, host: str = HOST) -> socket.socket:
         listener.listen()  # requests wait from here on until the application is up
     except (OSError, OverflowError) as error:
         listener.close()
+        from pytest_cepbench.errors import SpecError  # every pytest loads this module
+
         raise SpecError(
             f"port {port} of {host} cannot be used ({error}): name another with --port"
         ) from error

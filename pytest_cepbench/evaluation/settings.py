@@ -1,4 +1,4 @@
-"""The settings of a run as plain data, read from the texts that the engineer typed.
+"""The options of a run: one table of their names, help and values, and the settings that they make.
 
 Standard library only: this is imported in every pytest that has the plugin installed.
 """
@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.option_values import (
     LONGEST_SERIES,
@@ -27,26 +26,11 @@ from pytest_cepbench.option_values import (
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.sources.hub import DataPlace
 
-CHOICES = {
-    "role": (*ROLE_NAMES, "unified"),
-    "gate": ("regression", "noninferiority", "threshold"),
-    "inconclusive": ("pass", "fail", "more"),
-    "pairing": ("exact", "common"),
-    "residency": ("all", "swap"),
-    "engine": ("local", "ray"),
-}
-"""Setting -> the values that it can have."""
-
 _POOL_KEYS = ("actors", "gpus", "cpus")
 
 _POOL_EXAMPLE = "describer:actors=4,gpus=0.5,cpus=1"
 
-_ATTRIBUTED = 16
-"""Samples on which a regression is followed through the chain by default."""
-
 _BUDGET = re.compile(r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,84 +45,465 @@ class SampleBudget:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class RunSettings:
-    """What the engineer asked for; None leaves a setting to the suites.
+class TypedValue(NamedTuple):
+    """What was given for an option.
 
-    model: spec of the model under test.
-    role: the role that it plays, or `unified`.
-    roles: role -> spec.
-    encoders: name -> spec, of the further encoders of suites.
-    data: data set -> path or URL.
-    home: folder of everything that a run leaves behind by default, never to be committed.
-    store: folder of computed results.
-    shared: folders and URLs of results that are only read.
-    publish: folder or URL where results are written as well.
-    baselines: folder of accepted baselines.
-    report: the JSON report to write; HTML and Markdown lie beside it.
-    history: folder of the history of runs; None: the run is not recorded.
-    report_dir: folder for the page with its style, script and images as files; None for none.
-    show: samples that reports show as well, beside those that they choose.
-    gate, tolerance, alpha: as in `Policy`.
-    series: name of the series of gates that the run belongs to; None for a run by itself.
-    series_length: checkpoints over which half of the error of a series is spent.
-    inconclusive: `pass`, `fail`, or `more` to look at more samples.
-    budget: limits on looking at more samples.
-    pairing: `exact`, or `common` to compare the samples that both have.
-    samples: most samples of each category.
-    seeds: how often each sample is played.
-    attribute: samples on which a regression is followed through the chain; 0: none.
-    residency: `all` models on the device together, or `swap` for one at a time.
-    devices_per_worker: accelerators of each worker; None: as many as its models need.
-    helpers: processes that grow chains for this one; None: the run decides.
-    engine: where models run: `local` or `ray`.
-    ray_address: of the cluster.
-    ray_pools: role -> actors, gpus and cpus, as far as they were given.
-    allow_skips: whether the run may pass without cases that tests, marks or modules skipped.
-    plan: whether the run only says what it would evaluate.
-    price: of a device for an hour, in any currency.
-    accept_insensitive: whether a baseline may lie at its chance floor.
-    listing: whether cases are only listed.
-    sources: setting -> where its value came from, for each value that is not a default.
+    texts: at least one; the last one counts where one is wanted.
+    source: where they came from, for messages.
+    path: makes a path of a text.
     """
 
-    model: str | None
-    role: str | None
-    roles: Mapping[str, str]
-    encoders: Mapping[str, str]
-    data: Mapping[str, DataPlace]
+    texts: Sequence[str]
+    source: str
+    path: Callable[[str], Path]
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.last!r}"
+
+    @property
+    def last(self) -> str:
+        """The text that counts where one is wanted."""
+        return self.texts[-1]
+
+
+# -- what texts stand for: each reader raises ValueError, which names the option and the value -----
+
+
+def _text(typed: TypedValue) -> str:
+    return typed.last
+
+
+def _texts(typed: TypedValue) -> tuple[str, ...]:
+    return tuple(typed.texts)
+
+
+def _path(typed: TypedValue) -> Path:
+    return typed.path(typed.last)
+
+
+def _history(typed: TypedValue) -> Path | None:
+    return None if typed.last == "off" else _path(typed)
+
+
+def _place_of(text: str, typed: TypedValue) -> Path | str:
+    return text if is_url(text) else typed.path(text)
+
+
+def _place(typed: TypedValue) -> Path | str | None:
+    return _place_of(typed.last, typed) if typed.last else None
+
+
+def _places(typed: TypedValue) -> tuple[Path | str, ...]:
+    return tuple(_place_of(text, typed) for text in typed.texts)
+
+
+def _data(typed: TypedValue) -> dict[str, Path | str]:
+    pairs = [split_pair(text, typed.source) for text in typed.texts]
+    return {name: _place_of(path, typed) for name, path in pairs}
+
+
+def _at_least_one(typed: TypedValue) -> int:
+    return at_least_one(typed.last, typed.source)
+
+
+def _attributed(typed: TypedValue) -> int:
+    return 0 if typed.last == "0" else _at_least_one(typed)
+
+
+def _number(text: str) -> float:
+    """The number in a text; NaN, which lies in no range, where there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return float("nan")
+
+
+def _tolerance(typed: TypedValue) -> float:
+    value = _number(typed.last)
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{typed}: a number of at least 0 is expected")
+    return value
+
+
+def _price(typed: TypedValue) -> float:
+    value = _number(typed.last)
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{typed}: the price of a device for an hour is expected, such as 2.50")
+    return value
+
+
+def _alpha(typed: TypedValue) -> float:
+    value = _number(typed.last)
+    if not 0 < value <= 0.5:
+        raise ValueError(f"{typed}: a probability over 0 and at most 0.5 is expected, such as 0.05")
+    check_not_blind(value, str(typed))
+    return value
+
+
+def _series_length(typed: TypedValue) -> int:
+    value = _at_least_one(typed)
+    if value > LONGEST_SERIES:
+        raise ValueError(
+            f"{typed}: each checkpoint would have {1 / (value + 1):.1g} of alpha or "
+            f"less, at which no drop is told from noise; give {LONGEST_SERIES} or fewer, a series "
+            "may become longer than expected"
+        )
+    return value
+
+
+def _count(typed: TypedValue, least: int, what: str) -> int | None:
+    """A number of at least so much; None for `auto`."""
+    if typed.last == "auto":
+        return None
+    if not typed.last.isdecimal() or int(typed.last) < least:
+        raise ValueError(f"{typed}: auto or a number of {what}")
+    return int(typed.last)
+
+
+def _switch(typed: TypedValue) -> bool:
+    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if typed.last.lower() not in known:
+        raise ValueError(f"{typed}: true or false is expected")
+    return known[typed.last.lower()]
+
+
+def _budget(typed: TypedValue) -> SampleBudget:
+    limits: dict[str, float] = {}
+    for part in typed.last.split(","):
+        match = _BUDGET.fullmatch(part.strip())
+        kind = match.lastgroup if match else None
+        if match is None or kind is None or kind in limits or float(match[kind]) == 0:
+            raise ValueError(
+                f"{typed}: a number of samples, of seconds, or both are expected, such "
+                "as 800, 3600s or 800,3600s"
+            )
+        limits[kind] = float(match[kind])
+    samples = limits.get("samples")
+    return SampleBudget(None if samples is None else int(samples), limits.get("seconds"))
+
+
+def _pools(typed: TypedValue) -> dict[str, dict[str, float]]:
+    return dict(_read_pool(text, typed.source) for text in typed.texts)
+
+
+def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
+    """A role, and what is asked for its pool. Raises ValueError naming what is wrong."""
+    role, _, rest = text.partition(":")
+    if role not in ROLE_NAMES:
+        from pytest_cepbench.errors import did_you_mean
+
+        raise ValueError(
+            f"{source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as in "
+            f"{_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
+        )
+    pool: dict[str, float] = {}
+    for part in rest.split(","):
+        key, _, value = part.strip().partition("=")
+        number = _number(value)
+        whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
+        wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
+        if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
+            raise ValueError(
+                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus "
+                "(a part of one, or a whole number) and cpus are expected, each once, as in "
+                f"{_POOL_EXAMPLE}"
+            )
+        pool[key] = int(number) if key == "actors" else number
+    return role, pool
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RunOption:
+    """One option: `--cep-NAME`, ini `cepbench_NAME`, environment `CEPBENCH_NAME`.
+
+    group: where `--help` shows it.
+    words: what the three names are made of, and what stands for the value in `--help`; a switch
+        takes none, it is "true" in ini file and environment.
+    help: one sentence.
+    read: the setting of what was typed. default: where nothing was.
+    below: the default as a path below the project's folder.
+    choices: the values that it can have, where they are a list.
+    short: whether `--NAME` is offered as well.
+    multiple: whether it may be given several times.
+    in_ini: whether its place is the ini file: `--help` does not list the flag, which is still read.
+    """
+
+    group: str
+    words: str
+    help: str
+    read: Callable[[TypedValue], Any] = _text
+    default: Any = None
+    below: str = ""
+    choices: tuple[str, ...] | None = None
+    short: bool = False
+    multiple: bool = False
+    in_ini: bool = False
+
+    @property
+    def name(self) -> str:
+        """What its names are made of."""
+        return self.words.partition(" ")[0]
+
+    @property
+    def metavar(self) -> str:
+        """Stands for its value; empty for a switch."""
+        return self.words.partition(" ")[2]
+
+    @property
+    def switch(self) -> bool:
+        """Whether it takes no value."""
+        return not self.metavar
+
+    @property
+    def flag(self) -> str:
+        """The canonical option string."""
+        return f"--cep-{self.name}"
+
+    @property
+    def dest(self) -> str:
+        """Attribute of config.option."""
+        return f"cep_{self._word}"
+
+    @property
+    def ini(self) -> str:
+        """Name in the ini file."""
+        return f"cepbench_{self._word}"
+
+    @property
+    def env(self) -> str:
+        """Name in the environment."""
+        return f"CEPBENCH_{self._word.upper()}"
+
+    @property
+    def _word(self) -> str:
+        return self.name.replace("-", "_")
+
+
+def _options(*own: RunOption) -> Any:
+    """A field of `RunSettings` whose value comes from options."""
+    return field(metadata={"options": own})
+
+
+def _option(about: str, read: Callable[[TypedValue], Any] = _text, **more: Any) -> Any:
+    """A field of `RunSettings` that is the value of an option. about: `[group] words: help`."""
+    group, words, help_ = re.fullmatch(r"\[(\w+)\] (.+?): (.+)", about).groups()  # type: ignore[union-attr]
+    if " " not in words:
+        read, more = _switch, {"default": False}
+    return _options(RunOption(group, words, help_, read, **more))
+
+
+_ROLES = tuple(
+    RunOption(
+        "models",
+        f"{role} [NAME=]SPEC" if role == "encoder" else f"{role} SPEC",
+        f"Model {about}",
+        short=True,
+        multiple=role == "encoder",
+    )
+    for role, about in {
+        "describer": "that describes images",
+        "generator": "that draws descriptions",
+        "encoder": "whose vectors are compared; with NAME= one of a suite's further encoders "
+        "(several allowed)",
+        "detector": "that finds objects in images",
+        "judge": "that decides which of two answers is better",
+        "writer": "that writes the texts of interleaved answers",
+        "editor": "that draws a step of an answer by editing the image before it",
+        "interleaver": "that makes the texts and images of interleaved answers by itself",
+        "vqa": "that answers questions about images and texts",
+    }.items()
+)
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """What the engineer asked for, most of it by options; None leaves a setting to the suites.
+
+    home: folder of everything that a run leaves behind by default, never to be committed.
+    listing: whether cases are only listed.
+    sources: option -> where its value came from, for each value that is not a default.
+    roles: role -> spec. encoders: name -> spec, of the further encoders of suites.
+    All others are values of the option that stands beside them.
+    """
+
     home: Path
-    store: Path
-    shared: tuple[Path | str, ...]
-    publish: Path | str | None
-    baselines: Path
-    report: Path
-    history: Path | None
-    report_dir: Path | None
-    show: tuple[str, ...]
-    gate: str | None
-    tolerance: float | None
-    alpha: float | None
-    series: str | None
-    series_length: int | None
-    inconclusive: str
-    budget: SampleBudget
-    pairing: str
-    samples: int | None
-    seeds: int | None
-    attribute: int
-    residency: str
-    devices_per_worker: int | None
-    helpers: int | None
-    engine: str
-    ray_address: str | None
-    ray_pools: Mapping[str, Mapping[str, float]]
-    allow_skips: bool
-    plan: bool
-    price: float | None
-    accept_insensitive: bool
     listing: bool
     sources: Mapping[str, str]
+    encoders: Mapping[str, str]
+    model: str | None = _option(
+        "[models] model SPEC: Model under test: a checkpoint folder, a hub id, or a spec that "
+        "begins with shapes:, tones:, python:, openai:, serve:, unicom:, cleanfid:, human:, "
+        "preset: or replay:",
+        short=True,
+    )
+    role: str | None = _option(
+        "[models] role ROLE: Role of the model under test, or unified for describer and generator "
+        "in one",
+        choices=(*ROLE_NAMES, "unified"),
+    )
+    roles: Mapping[str, str] = _options(*_ROLES)
+    gate: str | None = _option(
+        "[gate] gate RULE: Rule of all suites: regression fails a drop that is larger than the "
+        "tolerance and not noise, noninferiority passes only where such a drop is excluded, "
+        "threshold compares without statistics",
+        choices=("regression", "noninferiority", "threshold"),
+    )
+    tolerance: float | None = _option(
+        "[gate] tolerance DROP: Largest drop that does not matter, in all suites", _tolerance
+    )
+    alpha: float | None = _option(
+        "[gate] alpha ERROR: Probability of a false verdict in each direction, divided among the "
+        "cases of the run",
+        _alpha,
+    )
+    inconclusive: str = _option(
+        "[gate] inconclusive ACTION: Where the samples do not decide: pass with a warning "
+        "(default), fail, or measure more of them, 25, 50, 100, ... until they do",
+        choices=("pass", "fail", "more"),
+        default="pass",
+    )
+    series: str | None = _option(
+        "[gate] series NAME: Series of gates that this run belongs to, such as the checkpoints of "
+        "a training: alpha is divided over all of them, however many there will be"
+    )
+    allow_skips: bool = _option(
+        "[gate] allow-skips: Let a run pass in which tests, marks or modules skipped cases: it "
+        "fails by default"
+    )
+    baselines: Path = _option(
+        "[gate] baselines DIR: Folder of accepted baselines (default: baselines)",
+        _path,
+        below="baselines",
+    )
+    plan: bool = _option("[gate] plan: Print what would be measured, and how well, and stop")
+    price: float | None = _option(
+        "[gate] price PER_HOUR: Price of a device for an hour: --cep-plan prints what the run "
+        "would cost",
+        _price,
+    )
+    data: Mapping[str, DataPlace] = _option(
+        "[data] data NAME=PATH: Where a data set of a suite is (several allowed)",
+        _data,
+        default={},
+        multiple=True,
+    )
+    samples: int | None = _option(
+        "[data] samples N: Most samples of each category; the same samples in every run",
+        _at_least_one,
+    )
+    seeds: int | None = _option(
+        "[data] seeds N: Seeds under which each sample is measured, in all suites", _at_least_one
+    )
+    store: Path = _option(
+        "[data] store DIR: Folder of computed results (default: .cepbench/store)",
+        _path,
+        below=".cepbench/store",
+    )
+    shared: tuple[Path | str, ...] = _option(
+        "[data] shared DIR|URL: Store of results that is only read: a folder, or a URL such as "
+        "s3://BUCKET/PREFIX (several allowed)",
+        _places,
+        default=(),
+        multiple=True,
+    )
+    publish: Path | str | None = _option(
+        "[data] publish URL|DIR: Store that is read, and to which this run uploads its results: "
+        "s3://BUCKET/PREFIX, gs://..., or a folder that machines mount",
+        _place,
+    )
+    helpers: int | None = _option(
+        "[workers] helpers N|auto: Processes that grow chains for this one: auto (default) starts "
+        "them where all models are small, on the CPU, and have enough to do",
+        partial(_count, least=0, what="processes is expected, 0 for none"),
+    )
+    engine: str = _option(
+        "[workers] engine ENGINE: Where models run: local, in pytest's own processes (default), or "
+        "ray, on a Ray cluster",
+        choices=("local", "ray"),
+        default="local",
+    )
+    residency: str = _option(
+        "[workers] residency MODE: all: models stay on the device together (default); swap: one at "
+        "a time, for devices that cannot hold them all",
+        choices=("all", "swap"),
+        default="all",
+    )
+    devices_per_worker: int | None = _option(
+        "[workers] devices-per-worker N|auto: Accelerators of each worker of -n: auto (default) "
+        "gives as many as its models need",
+        partial(_count, least=1, what="devices of at least 1 is expected"),
+    )
+    report: Path = _option(
+        "[reports] report FILE: Report to write, as .json, .html and .md (default: "
+        ".cepbench/report.json)",
+        _path,
+        below=".cepbench/report.json",
+    )
+    history: Path | None = _option(
+        "[reports] history DIR|off: Folder to which each run adds a line with its verdicts "
+        "(default: .cepbench/history)",
+        _history,
+        below=".cepbench/history",
+    )
+    report_dir: Path | None = _option(
+        "[reports] report-dir DIR: Folder for the page as DIR/index.html with style, script and "
+        "images as files, for servers that allow no inline ones (Jenkins)",
+        _path,
+    )
+    show: tuple[str, ...] = _option(
+        "[reports] show SAMPLE: Sample whose chain or answer the report shows as well, in every "
+        "case that has it (several allowed)",
+        _texts,
+        default=(),
+        multiple=True,
+    )
+    accept_insensitive: bool = _option(
+        "[advanced] accept-insensitive: Accept baselines at the floor by chance as well, where no "
+        "regression could be seen"
+    )
+    series_length: int | None = _option(
+        "[advanced] series-length N: Checkpoints of a --cep-series for which half of alpha is "
+        "spent (default: 40); set when it begins",
+        _series_length,
+        in_ini=True,
+    )
+    budget: SampleBudget = _option(
+        "[advanced] budget N,SECONDSs: Most that --cep-inconclusive=more may spend: samples of a "
+        "case, seconds of the run, or both (800,3600s)",
+        _budget,
+        default=SampleBudget(),
+        in_ini=True,
+    )
+    pairing: str = _option(
+        "[advanced] pairing MODE: exact: baselines of other samples are incomparable (default); "
+        "common: compare the samples that both have",
+        choices=("exact", "common"),
+        default="exact",
+        in_ini=True,
+    )
+    attribute: int = _option(
+        "[advanced] attribute N: Samples on which a regression is followed through the chain "
+        "(default: 16; 0: none)",
+        _attributed,
+        default=16,
+        in_ini=True,
+    )
+    ray_address: str | None = _option(
+        "[advanced] ray-address HOST:PORT: Cluster of --cep-engine=ray (default: RAY_ADDRESS, else "
+        "one is started here)",
+        in_ini=True,
+    )
+    ray_pools: Mapping[str, Mapping[str, float]] = _option(
+        "[advanced] ray-pool ROLE:K=V,...: Actors, gpus and cpus of a role's pool with "
+        "--cep-engine=ray, such as describer:actors=4,gpus=0.5 (several allowed)",
+        _pools,
+        default={},
+        multiple=True,
+        in_ini=True,
+    )
 
     @property
     def names_models(self) -> bool:
@@ -153,6 +518,12 @@ class RunSettings:
         }
 
 
+OPTIONS: tuple[RunOption, ...] = tuple(
+    option for each in fields(RunSettings) for option in each.metadata.get("options", ())
+)
+"""All options, in the order of `pytest --help`."""
+
+
 def read_settings(
     values: Mapping[str, Sequence[str]],
     sources: Mapping[str, str],
@@ -163,84 +534,51 @@ def read_settings(
 ) -> RunSettings:
     """Settings from what was typed. Raises ValueError naming the value that is wrong.
 
-    values: setting (`ray-pool`) -> the texts given for it; the last one counts where one is wanted.
-    sources: setting -> where its texts came from, for messages.
+    values: option (`ray-pool`) -> the texts given for it.
+    sources: option -> where its texts came from, for messages.
     root: folder of the project: defaults lie below it.
     resolve: makes a path of a setting's name and a text.
     listing: whether cases are only listed.
     """
-    single = {name: texts[-1] for name, texts in values.items()}
-    for name, choices in CHOICES.items():
-        if name in single and single[name] not in choices:
-            hint = did_you_mean(single[name], choices)
-            expected = f"one of {', '.join(choices)} is expected"
-            raise ValueError(
-                f"{sources[name]} {single[name]!r}: {expected}{'.' if hint else ''}{hint}"
-            )
-    unnamed, encoders = named_specs(values.get("encoder", []))  # which share an option with one
-    given: dict[str, str | None] = {**single, "encoder": unnamed}
-    roles: dict[str, str] = {
-        name: spec for name in ROLE_NAMES if (spec := given.get(name)) is not None
+    typed = {
+        name: TypedValue(texts, sources.get(name, name), partial(resolve, name))
+        for name, texts in values.items()
     }
+    for option in OPTIONS:
+        if option.choices and (own := typed.get(option.name)) and own.last not in option.choices:
+            from pytest_cepbench.errors import did_you_mean
 
-    def folder(name: str, default: Path) -> Path:
-        return resolve(name, single[name]) if name in single else default
-
-    def folder_or_url(name: str, text: str) -> Path | str:
-        return text if is_url(text) else resolve(name, text)
-
-    def parse(name: str, parser: Callable[[str, str], T]) -> T | None:
-        return parser(single[name], sources[name]) if name in single else None
-
-    data = [split_pair(pair, sources["data"]) for pair in values.get("data", [])]
-    home = root / ".cepbench"
-    attribute = parse("attribute", _attribute)
+            hint = did_you_mean(own.last, option.choices)
+            expected = f"one of {', '.join(option.choices)} is expected"
+            raise ValueError(f"{own}: {expected}{'.' if hint else ''}{hint}")
+    _check_series(typed)
+    settings: dict[str, Any] = {}
+    for each in fields(RunSettings):
+        for option in each.metadata.get("options", ()):
+            if own := typed.get(option.name):
+                settings[each.name] = option.read(own)
+            else:
+                settings[each.name] = root / option.below if option.below else option.default
+    roles: dict[str, str | None] = {
+        role: own.last for role in ROLE_NAMES if (own := typed.get(role)) is not None
+    }
+    roles["encoder"], encoders = named_specs(values.get("encoder", []))  # which share an option
+    settings["roles"] = {role: roles[role] for role in ROLE_NAMES if roles.get(role) is not None}
     return RunSettings(
-        model=single.get("model"),
-        role=single.get("role"),
-        roles=roles,
-        encoders=encoders,
-        data={name: folder_or_url("data", path) for name, path in data},
-        home=home,
-        store=folder("store", home / "store"),
-        shared=tuple(folder_or_url("shared", text) for text in values.get("shared", [])),
-        publish=folder_or_url("publish", single["publish"]) if single.get("publish") else None,
-        baselines=folder("baselines", root / "baselines"),
-        report=folder("report", home / "report.json"),
-        history=None if single.get("history") == "off" else folder("history", home / "history"),
-        report_dir=resolve("report-dir", single["report-dir"]) if "report-dir" in single else None,
-        show=tuple(values.get("show", [])),
-        gate=single.get("gate"),
-        tolerance=parse("tolerance", _tolerance),
-        alpha=parse("alpha", _alpha),
-        series=_series(single, sources),
-        series_length=parse("series-length", _series_length),
-        inconclusive=single.get("inconclusive", "pass"),
-        budget=parse("budget", _budget) or SampleBudget(),
-        pairing=single.get("pairing", "exact"),
-        samples=parse("samples", at_least_one),
-        seeds=parse("seeds", at_least_one),
-        attribute=_ATTRIBUTED if attribute is None else attribute,
-        residency=single.get("residency", "all"),
-        devices_per_worker=parse(
-            "devices-per-worker",
-            partial(_count, least=1, what="devices of at least 1 is expected"),
-        ),
-        helpers=parse(
-            "helpers", partial(_count, least=0, what="processes is expected, 0 for none")
-        ),
-        engine=single.get("engine", "local"),
-        ray_address=single.get("ray-address"),
-        ray_pools=dict(
-            _read_pool(text, sources["ray-pool"]) for text in values.get("ray-pool", [])
-        ),
-        allow_skips=parse("allow-skips", _switch) or False,
-        plan=parse("plan", _switch) or False,
-        price=parse("price", _price),
-        accept_insensitive=parse("accept-insensitive", _switch) or False,
-        listing=listing,
-        sources=sources,
+        **settings, encoders=encoders, home=root / ".cepbench", listing=listing, sources=sources
     )
+
+
+def _check_series(typed: Mapping[str, TypedValue]) -> None:
+    """Raise ValueError for a length without a series, and where a run has no error to divide."""
+    series, length, gate = (typed.get(name) for name in ("series", "series-length", "gate"))
+    if series is None and length is not None and length.source.startswith("--"):
+        raise ValueError(f"{length.source} is of a series of gates: name it with --cep-series NAME")
+    if series is not None and gate is not None and gate.last == "threshold":
+        raise ValueError(
+            f"{series} divides the error of the gate over a series, and {gate} makes none that is "
+            "known: leave one of the two out"
+        )
 
 
 def check_engine(
@@ -271,122 +609,3 @@ def check_engine(
         raise ValueError(
             "--cep-engine=ray starts its own workers: drop -n (and --tx), or the engine"
         )
-
-
-def _series(single: Mapping[str, str], sources: Mapping[str, str]) -> str | None:
-    """The name of a series. Raises ValueError where the run has no error to divide."""
-    name = single.get("series")
-    if name is None and sources.get("series-length", "").startswith("--"):
-        raise ValueError(
-            f"{sources['series-length']} is of a series of gates: name it with --cep-series NAME"
-        )
-    if name is not None and single.get("gate") == "threshold":
-        raise ValueError(
-            f"{sources['series']} {name!r} divides the error of the gate over a series, and "
-            f"{sources['gate']} 'threshold' makes none that is known: leave one of the two out"
-        )
-    return name
-
-
-def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
-    """A role, and what is asked for its pool. Raises ValueError naming what is wrong."""
-    role, _, rest = text.partition(":")
-    if role not in ROLE_NAMES:
-        raise ValueError(
-            f"{source} {text!r}: a role is expected first ({', '.join(ROLE_NAMES)}), as in "
-            f"{_POOL_EXAMPLE}.{did_you_mean(role, ROLE_NAMES)}"
-        )
-    pool: dict[str, float] = {}
-    for part in rest.split(","):
-        key, _, value = part.strip().partition("=")
-        number = _number(value)
-        whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
-        wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
-        if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
-            raise ValueError(
-                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus "
-                "(a part of one, or a whole number) and cpus are expected, each once, as in "
-                f"{_POOL_EXAMPLE}"
-            )
-        pool[key] = int(number) if key == "actors" else number
-    return role, pool
-
-
-def _number(text: str) -> float:
-    """The number in a text; NaN, which lies in no range, where there is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
-
-
-def _tolerance(text: str, source: str) -> float:
-    value = _number(text)
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{source} {text!r}: a number of at least 0 is expected")
-    return value
-
-
-def _price(text: str, source: str) -> float:
-    value = _number(text)
-    if not 0 < value < float("inf"):
-        raise ValueError(
-            f"{source} {text!r}: the price of a device for an hour is expected, such as 2.50"
-        )
-    return value
-
-
-def _alpha(text: str, source: str) -> float:
-    value = _number(text)
-    if not 0 < value <= 0.5:
-        raise ValueError(
-            f"{source} {text!r}: a probability over 0 and at most 0.5 is expected, such as 0.05"
-        )
-    check_not_blind(value, f"{source} {text!r}")
-    return value
-
-
-def _series_length(text: str, source: str) -> int:
-    value = at_least_one(text, source)
-    if value > LONGEST_SERIES:
-        raise ValueError(
-            f"{source} {text!r}: each checkpoint would have {1 / (value + 1):.1g} of alpha or "
-            f"less, at which no drop is told from noise; give {LONGEST_SERIES} or fewer, a series "
-            "may become longer than expected"
-        )
-    return value
-
-
-def _attribute(text: str, source: str) -> int:
-    return 0 if text == "0" else at_least_one(text, source)
-
-
-def _count(text: str, source: str, least: int, what: str) -> int | None:
-    """A number of at least so much; None for `auto`."""
-    if text == "auto":
-        return None
-    if not text.isdecimal() or int(text) < least:
-        raise ValueError(f"{source} {text!r}: auto or a number of {what}")
-    return int(text)
-
-
-def _switch(text: str, source: str) -> bool:
-    known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if text.lower() not in known:
-        raise ValueError(f"{source} {text!r}: true or false is expected")
-    return known[text.lower()]
-
-
-def _budget(text: str, source: str) -> SampleBudget:
-    limits: dict[str, float] = {}
-    for part in text.split(","):
-        match = _BUDGET.fullmatch(part.strip())
-        kind = match.lastgroup if match else None
-        if match is None or kind is None or kind in limits or float(match[kind]) == 0:
-            raise ValueError(
-                f"{source} {text!r}: a number of samples, of seconds, or both are expected, such "
-                "as 800, 3600s or 800,3600s"
-            )
-        limits[kind] = float(match[kind])
-    samples = limits.get("samples")
-    return SampleBudget(None if samples is None else int(samples), limits.get("seconds"))

@@ -1,4 +1,4 @@
-"""Options of pytest with their ini and environment twins; `settings_of` reads their values.
+"""The options of a run as those of pytest, with their ini and environment twins.
 
 Standard library and pytest only: this runs in every pytest that has the plugin installed.
 """
@@ -9,10 +9,10 @@ import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 
+from pytest_cepbench.evaluation.settings import OPTIONS, RunOption
 from pytest_cepbench.plugin.versions import known_flags, names_in_ini
 
 SHORT_TAKEN = pytest.StashKey[Sequence[str]]()
@@ -32,269 +32,6 @@ _LIKENESS = 0.85
 """Least likeness of an environment variable that is taken for a mistyped one of ours."""
 
 
-class Option(NamedTuple):
-    """One option: `--cep-NAME`, ini `cepbench_NAME`, environment `CEPBENCH_NAME`.
-
-    group: where `--help` shows it, a key of `_GROUPS`.
-    words: what the three names are made of, and what stands for the value in `--help`; a switch
-        takes none, it is "true" in ini file and environment.
-    help: one sentence.
-    short: whether `--NAME` is offered as well.
-    multiple: whether it may be given several times.
-    in_ini: whether its place is the ini file: `--help` does not list the flag, which is still read.
-    """
-
-    group: str
-    words: str
-    help: str
-    short: bool = False
-    multiple: bool = False
-    in_ini: bool = False
-
-    @property
-    def name(self) -> str:
-        """What its names are made of."""
-        return self.words.partition(" ")[0]
-
-    @property
-    def metavar(self) -> str:
-        """Stands for its value; empty for a switch."""
-        return self.words.partition(" ")[2]
-
-    @property
-    def switch(self) -> bool:
-        """Whether it takes no value."""
-        return not self.metavar
-
-    @property
-    def choices(self) -> tuple[str, ...] | None:
-        """The values that it can have, where they are a list."""
-        from pytest_cepbench.evaluation.settings import CHOICES
-
-        return CHOICES.get(self.name)
-
-    @property
-    def flag(self) -> str:
-        """The canonical option string."""
-        return f"--cep-{self.name}"
-
-    @property
-    def dest(self) -> str:
-        """Attribute of config.option."""
-        return f"cep_{self._word}"
-
-    @property
-    def ini(self) -> str:
-        """Name in the ini file."""
-        return f"cepbench_{self._word}"
-
-    @property
-    def env(self) -> str:
-        """Name in the environment."""
-        return f"CEPBENCH_{self._word.upper()}"
-
-    @property
-    def _word(self) -> str:
-        return self.name.replace("-", "_")
-
-
-OPTIONS = (
-    Option(
-        "models",
-        "model SPEC",
-        "Model under test: a checkpoint folder, a hub id, or a spec that begins with shapes:, "
-        "tones:, python:, openai:, serve:, unicom:, cleanfid:, human:, preset: or replay:",
-        short=True,
-    ),
-    Option(
-        "models",
-        "role ROLE",
-        "Role of the model under test, or unified for describer and generator in one",
-    ),
-    Option("models", "describer SPEC", "Model that describes images", short=True),
-    Option("models", "generator SPEC", "Model that draws descriptions", short=True),
-    Option(
-        "models",
-        "encoder [NAME=]SPEC",
-        "Model whose vectors are compared; with NAME= one of a suite's further encoders (several "
-        "allowed)",
-        short=True,
-        multiple=True,
-    ),
-    Option("models", "detector SPEC", "Model that finds objects in images", short=True),
-    Option("models", "judge SPEC", "Model that decides which of two answers is better", short=True),
-    Option(
-        "models",
-        "writer SPEC",
-        "Model that writes the texts of interleaved answers",
-        short=True,
-    ),
-    Option(
-        "models",
-        "editor SPEC",
-        "Model that draws a step of an answer by editing the image before it",
-        short=True,
-    ),
-    Option(
-        "models",
-        "interleaver SPEC",
-        "Model that makes the texts and images of interleaved answers by itself",
-        short=True,
-    ),
-    Option("models", "vqa SPEC", "Model that answers questions about images and texts", short=True),
-    Option(
-        "gate",
-        "gate RULE",
-        "Rule of all suites: regression fails a drop that is larger than the tolerance and not "
-        "noise, noninferiority passes only where such a drop is excluded, threshold compares "
-        "without statistics",
-    ),
-    Option("gate", "tolerance DROP", "Largest drop that does not matter, in all suites"),
-    Option(
-        "gate",
-        "alpha ERROR",
-        "Probability of a false verdict in each direction, divided among the cases of the run",
-    ),
-    Option(
-        "gate",
-        "inconclusive ACTION",
-        "Where the samples do not decide: pass with a warning (default), fail, or measure more of "
-        "them, 25, 50, 100, ... until they do",
-    ),
-    Option(
-        "gate",
-        "series NAME",
-        "Series of gates that this run belongs to, such as the checkpoints of a training: alpha is"
-        " divided over all of them, however many there will be",
-    ),
-    Option(
-        "gate",
-        "allow-skips",
-        "Let a run pass in which tests, marks or modules skipped cases: it fails by default",
-    ),
-    Option("gate", "baselines DIR", "Folder of accepted baselines (default: baselines)"),
-    Option("gate", "plan", "Print what would be measured, and how well, and stop"),
-    Option(
-        "gate",
-        "price PER_HOUR",
-        "Price of a device for an hour: --cep-plan prints what the run would cost",
-    ),
-    Option(
-        "data",
-        "data NAME=PATH",
-        "Where a data set of a suite is (several allowed)",
-        multiple=True,
-    ),
-    Option("data", "samples N", "Most samples of each category; the same samples in every run"),
-    Option("data", "seeds N", "Seeds under which each sample is measured, in all suites"),
-    Option("data", "store DIR", "Folder of computed results (default: .cepbench/store)"),
-    Option(
-        "data",
-        "shared DIR|URL",
-        "Store of results that is only read: a folder, or a URL such as s3://BUCKET/PREFIX "
-        "(several allowed)",
-        multiple=True,
-    ),
-    Option(
-        "data",
-        "publish URL|DIR",
-        "Store that is read, and to which this run uploads its results: s3://BUCKET/PREFIX, "
-        "gs://..., or a folder that machines mount",
-    ),
-    Option(
-        "workers",
-        "helpers N|auto",
-        "Processes that grow chains for this one: auto (default) starts them where all models are "
-        "small, on the CPU, and have enough to do",
-    ),
-    Option(
-        "workers",
-        "engine ENGINE",
-        "Where models run: local, in pytest's own processes (default), or ray, on a Ray cluster",
-    ),
-    Option(
-        "workers",
-        "residency MODE",
-        "all: models stay on the device together (default); swap: one at a time, for devices that "
-        "cannot hold them all",
-    ),
-    Option(
-        "workers",
-        "devices-per-worker N|auto",
-        "Accelerators of each worker of -n: auto (default) gives as many as its models need",
-    ),
-    Option(
-        "reports",
-        "report FILE",
-        "Report to write, as .json, .html and .md (default: .cepbench/report.json)",
-    ),
-    Option(
-        "reports",
-        "history DIR|off",
-        "Folder to which each run adds a line with its verdicts (default: .cepbench/history)",
-    ),
-    Option(
-        "reports",
-        "report-dir DIR",
-        "Folder for the page as DIR/index.html with style, script and images as files, for servers"
-        " that allow no inline ones (Jenkins)",
-    ),
-    Option(
-        "reports",
-        "show SAMPLE",
-        "Sample whose chain or answer the report shows as well, in every case that has it (several"
-        " allowed)",
-        multiple=True,
-    ),
-    Option(
-        "advanced",
-        "accept-insensitive",
-        "Accept baselines at the floor by chance as well, where no regression could be seen",
-    ),
-    Option(
-        "advanced",
-        "series-length N",
-        "Checkpoints of a --cep-series for which half of alpha is spent (default: 40); set when it"
-        " begins",
-        in_ini=True,
-    ),
-    Option(
-        "advanced",
-        "budget N,SECONDSs",
-        "Most that --cep-inconclusive=more may spend: samples of a case, seconds of the run, or "
-        "both (800,3600s)",
-        in_ini=True,
-    ),
-    Option(
-        "advanced",
-        "pairing MODE",
-        "exact: baselines of other samples are incomparable (default); common: compare the samples"
-        " that both have",
-        in_ini=True,
-    ),
-    Option(
-        "advanced",
-        "attribute N",
-        "Samples on which a regression is followed through the chain (default: 16; 0: none)",
-        in_ini=True,
-    ),
-    Option(
-        "advanced",
-        "ray-address HOST:PORT",
-        "Cluster of --cep-engine=ray (default: RAY_ADDRESS, else one is started here)",
-        in_ini=True,
-    ),
-    Option(
-        "advanced",
-        "ray-pool ROLE:K=V,...",
-        "Actors, gpus and cpus of a role's pool with --cep-engine=ray, such as "
-        "describer:actors=4,gpus=0.5 (several allowed)",
-        multiple=True,
-        in_ini=True,
-    ),
-)
-
-
 def add_options(parser: pytest.Parser) -> None:
     """Register every option and ini key."""
     in_ini = ", ".join(option.ini for option in OPTIONS if option.in_ini)
@@ -309,7 +46,7 @@ def add_options(parser: pytest.Parser) -> None:
         parser.addini(option.ini, about, type=kind)  # type: ignore[arg-type]
 
 
-def _add_flag(parser: pytest.Parser, option: Option, flag: str, help_: str) -> None:
+def _add_flag(parser: pytest.Parser, option: RunOption, flag: str, help_: str) -> None:
     # Choices are checked where the values are read, in words that are the same for all three twins.
     group = parser.getgroup(f"cepbench-{option.group}")
     if option.metavar:

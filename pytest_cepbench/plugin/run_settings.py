@@ -14,8 +14,7 @@ import pytest
 
 from pytest_cepbench.errors import CepError
 from pytest_cepbench.escapes import visible
-from pytest_cepbench.evaluation.settings import RunSettings, check_engine, read_settings
-from pytest_cepbench.plugin.options import OPTIONS
+from pytest_cepbench.evaluation.settings import OPTIONS, RunSettings, check_engine, read_settings
 from pytest_cepbench.plugin.versions import accepts_new_only
 
 _ENV_LIST_SEPARATOR = ";"

@@ -27,6 +27,7 @@ from pytest_cepbench.datasets.shapes.arena import (
 )
 from pytest_cepbench.datasets.shapes.arena import solver as arena_solver
 from pytest_cepbench.datasets.sources.hub import PARAMETERS as LOCATION_PARAMETERS
+from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.measurement import Measurement
 from pytest_cepbench.measures import (
@@ -39,7 +40,6 @@ from pytest_cepbench.models.serving.engines import ENGINES
 from pytest_cepbench.models.spec import SCHEMES
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.plugin.collection import CepMark
-from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.report.pages import TERMS
 from pytest_cepbench.store import Store

@@ -16,7 +16,7 @@ import pytest
 from pytest_cepbench import CepError, GateResult, gate_checkpoint
 from pytest_cepbench.errors import MissingDependencyError, SpecError, SuiteError
 from pytest_cepbench.evaluation.python_api import GateOptions
-from pytest_cepbench.plugin.options import OPTIONS
+from pytest_cepbench.evaluation.settings import OPTIONS
 from tests.plugin.project import run_plainly
 
 SUITES = Path(__file__).parents[2] / "suites"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
-from pytest_cepbench.plugin.options import OPTIONS
 from tests.models.binding import imported_by_binding
 from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
 

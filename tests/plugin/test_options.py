@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.models import ROLE_NAMES
-from pytest_cepbench.plugin.options import OPTIONS
 from pytest_cepbench.plugin.terminal.header import short_name
 from tests.plugin.project import PHOTOS, SHAPES, Project
 
