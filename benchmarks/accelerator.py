@@ -4,7 +4,7 @@ r"""All figures of an accelerator in one command, within a number of minutes.
     python -m benchmarks.accelerator --minutes 5 --out FOLDER --size toy --device cpu  # a rehearsal
 
 Builds checkpoints of real architecture and size with random weights (see `benchmarks.real_size`;
-14 GB on disk, removed at the end) and measures fingerprint and load time, batch growth and halving,
+7 GB on disk, removed at the end) and measures fingerprint and load time, batch growth and halving,
 chains against the papers' procedure and against a bare batched loop, memory and idle time, swap
 against resident. With the trained checkpoints of this repository it measures what device and
 precision change, and whole runs of pytest. Each part is a process of its own with its share of the
@@ -28,8 +28,7 @@ import time
 from pathlib import Path
 
 from benchmarks.accelerator_figures.parts import PARTS
-from benchmarks.accelerator_figures.setting import Setting, read_figures
-from benchmarks.accelerator_figures.table import markdown_table
+from benchmarks.accelerator_figures.setting import Setting, markdown_table, read_figures
 
 
 def run_part(options: argparse.Namespace) -> None:

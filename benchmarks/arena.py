@@ -12,16 +12,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, log, sqrt
+from math import exp, log
 from statistics import fmean
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.gated import table
+from benchmarks.error_rates.report import Promises
+from benchmarks.pages import table
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.statistics import (
@@ -32,68 +33,6 @@ from pytest_cepbench.gate.statistics import (
     mean_bounds,
     stops_of,
 )
-
-ERRORS_BEYOND = 3.0
-"""A promise is broken where the measured rate exceeds it by more than so many standard errors."""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured number.
-
-    what: such as "false failures". cell: of which setting. value: a share of the runs, or a mean of
-    them. error: its standard error. runs: simulated. promise: the most that the gate allows, None
-    where it promises nothing.
-    """
-
-    what: str
-    cell: Cell
-    value: float
-    error: float
-    runs: int
-    promise: float | None = None
-
-    @property
-    def broken(self) -> bool:
-        """Whether it is worse than promised by more than chance explains."""
-        return self.promise is not None and (self.value > self.promise + ERRORS_BEYOND * self.error)
-
-    def __str__(self) -> str:
-        promised = "" if self.promise is None else f", promised at most {self.promise:.4f}"
-        cell = self.cell
-        return (
-            f"{self.what} by {cell.rule}, {cell.world}, n = {cell.n}, {cell.cases} cases, "
-            f"drift {cell.drift:g}, tolerance {cell.tolerance:g}: "
-            f"{self.value:.4f} +- {self.error:.4f} over {self.runs} runs{promised}"
-        )
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What figures of one setting have in common.
-
-    rule: by what gate. world: where the scores came from. n: units of a case. cases: of a run.
-    drift, tolerance: in the unit of the scores.
-    """
-
-    rule: str
-    world: str
-    n: int
-    cases: int
-    drift: float
-    tolerance: float
-
-    def rate(self, what: str, hits: npt.NDArray[np.bool_], promise: float | None = None) -> Figure:
-        """Share of the runs that were hit. hits: (runs,)."""
-        share = float(hits.mean())
-        error = sqrt(share * (1 - share) / len(hits))
-        return Figure(what, self, share, error, len(hits), promise)
-
-    def mean(self, what: str, values: npt.NDArray[np.float64]) -> Figure:
-        """Mean over runs. values: (runs,), at least 2."""
-        error = float(values.std(ddof=1)) / sqrt(len(values))
-        return Figure(what, self, float(values.mean()), error, len(values))
-
 
 Array = npt.NDArray[np.float64]
 
@@ -201,7 +140,11 @@ class RateSettings:
 QUICK_RATES = RateSettings(samples=300, runs=400, bounded_runs=40)
 
 
-def rates(world: JudgeWorld, settings: RateSettings) -> Iterator[Figure]:
+Rates = Mapping[tuple[str, str], float]
+"""Of one world: by rule and column of the table."""
+
+
+def rates(world: JudgeWorld, settings: RateSettings, promises: Promises) -> Rates:
     """False failures of equal models, false passes at the tolerance, decisions and samples.
 
     Equal models are drawn with a drop and then exchanged at random. The tolerance is the drop that
@@ -210,18 +153,26 @@ def rates(world: JudgeWorld, settings: RateSettings) -> Iterator[Figure]:
     tolerance = min(settings.tolerance, world.sees / 2)
     wins = EVEN - tolerance / world.sees
     name = [ord(letter) for letter in str(world)]
+    found: dict[tuple[str, str], float] = {}
     for equal in (True, False):
         generator = np.random.default_rng([settings.seed, *name, equal])
         shape = settings.runs, settings.samples
         scores = world.draw(generator, shape, wins, equal=equal)
         for rule in RULES:
             ends = _ends(scores, tolerance, settings, rule)
-            drift = 0.0 if equal else tolerance
-            cell = Cell(rule, str(world), settings.samples, 1, drift, tolerance)
-            proves = equal or rule == "betting, strict"
-            yield cell.rate("regressed", ends.regressed, settings.alpha if proves else None)
-            yield cell.rate("held", ends.held, None if equal else settings.alpha)
-            yield cell.mean("samples", ends.counts.astype(np.float64))
+            wrong = {"regressed": ends.regressed} if equal else {"held": ends.held}
+            if rule == "betting, strict":
+                wrong["regressed"] = ends.regressed
+            for what, hits in wrong.items():
+                drift = 0.0 if equal else tolerance
+                promises.percent(f"{what} by {rule}, {world}, {drift=:g}", hits, settings.alpha)
+            if equal:
+                found[rule, "false failures"] = float(ends.regressed.mean())
+                found[rule, "held if equal"] = float(ends.held.mean())
+                found[rule, "samples if equal"] = float(ends.counts.mean())
+            else:
+                found[rule, "false passes"] = float(ends.held.mean())
+    return found
 
 
 @dataclass(frozen=True)
@@ -260,34 +211,23 @@ def verdict_by_bounds(scores: Array, tolerance: float, alpha: float) -> Verdict:
     return verdict_of(bounds, tolerance)
 
 
-COLUMNS = {
-    "false failures": ("regressed", True),
-    "false passes": ("held", False),
-    "held if equal": ("held", True),
-    "samples if equal": ("samples", True),
-    "samples at the tolerance": ("samples", False),
-}
-"""Columns of the table: which figure, and whether of equal models."""
-
-
-def rates_table(figures: Sequence[Figure]) -> str:
+def rates_table(found: Mapping[JudgeWorld, Rates]) -> str:
     """A row for each design and rule: means over the worlds, of errors the worst as well."""
     rows = []
     for design in DESIGNS:
         for rule in RULES:
-            own = [
-                f for f in figures if f.cell.rule == rule and f.cell.world.startswith(f"{design},")
-            ]
             cells = []
-            for title, (what, equal) in COLUMNS.items():
-                values = [f.value for f in own if f.what == what and (f.cell.drift == 0) is equal]
-                mean = fmean(values)
-                cells.append(f"{mean:.0f}" if what == "samples" else f"{mean:.1%}")
+            for title in ("false failures", "false passes", "held if equal", "samples if equal"):
+                own = [rates[rule, title] for w, rates in found.items() if w.design == design]
+                mean = fmean(own)
+                cells.append(f"{mean:.0f}" if title.startswith("samples") else f"{mean:.1%}")
                 if title.startswith("false"):
-                    cells.append(f"{max(values):.1%}")
+                    cells.append(f"{max(own):.1%}")
             rows.append([design, rule, *cells])
-    head = ["orders", "rule", "false failures", "worst", "false passes", "worst", *[*COLUMNS][2:]]
-    return table(head, rows)
+    return table(
+        ("orders", "rule", "false failures", "worst", "false passes", "worst", "held if equal",
+         "samples if equal"), rows,
+    )  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -296,13 +236,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few runs, few worlds")
     quick = parser.parse_args(arguments).quick
     settings = QUICK_RATES if quick else RateSettings()
-    measured = [figure for world in worlds(quick=quick) for figure in rates(world, settings)]
-    broken = [figure for figure in measured if figure.broken]
-    print(rates_table(measured))
-    print(f"{sum(f.promise is not None for f in measured)} promises measured, {len(broken)} broken")
-    for figure in broken:
-        print(f"broken: {figure}", file=sys.stderr)
-    return 1 if broken else 0
+    promises = Promises()
+    print(rates_table({world: rates(world, settings, promises) for world in worlds(quick=quick)}))
+    print(f"{promises.measured} promises measured, {len(promises.broken)} broken")
+    for sentence in promises.broken:
+        print(f"broken: {sentence}", file=sys.stderr)
+    return 1 if promises.broken else 0
 
 
 if __name__ == "__main__":

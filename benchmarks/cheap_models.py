@@ -2,7 +2,7 @@
 
     python -m benchmarks.cheap_models FOLDER 1284 13    # seed images for them, in 13 categories
 
-Where it should be the processor that is kept busy, `spin=SECONDS` computes so long for each input.
+A describer with `wait=SECONDS` takes so long for each image, and keeps no core busy meanwhile.
 """
 
 from __future__ import annotations
@@ -45,22 +45,15 @@ def _fields(image: Image.Image) -> npt.NDArray[np.uint8]:
     return pixels[step // 2 :: step, step // 2 :: step]
 
 
-def _spin(seconds: float, count: int) -> None:
-    """Keep one core busy, by the CPU time of this thread: a neighbour does not make it shorter."""
-    until = time.thread_time() + seconds * count
-    while time.thread_time() < until:
-        pass
-
-
 class Describer:
     """Writes the colors down; of each step of training it sees some of them a little wrong."""
 
     batch_size = 32
     seeded = False
 
-    def __init__(self, step: str = "1", spin: str = "0") -> None:
+    def __init__(self, step: str = "1", wait: str = "0") -> None:
         self.fingerprint = f"cheap/1 {step}"
-        self._step, self._seconds = int(step), float(spin)
+        self._step, self._seconds = int(step), float(wait)
 
     def describe(
         self,
@@ -69,7 +62,7 @@ class Describer:
         seeds: Sequence[int],  # noqa: ARG002
     ) -> list[str]:
         """One text for each image."""
-        _spin(self._seconds, len(images))
+        time.sleep(self._seconds * len(images))
         return [self._one(_fields(image)) for image in images]
 
     def _one(self, fields: npt.NDArray[np.uint8]) -> str:
@@ -84,33 +77,32 @@ class Generator:
     batch_size = 32
     fingerprint, seeded = "cheap/1", False
 
-    def __init__(self, spin: str = "0") -> None:
-        self._seconds = float(spin)
-
     def generate(
         self,
         texts: Sequence[str],
         seeds: Sequence[int],  # noqa: ARG002 - a generator is given them
     ) -> list[npt.NDArray[np.uint8]]:
         """(16, 16, 3) uint8 for each text."""
-        _spin(self._seconds, len(texts))
         fields = [np.frombuffer(bytes.fromhex(text), np.uint8).reshape(4, 4, 3) for text in texts]
         return [_spread(field) for field in fields]
 
 
 class Encoder:
-    """Vectors whose distances are those of the colors."""
+    """Vectors whose distances are those of the colors, the first `dimension` numbers of them."""
 
     batch_size = 32
-    fingerprint = "cheap/1"
+
+    def __init__(self, dimension: str = f"{DIMENSION}") -> None:
+        self.fingerprint, self._dimension = f"cheap/1 {dimension}", int(dimension)
 
     def encode_images(self, images: Sequence[Image.Image]) -> npt.NDArray[np.float32]:
-        """(n, 768)."""
-        return _vectors([_fields(image).ravel() for image in images])
+        """(n, dimension)."""
+        return _vectors([_fields(image).ravel() for image in images])[:, : self._dimension]
 
     def encode_texts(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        """(n, 768)."""
-        return _vectors([np.frombuffer(bytes.fromhex(text), np.uint8) for text in texts])
+        """(n, dimension)."""
+        colors = [np.frombuffer(bytes.fromhex(text), np.uint8) for text in texts]
+        return _vectors(colors)[:, : self._dimension]
 
 
 def _vectors(colors: Sequence[npt.NDArray[np.uint8]]) -> npt.NDArray[np.float32]:

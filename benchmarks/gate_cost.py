@@ -16,8 +16,9 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from benchmarks.pages import table
 from pytest_cepbench.gate.statistics import Design, smallest_visible
 from pytest_cepbench.measures.cases import SHARD
 
@@ -30,16 +31,11 @@ _TOKENS = 256
 """Of a description: what detailed captions take."""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """A way to draw: the arithmetic of one image.
+class Drawing(NamedTuple):
+    """A way to draw, as the model's card states it.
 
-    name: of the set-up, for people.
-    side: pixels.
-    steps: of the denoiser.
-    evaluations: of the denoiser in a step: 2 with classifier-free guidance, else 1.
-    step: TFLOP of one evaluation.
-    once: TFLOP of text encoders and decoder.
+    side: pixels. evaluations: of the denoiser in a step, 2 with classifier-free guidance, else 1.
+    step: TFLOP of one evaluation. once: TFLOP of text encoders and decoder.
     """
 
     name: str
@@ -53,16 +49,6 @@ class Drawing:
     def total(self) -> float:
         """TFLOP of an image."""
         return self.steps * self.evaluations * self.step + self.once
-
-
-def count(model: Any, **inputs: Any) -> float:
-    """TFLOP of one call of a model on the meta device."""
-    import torch
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model(**inputs)
-    return float(counter.get_total_flops()) / TERA
 
 
 def meta(*shape: int, dtype: Any = None) -> Any:
@@ -112,8 +98,8 @@ def unet_step(side: int, kind: str) -> float:
     )
 
 
-def sd3_step(side: int, layers: int) -> float:
-    """TFLOP of one evaluation of Stable Diffusion 3 (24 layers) or 3.5 Large (38)."""
+def sd3_step(side: int, layers: int = 38) -> float:
+    """TFLOP of one evaluation of Stable Diffusion 3.5 Large."""
     from diffusers import SD3Transformer2DModel
 
     return _on_meta(
@@ -181,11 +167,15 @@ def decode(side: int, channels: int = 4) -> float:
 
 
 def _on_meta(build: Callable[[], Any], **inputs: Any) -> float:
+    """TFLOP of one call of a model that is built on the meta device."""
     import torch
+    from torch.utils.flop_counter import FlopCounterMode
 
     with torch.device("meta"):
-        model = build()
-    return count(model.eval(), **inputs)
+        model = build().eval()
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        model(**inputs)
+    return float(counter.get_total_flops()) / TERA
 
 
 _T5 = 2 * 4.76e9 * _TOKENS / TERA  # 2 operations for each weight and token
@@ -197,14 +187,12 @@ def drawings() -> list[Drawing]:
     return [
         Drawing("SD-Turbo", 512, 1, 1, unet_step(512, "2.1"), decode(512)),
         Drawing("SDXL-Turbo", 512, 1, 1, unet_step(512, "xl"), decode(512) + _CLIP),
-        Drawing("LCM, SD 1.5", 512, 4, 1, unet_step(512, "1.5"), decode(512)),
         Drawing("SD 1.5", 512, 50, 2, unet_step(512, "1.5"), decode(512)),
         Drawing("Sana-Sprint 1.6B", 1024, 2, 1, sana_step(1024), decode(1024)),
         Drawing("SDXL-Lightning", 1024, 4, 1, unet_step(1024, "xl"), decode(1024) + _CLIP),
         Drawing("SDXL", 1024, 50, 2, unet_step(1024, "xl"), decode(1024) + _CLIP),
         Drawing("FLUX.1-schnell", 1024, 4, 1, flux_step(1024), decode(1024, 16) + _T5),
-        Drawing("SD 3.5 Large Turbo", 1024, 4, 1, sd3_step(1024, 38), decode(1024, 16) + _T5),
-        Drawing("SD 3.5 Large", 1024, 28, 2, sd3_step(1024, 38), decode(1024, 16) + _T5),
+        Drawing("SD 3.5 Large", 1024, 28, 2, sd3_step(1024), decode(1024, 16) + _T5),
         Drawing("FLUX.1-dev", 1024, 50, 1, flux_step(1024), decode(1024, 16) + _T5),
     ]
 
@@ -235,47 +223,39 @@ def describing_seconds(weights: float, prompt: int, speed: float) -> float:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def drawing_table(made: list[Drawing], speed: float) -> str:
+def drawing_table(speed: float) -> str:
     """Arithmetic and seconds of an image by each set-up, and minutes of a gate."""
     weights, prompt = _DESCRIBERS["7B (LLaVA-1.5-7B class)"]
     describe = describing_seconds(weights, prompt, speed)
-    gates = ((48, 1), (96, 1), (192, 1), (192, 3))
-    heads = ["generator", "pixels", "evaluations", "TFLOP an image", "s an image"]
-    heads += [f"{samples} images, T = {iterations}" for samples, iterations in gates]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for drawing in made:
-        draw = drawing.total / speed
-        minutes = [
-            f"{samples * iterations * (draw + describe) / 60:.1f} min"
-            for samples, iterations in gates
-        ]
-        calls = f"{drawing.steps} x {drawing.evaluations}"
-        lines.append(
-            f"| {drawing.name} | {drawing.side} | {calls} | {drawing.total:.1f} | {draw:.2f} | "
-            f"{' | '.join(minutes)} |"
-        )
-    return "\n".join(lines)
+    gates = ((96, 1), (192, 3))
+    rows = []
+    for own in drawings():
+        draw = own.total / speed
+        minutes = [f"{n * each * (draw + describe) / 60:.1f} min" for n, each in gates]
+        calls = f"{own.steps} x {own.evaluations}"
+        figures = (f"{own.total:.1f}", f"{draw:.2f}", *minutes)
+        rows.append((own.name, str(own.side), calls, *figures))
+    head = ["generator", "pixels", "steps x evaluations", "TFLOP an image", "s an image"]
+    return table([*head, *(f"{n} images, T = {each}" for n, each in gates)], rows)
 
 
 def describer_table(speed: float) -> str:
     """Seconds of a description."""
-    lines = ["| describer | tokens of image and prompt | s a description |", "|---|---|---|"]
-    for name, (weights, prompt) in _DESCRIBERS.items():
-        lines.append(f"| {name} | {prompt} | {describing_seconds(weights, prompt, speed):.2f} |")
-    return "\n".join(lines)
+    rows = [
+        (name, str(prompt), f"{describing_seconds(weights, prompt, speed):.2f}")
+        for name, (weights, prompt) in _DESCRIBERS.items()
+    ]
+    return table(("describer", "tokens of image and prompt", "s a description"), rows)
 
 
 def visible_table(alpha: float = 0.05) -> str:
     """The drop that fails in 80 % of runs, by samples and by the spread of their differences."""
     counts = (48, 96, 192, 384, 768)
-    lines = [
-        f"| spread (sd) of a sample's change | {' | '.join(map(str, counts))} samples |",
-        f"|---|{'---|' * len(counts)}",
+    rows = [
+        (f"{sd:g}", *(f"{smallest_visible(Design.plain(sd, n), alpha):.4f}" for n in counts))
+        for sd in (0.02, 0.05, 0.1, 0.2)
     ]
-    for sd in (0.02, 0.05, 0.1, 0.2):
-        cells = [f"{smallest_visible(Design.plain(sd, n), alpha):.4f}" for n in counts]
-        lines.append(f"| {sd:g} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return table(("spread (sd) of a sample's change", *(f"{n} samples" for n in counts)), rows)
 
 
 @dataclass(frozen=True)
@@ -325,13 +305,13 @@ WHOLE = (
 def whole_table(speed: float) -> str:
     """Hours of the published sets, drawn by FLUX.1-dev as their suites have it."""
     draw = (50 * flux_step(1024) + decode(1024, 16) + _T5) / speed
-    lines = ["| set | samples | texts, images | shards | 1 device | 8 | 64 |", "|---" * 7 + "|"]
+    rows = []
     for own in WHOLE:
         samples = sum(own.categories)
-        hours = " | ".join(f"{own.hours(draw, speed, devices):.1f} h" for devices in (1, 8, 64))
+        hours = (f"{own.hours(draw, speed, devices):.1f} h" for devices in (1, 8, 64))
         made = f"{samples * own.texts:,.0f}, {samples * own.images:,.0f}"
-        lines.append(f"| {own.name} | {samples:,} | {made} | {len(own.shards)} | {hours} |")
-    return "\n".join(lines)
+        rows.append((own.name, f"{samples:,}", made, str(len(own.shards)), *hours))
+    return table(("set", "samples", "texts, images", "shards", "1 device", "8", "64"), rows)
 
 
 def main() -> int:
@@ -344,7 +324,7 @@ def main() -> int:
     print(whole_table(speed), end="\n\n")
     if options.whole:
         return 0
-    print(drawing_table(drawings(), speed))
+    print(drawing_table(speed))
     print(f"\n{describer_table(speed)}\n\n{visible_table()}")
     return 0
 

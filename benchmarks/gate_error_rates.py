@@ -32,9 +32,10 @@ if __package__ in (
 import numpy as np
 
 from benchmarks.error_rates import errors, labelled, power, trainings
-from benchmarks.error_rates.report import Promises, fill, table
+from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.verdicts import LEVELS, measured
 from benchmarks.error_rates.worlds import SD, one_category
+from benchmarks.pages import Row, Rows, fill_in, largest, number, table, worst_of_each
 from pytest_cepbench.gate import FreshMeasurement, Measurement, Policy, judge, record_of
 
 RUNS, QUICK = 4000, 100
@@ -49,12 +50,14 @@ class Part:
     head: its columns.
     rows: of so many runs, to whom promises are told.
     fewer: what takes longer is simulated so many times less often.
+    shown: rows of the page, which leaves out those that say the same; all are printed.
     """
 
     name: str
     head: Sequence[str]
-    rows: Callable[[int, Promises], Iterable[Sequence[str]]]
+    rows: Callable[[int, Promises], Iterable[Row]]
     fewer: int = 1
+    shown: Callable[[Rows], Rows] = list
 
 
 def speed(_: int, __: Promises) -> Iterator[list[str]]:
@@ -94,18 +97,73 @@ def _least_seconds(call: Callable[[], object]) -> float:
 _KINDS = ("others normal", "others lose")
 _TIES = [f"{what}, {n}, {kind}" for kind in _KINDS for n in (60, 192) for what in ("held", "false")]
 
+
+def _promised(*columns: int) -> Callable[[Row], float]:
+    """The largest figure of these columns that carries a promise."""
+    return lambda row: max(0.0, *(number(row[c]) for c in columns if "(" not in row[c]))
+
+
+def _hard(rows: Rows) -> Rows:
+    """Rows in which a promised rate of one case is above 5.5 %, or another above 15 %."""
+    errs = _promised(2, 6)
+    return [row for row in rows if errs(row) > 5.5 or max(number(row[4]), number(row[6])) > 15]
+
+
+def _short(row: Row) -> float:
+    """How far the power at a drop of two tolerances lies below that of a t test."""
+    ours, theirs = map(float, row[2].split("/"))
+    return theirs - ours
+
+
+def _off(row: Row) -> float:
+    """Points by which the worst prediction of a row is off."""
+    pairs = [cell.removesuffix(" (off)").split(", ") for cell in row[3:]]
+    return max(abs(float(said) - float(found)) for said, found in pairs)
+
+
+_ERRORS = worst_of_each(_promised(2, 6))
+
 PARTS = (
-    Part("worlds", ("scores", "units", *errors.HEAD), errors.worlds),
-    Part("hard", ("scores, hard", "units", *errors.HEAD), errors.hard),
-    Part("chains", ("scores of chains", "units", *errors.HEAD), errors.chains, 2),
-    Part("series", ("differences", "units", "at 0.0036", "at 0.0006"), errors.series),
+    Part("worlds", ("scores", "units", *errors.HEAD), errors.worlds, shown=_ERRORS),
+    Part("hard", ("scores, hard", "units", *errors.HEAD), errors.hard, shown=_hard),
+    Part("chains", ("scores of chains", "units", *errors.HEAD), errors.chains, 2, _ERRORS),
+    Part(
+        "series",
+        ("differences", "units", "at 0.0036", "at 0.0006"),
+        errors.series,
+        shown=worst_of_each(_promised(2, 3)),
+    ),
     Part("cliff", ("ties", *_TIES), errors.cliff, 8),
-    Part("looks", ("scores", "looks", *errors.LOOKS_HEAD), errors.looks_of, 4),
-    Part("power", ("scores", "units", *power.HEAD), power.power, 10),
-    Part("embedded", ("layout", "units", *power.HEAD, "at least 0.9 of t"), power.embedded, 10),
-    Part("told", power.TOLD_HEAD, power.told, 10),
-    Part("labels", ("judge", "labels", *labelled.HEAD), labelled.rows, 5),
-    Part("trainings", ("training", "n", *trainings.HEAD), trainings.good, 20),
+    Part(
+        "looks",
+        ("scores", "looks", *errors.LOOKS_HEAD),
+        errors.looks_of,
+        4,
+        worst_of_each(_promised(2, 4)),
+    ),
+    Part("power", ("scores", "units", *power.HEAD), power.power, 10, worst_of_each(_short)),
+    Part(
+        "embedded",
+        ("layout", "units", *power.HEAD, "at least 0.9 of t"),
+        power.embedded,
+        10,
+        largest(7, lambda row: -number(row[2])),
+    ),
+    Part("told", power.TOLD_HEAD, power.told, 10, largest(6, _off)),
+    Part(
+        "labels",
+        ("judge", "labels", *labelled.HEAD),
+        labelled.rows,
+        5,
+        worst_of_each(_promised(2, 4)),
+    ),
+    Part(
+        "trainings",
+        ("training", "n", *trainings.HEAD),
+        trainings.good,
+        20,
+        worst_of_each(lambda row: number(row[2])),
+    ),
     Part("delays", ("training", "n", *trainings.LATE_HEAD), trainings.bad, 20),
     Part("speed", ("cases", "seconds", "in paired t tests", "goal, s"), speed),
 )
@@ -128,12 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for part in PARTS:
         if options.part and part.name not in options.part:
             continue
-        tables[part.name] = table(part.head, part.rows(max(2, runs // part.fewer), promises))
-        print(f"<!-- {part.name} -->\n\n{tables[part.name]}\n", flush=True)
+        rows = list(part.rows(max(2, runs // part.fewer), promises))
+        tables[part.name] = table(part.head, part.shown(rows))
+        print(f"<!-- {part.name} -->\n\n{table(part.head, rows)}\n", flush=True)
         took = time.process_time() - started
         print(f"{part.name}: {took:.0f} s", file=sys.stderr, flush=True)
     if options.page is not None:
-        options.page.write_text(fill(options.page.read_text("utf-8"), tables), "utf-8")
+        fill_in(options.page, tables)
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"{machine}; {runs} runs, {time.process_time() - started:.0f} CPU seconds")
     print(f"{promises.measured} promises measured, {len(promises.broken)} broken")

@@ -1,12 +1,11 @@
 r"""Checkpoints of real architecture and size with random weights, for measuring on an accelerator.
 
 A describer of the 2B class (LLaVA: CLIP ViT-L/14 at 336 pixels before a Llama of 1.5 billion
-weights), Stable Diffusion 1.5 (860 million in its UNet) and XL (2.6 billion), CLIP and DINOv2
-ViT-L/14. What they say and draw is noise; how long they take is not, since nothing of a step's cost
-depends on the values. Vocabularies are small.
+weights), Stable Diffusion 1.5 (860 million in its UNet) and CLIP ViT-L/14. What they say and draw
+is noise; how long they take is not, since nothing of a step's cost depends on the values.
+Vocabularies are small.
 
     python -m benchmarks.real_size FOLDER               # about 7 GB, some minutes
-    python -m benchmarks.real_size FOLDER sdxl dinov2   # 8 GB more
     python -m benchmarks.chain_throughput --images 64 \
         --describer "FOLDER/describer?max_new_tokens=64" \
         --generator "FOLDER/generator?num_inference_steps=20&height=512&width=512" \
@@ -24,18 +23,6 @@ from tests.tiny.common import CHAT_TEMPLATE, SPECIAL, word_tokenizer
 from tests.tiny.encoders import clip_tokenizer
 
 _TOKENS = 77
-
-_NOISE: dict[str, Any] = {
-    "beta_start": 0.00085,
-    "beta_end": 0.012,
-    "beta_schedule": "scaled_linear",
-}
-
-_VAE: dict[str, Any] = {
-    "down_block_types": ("DownEncoderBlock2D",) * 4,
-    "up_block_types": ("UpDecoderBlock2D",) * 4,
-    "block_out_channels": (128, 256, 512, 512),
-}
 
 
 def build_describer(folder: Path) -> None:
@@ -105,9 +92,22 @@ def build_generator(folder: Path) -> None:
 
     tokenizer = clip_tokenizer(_TOKENS)
     with torch.device("cpu"):  # schedulers hand their tensors to numpy
-        scheduler = PNDMScheduler(skip_prk_steps=True, steps_offset=1, **_NOISE)
+        scheduler = PNDMScheduler(
+            beta_start=0.00085,
+            beta_end=0.012,
+            beta_schedule="scaled_linear",
+            skip_prk_steps=True,
+            steps_offset=1,
+        )
     StableDiffusionPipeline(
-        vae=AutoencoderKL(layers_per_block=2, latent_channels=4, sample_size=512, **_VAE),
+        vae=AutoencoderKL(
+            down_block_types=("DownEncoderBlock2D",) * 4,
+            up_block_types=("UpDecoderBlock2D",) * 4,
+            block_out_channels=(128, 256, 512, 512),
+            layers_per_block=2,
+            latent_channels=4,
+            sample_size=512,
+        ),
         text_encoder=CLIPTextModel(_clip_text(tokenizer)),
         tokenizer=tokenizer,
         unet=UNet2DConditionModel(sample_size=64, cross_attention_dim=768, attention_head_dim=8),
@@ -115,55 +115,6 @@ def build_generator(folder: Path) -> None:
         safety_checker=None,
         feature_extractor=None,
         requires_safety_checker=False,
-    ).save_pretrained(folder)
-
-
-def build_sdxl(folder: Path) -> None:
-    """Stable Diffusion XL: 2.6 billion weights in its UNet, two text encoders."""
-    import torch
-    from diffusers import (
-        AutoencoderKL,
-        EulerDiscreteScheduler,
-        StableDiffusionXLPipeline,
-        UNet2DConditionModel,
-    )
-    from transformers import CLIPTextModel, CLIPTextModelWithProjection
-
-    tokenizer = clip_tokenizer(_TOKENS)
-    unet = UNet2DConditionModel(
-        sample_size=128,
-        down_block_types=("DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"),
-        up_block_types=("CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"),
-        block_out_channels=(320, 640, 1280),
-        transformer_layers_per_block=(1, 2, 10),
-        attention_head_dim=(5, 10, 20),
-        cross_attention_dim=2048,
-        use_linear_projection=True,
-        addition_embed_type="text_time",
-        addition_time_embed_dim=256,
-        projection_class_embeddings_input_dim=2816,
-    )
-    large = {
-        "hidden_size": 1280,
-        "intermediate_size": 5120,
-        "num_hidden_layers": 32,
-        "num_attention_heads": 20,
-        "projection_dim": 1280,
-        "hidden_act": "gelu",
-    }
-    with torch.device("cpu"):
-        scheduler = EulerDiscreteScheduler(timestep_spacing="leading", steps_offset=1, **_NOISE)
-    StableDiffusionXLPipeline(
-        vae=AutoencoderKL(
-            layers_per_block=2, latent_channels=4, sample_size=1024, scaling_factor=0.13025, **_VAE
-        ),
-        text_encoder=CLIPTextModel(_clip_text(tokenizer)),
-        text_encoder_2=CLIPTextModelWithProjection(_clip_text(tokenizer, **large)),
-        tokenizer=tokenizer,
-        tokenizer_2=tokenizer,
-        unet=unet,
-        scheduler=scheduler,
-        add_watermarker=False,
     ).save_pretrained(folder)
 
 
@@ -186,41 +137,20 @@ def build_encoder(folder: Path) -> None:
     CLIPProcessor(image_processor=CLIPImageProcessor(), tokenizer=tokenizer).save_pretrained(folder)
 
 
-def build_dinov2(folder: Path) -> None:
-    """DINOv2 ViT-L/14."""
-    from transformers import BitImageProcessor, Dinov2Config, Dinov2Model
-
-    config = Dinov2Config(
-        hidden_size=1024,
-        num_hidden_layers=24,
-        num_attention_heads=16,
-        patch_size=14,
-        image_size=518,
-    )
-    Dinov2Model(config).save_pretrained(folder)
-    BitImageProcessor(
-        size={"shortest_edge": 256}, crop_size={"height": 224, "width": 224}
-    ).save_pretrained(folder)
-
-
-def _clip_text(tokenizer: Any, **sizes: Any) -> Any:
-    """The configuration of CLIP ViT-L/14's text tower, or one of other sizes."""
+def _clip_text(tokenizer: Any) -> Any:
+    """The configuration of CLIP ViT-L/14's text tower."""
     from transformers import CLIPTextConfig
 
-    settings: dict[str, Any] = {
-        "hidden_size": 768,
-        "intermediate_size": 3072,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 12,
-        **sizes,
-    }
     return CLIPTextConfig(
+        hidden_size=768,
+        intermediate_size=3072,
+        num_hidden_layers=12,
+        num_attention_heads=12,
         vocab_size=len(tokenizer),
         max_position_embeddings=_TOKENS,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
-        **settings,
     )
 
 
@@ -228,8 +158,6 @@ BUILDERS: Mapping[str, Callable[[Path], object]] = {
     "describer": build_describer,
     "generator": build_generator,
     "encoder": build_encoder,
-    "sdxl": build_sdxl,
-    "dinov2": build_dinov2,
 }
 """What builds each checkpoint, by the name of its folder."""
 
@@ -253,7 +181,7 @@ def main() -> None:
     """Build all, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", default=["describer", "generator", "encoder"])
+    parser.add_argument("names", nargs="*", default=list(BUILDERS))
     parser.add_argument("--device", default="cpu", help="where the random numbers are drawn")
     options = parser.parse_args()
     for name in options.names:

@@ -3,14 +3,15 @@
     OMP_NUM_THREADS=1 python -m benchmarks.sensitivity --jobs 2 --write   # half an hour
     OMP_NUM_THREADS=1 python -m benchmarks.sensitivity --quick            # seconds
 
-Three worlds: the instrument (rule-based models, of which one has a knob turned up), the arena
-(answers of a rule-based interleaver before rule-based judges) and the reference models (the best
-describer with the thirteen damages of `reference/regress.py`, and earlier steps). Undamaged models
+Two worlds: the instrument (rule-based models, of which one has a knob turned up) and the reference
+models (the best describer with the thirteen damages of `reference/regress.py`, and earlier steps of
+either role). Undamaged models
 are played at several seeds; the drops between these runs say which drop alarms in 5 % of them. Then
 the damaged models are played at other seeds, and the share that alarms is counted, from few samples
 to many. What is played is kept in the store that pytest uses in this repository.
 
-Prints Markdown tables; --write puts them into benchmarks/results/sensitivity.md.
+Prints Markdown tables; --write puts the first one of each world into
+benchmarks/results/sensitivity.md.
 """
 
 from __future__ import annotations
@@ -24,23 +25,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import repeat
-from math import exp, log
+from math import exp, log, log2
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean
 
 import numpy as np
+import numpy.typing as npt
 
-from benchmarks.gated import fill_in, table
+from benchmarks.pages import fill_in, table
 from benchmarks.sensitivity_figures.playing import MetricRun, Played, play
-from benchmarks.sensitivity_figures.power import (
-    Array,
-    Need,
-    alarm_rate,
-    calibrate,
-    drops_between,
-    samples_needed,
-)
 from benchmarks.sensitivity_figures.worlds import (
     CONTROL,
     ROOT,
@@ -49,15 +43,16 @@ from benchmarks.sensitivity_figures.worlds import (
     Sampling,
     Setting,
     World,
-    arena,
     instrument,
     reference,
 )
 from pytest_cepbench.errors import CepError
 
+Array = npt.NDArray[np.float64]
+
 PAGE = ROOT / "benchmarks" / "results" / "sensitivity.md"
 
-WORLDS = ("instrument", "arena", "reference")
+WORLDS = ("reference", "instrument")
 
 DAMAGED_SEEDS = (10,)
 
@@ -65,6 +60,107 @@ _BLIND = 0.1
 """Power at the most samples, below which a metric is said to see nothing."""
 
 _MOST_NAMED = 3
+
+
+ALPHA = 0.05
+"""The share of undamaged runs that alarm, the same for every metric."""
+
+TARGET = 0.8
+"""The power that the cost of a metric is stated for."""
+
+_DECIMALS = 9  # drops that differ by rounding alone are ties
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """When a metric alarms.
+
+    drop: the drop beyond which it does.
+    tie: the probability that it does at exactly this drop, so that metrics with few values have
+        the same false alarm as all others (a randomized test, as in the lemma of Neyman and
+        Pearson).
+    """
+
+    drop: float
+    tie: float
+
+
+def calibrate(null: Array, alpha: float = ALPHA) -> Threshold:
+    """The threshold that a share alpha of the drops without damage exceeds.
+
+    null: (runs,) drops between two undamaged runs, positive where the second is worse.
+    alpha: in (0, 1).
+    Raises ValueError for another alpha, for no drops, and for drops that are not finite.
+    """
+    if not 0 < alpha < 1 or null.size == 0 or not np.isfinite(null).all():
+        raise ValueError(
+            f"expected an alpha in (0, 1) and finite drops, got {alpha} and {null.size} drops"
+        )
+    drops = np.round(null, _DECIMALS)
+    values, counts = np.unique(drops, return_counts=True)
+    above = 1 - np.cumsum(counts) / drops.size  # the share beyond each value
+    first = int(np.argmax(above <= alpha + 1e-12))
+    at = counts[first] / drops.size
+    return Threshold(float(values[first]), float(min(1.0, max(0.0, alpha - above[first]) / at)))
+
+
+def alarm_rate(threshold: Threshold, drops: Array) -> float:
+    """The share of runs that alarm: the power where they are damaged, in [0, 1].
+
+    drops: (runs,), infinite where the damaged run has no value, which fails it.
+    Raises ValueError for no runs, and for NaN.
+    """
+    if drops.size == 0 or np.isnan(drops).any():
+        raise ValueError(
+            f"expected drops that are numbers, got {drops.size} of which some may be NaN"
+        )
+    rounded = np.round(drops, _DECIMALS)
+    beyond, even = (rounded > threshold.drop).mean(), (rounded == threshold.drop).mean()
+    return float(beyond + threshold.tie * even)
+
+
+def drops_between(before: Sequence[Array], now: Sequence[Array], sign: int) -> Array:
+    """The drops of every run with a metric after against every one before, whose seeds differ.
+
+    before, now: (draws,) values of each run over the same draws of samples. sign: 1 where higher is
+    better, else -1. Where both are the same runs, no run stands against itself.
+    """
+    pairs = [sign * (first - second) for first in before for second in now if first is not second]
+    return np.concatenate(pairs) if pairs else np.empty(0)
+
+
+@dataclass(frozen=True)
+class Need:
+    """The samples that reach the target.
+
+    samples: how many; the largest number that was tried where it was never reached.
+    bound: "" for a number between two that were tried, "at most" for the smallest one, "over" where
+        it was never reached.
+    """
+
+    samples: float
+    bound: str = ""
+
+
+def samples_needed(rates: Mapping[int, float], target: float = TARGET) -> Need:
+    """The fewest samples with the target power, between two sizes by the logarithm of the size.
+
+    rates: number of samples -> power. A larger number is taken to see at least as much as a
+    smaller one: where the rates fall, the earlier one holds.
+    Raises ValueError where there are none.
+    """
+    if not rates:
+        raise ValueError("expected the power at one number of samples at least")
+    sizes = sorted(rates)
+    best = np.maximum.accumulate([rates[size] for size in sizes]).tolist()
+    if best[0] >= target:
+        return Need(float(sizes[0]), "at most")
+    for place in range(1, len(sizes)):
+        if best[place] >= target:
+            part = (target - best[place - 1]) / (best[place] - best[place - 1])
+            low, high = log2(sizes[place - 1]), log2(sizes[place])
+            return Need(float(2 ** (low + part * (high - low))))
+    return Need(float(sizes[-1]), "over")
 
 
 def make_world(name: str, copies: Path, *, quick: bool) -> World:
@@ -78,7 +174,7 @@ def make_world(name: str, copies: Path, *, quick: bool) -> World:
         sampling = Sampling(24, (1, 2, 4, 8), 40)
     if name == "reference":
         return reference(sampling, seeds, DAMAGED_SEEDS, copies)
-    return {"instrument": instrument, "arena": arena}[name](sampling, seeds, DAMAGED_SEEDS)
+    return instrument(sampling, seeds, DAMAGED_SEEDS)
 
 
 @dataclass(frozen=True)
@@ -106,15 +202,6 @@ class Figures:
     metrics: Mapping[str, MetricRun]
     sights: Mapping[str, Mapping[str, Sight]]
     refused: Mapping[str, str]
-
-    def title(self, key: str) -> str:
-        """The label, with what tells it from others of the same label."""
-        metric = self.metrics[key]
-        alike = [other for other in self.metrics.values() if other.label == metric.label]
-        if len(alike) == 1:
-            return metric.label
-        named = [other for other in alike if other.name == metric.name]
-        return f"{metric.label}, `{metric.name if len(named) == 1 else key.partition(':')[0]}`"
 
     def cheapest(self, damage: str) -> list[tuple[str, float, Need]]:
         """Key, calls and samples to the target of metrics that reach it, the fewest calls first."""
@@ -202,24 +289,6 @@ def _sight(before: Sequence[MetricRun], now: Sequence[MetricRun | None]) -> Sigh
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def run_table(figures: Figures) -> str:
-    """How the figures were made."""
-    world = figures.world
-    rows = [
-        ("command", f"`python -m benchmarks.sensitivity {world.name}`"),
-        (
-            "machine",
-            f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
-        ),
-        ("wall time", f"{figures.seconds:.0f} s, what was in the store already not counted"),
-        ("samples played", str(figures.samples)),
-        ("seeds without damage", f"{len(world.seeds)} ({', '.join(map(str, world.seeds))})"),
-        ("seeds of each damage", f"{len(world.damaged_seeds)} (number {world.damaged_seeds[0]})"),
-        ("draws of each size", str(world.sampling.draws)),
-    ]
-    return table(("", ""), rows)
-
-
 def summary_table(figures: Figures) -> str:
     """Over all damages that leave something to measure: what each metric sees, and its price."""
     damages = [name for name in figures.sights if name not in (UNCHANGED, CONTROL)]
@@ -233,10 +302,10 @@ def summary_table(figures: Figures) -> str:
         typical = exp(fmean(map(log, times))) if times else 0.0
         blind = [f"`{name}`" for name, sight in sights.items() if sight.rate < _BLIND]
         rows.append((
-            figures.title(key),
+            figures.metrics[key].label,
             f"{len(seen)} of {len(damages)}",
             f"{'' if len(seen) == len(damages) else '> '}{typical:.1f}",
-            ", ".join(blind) or "-",
+            ", ".join(blind) or "-" if len(blind) <= _MOST_NAMED else f"{len(blind)} damages",
         ))  # fmt: skip
     return table(("metric", "damages seen", "calls, in those of the cheapest", "blind to"), rows)
 
@@ -263,20 +332,13 @@ def _first(figures: Figures, damage: Damage) -> tuple[str, str, str]:
             return "none of them"
         fewest = min(ordered, key=amount)
         best = [each for each in ordered if amount(each) <= amount(fewest) * 1.001]
-        names = ", ".join(figures.title(key) for key, _, _ in best)
+        names = ", ".join(figures.metrics[key].label for key, _, _ in best)
         sign = "≤ " if fewest[2].bound == "at most" else ""
         few = names if len(best) <= _MOST_NAMED else f"{len(best)} metrics"
         return f"{few} ({sign}{amount(fewest):.0f})"
 
-    blind = ", ".join(map(figures.title, figures.blind(damage.name)))
+    blind = ", ".join(figures.metrics[key].label for key in figures.blind(damage.name))
     return named(lambda each: each[1]), named(lambda each: each[2].samples), blind or "-"
-
-
-TABLES: Mapping[str, Callable[[Figures], str]] = {
-    "run": run_table,
-    "summary": summary_table,
-    "first": first_table,
-}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -302,11 +364,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except (CepError, ValueError, OSError) as error:
             print(f"sensitivity: {error}", file=sys.stderr)
             return 2
-        for kind, make in TABLES.items():
-            text = make(figures)
-            print(f"## {name}-{kind}\n\n{text}\n")
-            if options.write:
-                fill_in(PAGE, f"{name}-{kind}", text)
+        text = summary_table(figures)
+        print(f"## {name}\n\n{text}\n\n{first_table(figures)}\n")
+        print(
+            f"{figures.samples} samples, {figures.seconds:.0f} s on {os.cpu_count()} cores, "
+            f"{platform.machine()}, Python {platform.python_version()}\n"
+        )
+        if options.write:
+            fill_in(PAGE, {f"{name}-summary": text})
     return 0
 
 

@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.gated import fill_in, table
+from benchmarks.pages import fill_in, table
 from pytest_cepbench.gate.statistics import Differences, mean_bounds
 from pytest_cepbench.metrics.set_distances import (
     frechet_influences,
@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = table(("metric", "D", "N", "runs", *WORLDS, "width"), rows)
     print(f"\n{text}")
     if options.page is not None:
-        fill_in(options.page, "coverage", text)
+        fill_in(options.page, {"coverage": text})
     return int(broken)
 
 

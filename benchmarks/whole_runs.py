@@ -194,9 +194,9 @@ def median_cpu(runs: Sequence[Spent]) -> float:
 _PROCESSES = 8
 
 _WAITING = (
-    "--model=python:benchmarks.waiting_models:Describer?wait=0.005",
+    "--model=python:benchmarks.cheap_models:Describer?wait=0.005",
     # Small vectors, so that the pages of the database are not filled with them.
-    "--encoder=python:benchmarks.waiting_models:Encoder?dimension=16",
+    "--encoder=python:benchmarks.cheap_models:Encoder?dimension=16",
 )
 
 

@@ -15,22 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.accelerator_figures.memory import (
+from benchmarks.accelerator_figures.setting import (
+    TEXTS,
+    TRAINED,
+    Setting,
     allocated_bytes,
     limited_memory,
     peak_bytes,
+    plan_of,
+    read_figures,
     reset_peak,
     synchronize,
     total_bytes,
     utilization,
-)
-from benchmarks.accelerator_figures.setting import (
-    ROLES,
-    TEXTS,
-    TRAINED,
-    Setting,
-    plan_of,
-    read_figures,
 )
 from benchmarks.chain_throughput import Side, Team, bare, batched, one_at_a_time, seed_images
 from benchmarks.real_size import build
@@ -42,7 +39,7 @@ from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.chains.role_runner import DeviceSwap
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.metrics.gc import gc_at_t
-from pytest_cepbench.models.protocols import Describer, Encoder, Generator
+from pytest_cepbench.models.protocols import Describer, Encoder, Generator, RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory
 from pytest_cepbench.suites.model_options import RoleAssignment
@@ -50,15 +47,22 @@ from pytest_cepbench.suites.model_pool import ModelPool
 
 GIB = 2**30
 
-_BATCHES = {"describer": 32, "generator": 8, "encoder": 32}
+_BATCHES: Mapping[RoleName, int] = {"describer": 32, "generator": 8, "encoder": 32}
 """Inputs of a call where growth was not measured."""
+
+_BRIEF: Mapping[RoleName, Sequence[str]] = {
+    "describer": ["max_new_tokens=16"],
+    "generator": ["num_inference_steps=4"],
+    "encoder": [],
+}
+"""Time by the size of a batch does not depend on how many steps or tokens there are."""
 
 _MOST_ROUNDS = 5
 
 _ROOT = Path(__file__).parents[2]
 
 
-def _sizes(setting: Setting) -> dict[str, int]:
+def _sizes(setting: Setting) -> dict[RoleName, int]:
     """Inputs of a call, the same for all sides: the sizes that growth chose in `batches`."""
     chosen = {figure.name: figure.value for figure in read_figures(setting.file)}
     return {
@@ -69,29 +73,23 @@ def _sizes(setting: Setting) -> dict[str, int]:
 
 def build_checkpoints(setting: Setting) -> None:
     """Write the checkpoints of the three roles, with weights that are drawn on the device."""
-    for name in _BATCHES:
-        _build(setting, name)
-
-
-def _build(setting: Setting, name: str) -> None:
     from tests.tiny import describers, encoders, generators
 
-    toys: Mapping[str, Callable[..., object]] = {
+    toys: Mapping[RoleName, Callable[..., object]] = {
         "describer": describers.build_llava,
         "generator": generators.build_stable_diffusion,
         "encoder": encoders.build_clip,
-        "sdxl": generators.build_sdxl,
-        "dinov2": encoders.build_dinov2,
     }
-    folder = setting.folder / name
-    started = time.perf_counter()
-    if setting.toy:
-        toys[name](folder)
-        size = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
-    else:
-        size = build(name, folder, setting.device)
-    took = time.perf_counter() - started
-    setting.record(f"{name}: weights", size / 1e9, "GB", note=f"built in {took:.0f} s")
+    for name, toy in toys.items():
+        folder = setting.folder / name
+        started = time.perf_counter()
+        if setting.toy:
+            toy(folder)
+            size = sum(path.stat().st_size for path in folder.rglob("*.safetensors"))
+        else:
+            size = build(name, folder, setting.device)
+        took = time.perf_counter() - started
+        setting.record(f"{name}: weights", size / 1e9, "GB", note=f"built in {took:.0f} s")
 
 
 def loading(setting: Setting) -> None:
@@ -199,10 +197,9 @@ def batches(setting: Setting) -> None:
     largest = 4 if setting.toy else 32
     with setting.store("batches") as store:
         pool = ModelPool(store)
-        for role in ("encoder", "describer", "generator"):  # the quick ones first
-            # Time by the size of a batch does not depend on how many steps or tokens there are.
-            brief = {"describer": "max_new_tokens=16", "generator": "num_inference_steps=4"}
-            runner = setting.runner(pool, role, *filter(None, [brief.get(role)]))
+        quick_first: tuple[RoleName, ...] = ("encoder", "describer", "generator")
+        for role in quick_first:
+            runner = setting.runner(pool, role, *_BRIEF[role])
             ask, inputs = _caller(runner, largest)
             per_input: dict[int, float] = {}
             peaks: dict[int, int] = {}
@@ -416,13 +413,12 @@ def precision(setting: Setting) -> None:
 
 
 def _precision_times(setting: Setting) -> None:
-    brief = {"describer": "max_new_tokens=16", "generator": "num_inference_steps=4"}
+    sizes: Mapping[RoleName, int] = {"describer": 8, "generator": 4, "encoder": 32}
     with setting.store("times") as store:
-        for role, size in {"describer": 8, "generator": 4, "encoder": 32}.items():
+        for role, size in sizes.items():
             seconds: dict[str, float] = {}
             for dtype in ("bfloat16", "float32"):
-                params = filter(None, [f"dtype={dtype}", brief.get(role)])
-                runner = setting.runner(ModelPool(store), role, *params)
+                runner = setting.runner(ModelPool(store), role, f"dtype={dtype}", *_BRIEF[role])
                 ask, inputs = _caller(runner, size)
                 ask(inputs)
                 times = []
@@ -472,40 +468,28 @@ def suite(setting: Setting) -> None:
 
 
 def speed(setting: Setting) -> None:
-    """Seconds for an input of each model, as a fixed part and one for each step or token."""
-    pairs = {"generator": ("num_inference_steps", 2, 10), "sdxl": ("num_inference_steps", 2, 6)}
-    pairs["describer"] = ("max_new_tokens", 8, 64)
+    """Seconds for an input of describer and generator: a fixed part, and one a token or step."""
+    counts: Mapping[RoleName, tuple[str, str, int, int]] = {
+        "generator": ("step", "num_inference_steps", 2, 10),
+        "describer": ("token", "max_new_tokens", 8, 64),
+    }
     with setting.store("speed") as store:
-        for name, role in ROLES.items():
-            if not (setting.folder / name).exists():
-                _build(setting, name)
-            size = 2 if setting.toy else 4 if name == "sdxl" else _sizes(setting)[role]
-            param, few, many = pairs.get(name, ("", 0, 1))
-            values = (few, many) if param else (1,)
+        for role, (unit, param, few, many) in counts.items():
+            size = 2 if setting.toy else _sizes(setting)[role]
             seconds = []
-            for value in values:
-                params = [f"batch_size={size}"]
-                if param:
-                    params.append(f"{param}={value}")
-                runner = setting.runner(ModelPool(store), name, *params)
+            for value in (few, many):
+                params = (f"batch_size={size}", f"{param}={value}")
+                runner = setting.runner(ModelPool(store), role, *params)
                 ask, inputs = _caller(runner, size)
                 ask(inputs)
-                reset_peak(setting.device)
                 started = time.perf_counter()
                 ask(inputs)
                 seconds.append((time.perf_counter() - started) / size)
-                peak = peak_bytes(setting.device)
                 runner.handle.unload()
-            where = f"batch of {size}" + (f", {peak / GIB:.1f} GiB at most" if peak else "")
-            if not param:
-                setting.record(f"{name}: an input", seconds[0], "s", note=where)
-                continue
             each = (seconds[1] - seconds[0]) / (many - few)
-            unit = "step" if param == "num_inference_steps" else "token"
-            setting.record(f"{name}: each {unit}", each, "s", note=where)
-            setting.record(
-                f"{name}: the rest of an input", seconds[0] - few * each, "s", note=where
-            )
+            rest, where = seconds[0] - few * each, f"batch of {size}"
+            setting.record(f"{role}: each {unit}", each, "s", note=where)
+            setting.record(f"{role}: the rest of an input", rest, "s", note=where)
 
 
 PARTS: Mapping[str, tuple[Callable[[Setting], None], float]] = {

@@ -1,10 +1,12 @@
-"""What the measurements of an accelerator work with: checkpoints, device, time and figures."""
+"""What the measurements of an accelerator work with: checkpoints, time, figures, the device."""
 
 from __future__ import annotations
 
 import json
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,30 +17,17 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import ModelPool
 
-REAL: Mapping[str, str] = {
+REAL: Mapping[RoleName, str] = {
     "describer": "max_new_tokens=64",
     "generator": "num_inference_steps=20&height=512&width=512",
     "encoder": "",
-    "sdxl": "num_inference_steps=8&height=1024&width=1024",
-    "dinov2": "",
 }
 
-TOY: Mapping[str, str] = {
+TOY: Mapping[RoleName, str] = {
     "describer": "max_new_tokens=8",
     "generator": "num_inference_steps=2&height=16&width=16",
     "encoder": "",
-    "sdxl": "num_inference_steps=2&height=16&width=16",
-    "dinov2": "",
 }
-
-ROLES: Mapping[str, RoleName] = {
-    "describer": "describer",
-    "generator": "generator",
-    "encoder": "encoder",
-    "sdxl": "generator",
-    "dinov2": "encoder",
-}
-"""The role of each checkpoint, by the name of its folder."""
 
 _CHECKPOINTS = Path(__file__).parents[2] / "reference" / "checkpoints"
 
@@ -119,9 +108,9 @@ class Setting:
         with self.file.open("a") as stream:
             stream.write(json.dumps(asdict(figure)) + "\n")
 
-    def spec(self, checkpoint: str, *params: str) -> str:
-        """The spec of a checkpoint on the device, with its own parameters and others."""
-        own = (TOY if self.toy else REAL)[checkpoint]
+    def spec(self, role: RoleName, *params: str) -> str:
+        """The spec of a role's checkpoint on the device, with its own parameters and others."""
+        own = (TOY if self.toy else REAL)[role]
         precision = "float32" if self.device == "cpu" else "bfloat16"
         given = dict(
             param.split("=", 1)
@@ -133,12 +122,11 @@ class Setting:
             )
         )
         text = "&".join(f"{name}={value}" for name, value in given.items())
-        return f"{self.folder / checkpoint}?{text}"
+        return f"{self.folder / role}?{text}"
 
-    def runner(self, pool: ModelPool, checkpoint: str, *params: str) -> RoleRunner:
-        """The runner of a checkpoint."""
-        spec = parse_spec(self.spec(checkpoint, *params))
-        return pool.runner(RoleAssignment(ROLES[checkpoint], spec, "benchmark"))
+    def runner(self, pool: ModelPool, role: RoleName, *params: str) -> RoleRunner:
+        """The runner of a role's checkpoint."""
+        return pool.runner(RoleAssignment(role, parse_spec(self.spec(role, *params)), "benchmark"))
 
     def store(self, name: str) -> Store:
         """A store of its own, beside the checkpoints."""
@@ -157,3 +145,110 @@ TEXTS: Sequence[str] = (
     "a red square and a green square",
 )
 """Texts to draw."""
+
+
+def markdown_table(figures: Sequence[Figure], machine: str) -> str:
+    """A table with a row for each figure, under the machine's name."""
+    return "\n".join((machine, "", *_rows(figures))) + "\n"
+
+
+def _rows(figures: Sequence[Figure]) -> Iterator[str]:
+    yield "| part | figure | goal | measured | |"
+    yield "|---|---|---|---|---|"
+    part = ""
+    for figure in figures:
+        shown = "" if figure.part == part else figure.part
+        part = figure.part
+        yield f"| {shown} | {figure.name} | {figure.goal} | {_value(figure)} | {figure.note} |"
+
+
+def _value(figure: Figure) -> str:
+    if figure.value is None:
+        return "not measured"
+    if float(figure.value).is_integer() or abs(figure.value) >= 100:
+        number = f"{figure.value:.0f}"
+    else:
+        number = f"{figure.value:.3g}"
+    return f"{number} {figure.unit}".replace(" x", "").strip()
+
+
+# -- memory and load of the device: zero or nothing on a CPU ---------------------------------------
+
+
+def synchronize(device: str) -> None:
+    """Wait until the device has done what it was given."""
+    import torch
+
+    if device != "cpu":
+        torch.cuda.synchronize(device)
+
+
+def allocated_bytes(device: str) -> int:
+    """Bytes of tensors on the device."""
+    import torch
+
+    return 0 if device == "cpu" else torch.cuda.memory_allocated(device)
+
+
+def total_bytes(device: str) -> int:
+    """Bytes of the device's memory."""
+    import torch
+
+    return 0 if device == "cpu" else torch.cuda.get_device_properties(device).total_memory
+
+
+def reset_peak(device: str) -> None:
+    """Begin to look for the most memory anew."""
+    import torch
+
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats(device)
+
+
+def peak_bytes(device: str) -> int:
+    """The most bytes of tensors since `reset_peak`."""
+    import torch
+
+    return 0 if device == "cpu" else torch.cuda.max_memory_allocated(device)
+
+
+@contextmanager
+def limited_memory(device: str, most: int) -> Iterator[None]:
+    """Allow this process so many bytes of the device: more is a real error of its allocator."""
+    import torch
+
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction(most / total_bytes(device), device)
+    try:
+        yield
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, device)
+
+
+@contextmanager
+def utilization(device: str, period: float = 0.2) -> Iterator[list[float]]:
+    """The driver's own readings of how busy the device is, in per cent, while inside.
+
+    Empty on a CPU and where the driver's library (nvidia-ml-py) is not installed.
+    """
+    import torch
+
+    readings: list[float] = []
+    stop = threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(period):
+            try:
+                readings.append(float(torch.cuda.utilization(device)))
+            except (ModuleNotFoundError, RuntimeError):
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    if device != "cpu":
+        watcher.start()
+    try:
+        yield readings
+    finally:
+        stop.set()
+        if watcher.is_alive():
+            watcher.join()

@@ -99,7 +99,7 @@ def series(runs: int, promises: Promises) -> Iterator[list[str]]:
 
 def cliff(runs: int, _: Promises) -> Iterator[list[str]]:
     """Rows of shares of ties: equal checkpoints held, and false passes, in percent."""
-    for percent in (70, 72, 74, 76, 78, 80):
+    for percent in (70, 74, 76, 80):
         cells = [f"{percent} %"]
         for values in dict(CLIFF).values():
             world = tied(values, percent / 100)

@@ -1,8 +1,7 @@
-"""What was measured, whether it keeps what the gate promises, and tables of it."""
+"""What was measured, and whether it keeps what the gate promises."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 
@@ -49,24 +48,3 @@ class Promises:
 def share(hits: npt.NDArray[np.bool_]) -> str:
     """A rate in percent, for tables of many."""
     return f"{100 * hits.mean():.0f}"
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))
-
-
-def fill(page: str, tables: Mapping[str, str]) -> str:
-    """The page with the table after each mark `<!-- name -->` replaced.
-
-    Raises ValueError for a page without the mark of a table.
-    """
-    for name, text in tables.items():
-        before, mark, rest = page.partition(f"<!-- {name} -->\n")
-        if not mark:
-            raise ValueError(f"expected a line <!-- {name} --> in the page, found none")
-        lines = rest.split("\n")
-        old = next((i for i, line in enumerate(lines) if line and not line.startswith("|")), None)
-        after = "\n".join(lines[old:]) if old is not None else ""
-        page = f"{before}{mark}\n{text}\n\n{after}"
-    return page

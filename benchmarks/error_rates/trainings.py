@@ -2,18 +2,17 @@
 
 The checkpoints of a training are measured on the same samples, checkpoints near one another may err
 alike, and what passes becomes the baseline. The gate's own test, bounds and shares of alpha judge
-them, beside evidence that is added up, which needs no shares, or multiplied, which is not valid.
+them, beside gates at the whole alpha each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import log, sqrt
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
-from scipy.special import stdtr
 
 from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.worlds import SD, Array
@@ -26,16 +25,12 @@ from pytest_cepbench.gate.statistics import (
 )
 from pytest_cepbench.gate.statistics.bounds import flip_p_value, hall_steps
 
-RULES = ("single gates", "series", "e-values", "products")
-"""Gates at the whole alpha each, as without a series; the gate's series; sums of weighted e-values;
-and products of e-values, which the same samples do not allow."""
-
-VALID = RULES[1:3]
-"""Those that promise that a good training is stopped with probability alpha at most."""
+RULES = ("single gates", "series")
+"""Gates at the whole alpha each, as without a series, and the gate's series."""
 
 HEAD = tuple(f"stopped, {rule}" for rule in RULES)
 
-LATE_HEAD = tuple(f"{what}, {rule}" for rule in VALID for what in ("found", "80 % after"))
+LATE_HEAD = ("found", "80 % after")
 
 LENGTH = 40
 """Checkpoints of a training."""
@@ -89,36 +84,25 @@ BAD = (
 
 
 def good(runs: int, promises: Promises) -> Iterator[list[str]]:
-    """Rows of trainings that each rule stops, in percent."""
+    """Rows of trainings that each rule stops, in percent; the series promises alpha at most."""
     for kind in GOOD:
         for n in (60, 192):
-            stops = stopping(kind, n, runs)
+            single, series = stopping(kind, n, runs) <= LENGTH
             what = f"false stops of {kind.name}, {n} samples"
-            yield [
-                kind.name,
-                str(n),
-                *(
-                    promises.percent(
-                        f"{what}, {rule}", own <= LENGTH, _ALPHA if rule in VALID else None
-                    )
-                    for rule, own in zip(RULES, stops, strict=True)
-                ),
-            ]
+            promised = promises.percent(what, series, _ALPHA)
+            yield [kind.name, str(n), promises.percent("", single), promised]
 
 
 def bad(runs: int, _: Promises) -> Iterator[list[str]]:
-    """Rows of trainings found, of those that were running, and after how many checkpoints."""
+    """Rows of trainings that the series finds, of those that were running, and after how many."""
     for kind in BAD:
         assert kind.drop is not None
         for n in (60, 192):
-            cells = [kind.name, str(n)]
-            for rule in VALID:
-                own = stopping(kind, n, runs)[RULES.index(rule)]
-                running = np.sort(own[own >= kind.drop])
-                late = running[int(np.ceil(0.8 * len(running))) - 1]
-                after = str(late - kind.drop + 1) if late <= LENGTH else "-"
-                cells += [f"{100 * np.mean(running <= LENGTH):.0f}", after]
-            yield cells
+            own = stopping(kind, n, runs)[RULES.index("series")]
+            running = np.sort(own[own >= kind.drop])
+            late = running[int(np.ceil(0.8 * len(running))) - 1]
+            after = str(late - kind.drop + 1) if late <= LENGTH else "-"
+            yield [kind.name, str(n), f"{100 * np.mean(running <= LENGTH):.0f}", after]
 
 
 def stopping(kind: Kind, n: int, runs: int) -> Array:
@@ -147,7 +131,6 @@ def stops_of(scores: Array) -> list[int]:
     see the same baselines until they stop.
     """
     stops = dict.fromkeys(RULES, LENGTH + 1)
-    wealth, products = {False: 0.0, True: 0.0}, {False: 0.0, True: 0.0}
     baseline = 0
 
     def stop(rule: str, number: int, *, when: bool) -> None:
@@ -163,16 +146,11 @@ def stops_of(scores: Array) -> list[int]:
             drop = np.round(scores[number] - scores[earlier or 0], DECIMALS)
             part = checkpoint_share(number) * reference_share(number, earlier)
             level = _ALPHA / len(pairs)
-            evidence = _e_value(drop, tolerance)
-            wealth[earlier is None] += 2 * part * evidence
-            products[earlier is None] += log(evidence)
             if position == 0 and _holds(drop, tolerance, level):
                 held = True
                 continue
             stop("single gates", number, when=_fails(drop, tolerance, level))
             stop("series", number, when=_proves(drop, tolerance, _ALPHA * part))
-        stop("e-values", number, when=max(wealth.values()) >= 2 / _ALPHA)
-        stop("products", number, when=max(products.values()) >= log(2 / _ALPHA))
         if max(stops.values()) <= LENGTH:
             break
         baseline = number if held else baseline
@@ -205,15 +183,3 @@ def _proves(drop: Array, tolerance: float, level: float) -> bool:
 
 def _differences(drop: Array) -> Differences:
     return Differences(drop, np.zeros(len(drop), np.int64), np.arange(len(drop)))
-
-
-def _e_value(drop: Array, tolerance: float) -> float:
-    """Evidence against a drop of at most the tolerance, expected to be at most 1 without one.
-
-    Of Student's p, by the mean of all calibrators k p^(k - 1): (1 - p + p ln p) / (p ln^2 p).
-    Source: Vovk and Wang, E-values, 2021, equation 1.
-    """
-    n = len(drop)
-    below = (float(drop.mean()) + tolerance) / (float(drop.std(ddof=1)) / sqrt(n))
-    p = min(max(float(stdtr(n - 1, below)), 1e-200), 1 - 1e-9)
-    return (1 - p + p * log(p)) / (p * log(p) ** 2)

@@ -25,7 +25,6 @@ from pytest_cepbench.suites import (
     ChainRun,
     ModelPool,
     RoleChoices,
-    SuiteRun,
     load_data,
     prepare_suite,
 )
@@ -77,6 +76,7 @@ def play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played
         dataset = load_data(suite, {})
         prepared = prepare_suite(suite, dataset, RoleChoices())
         run = prepared.run(ModelPool(opened, threads=1))
+        assert isinstance(run, ChainRun)
         draws = draw(dataset, sampling)
         runs: dict[str, MetricRun] = {}
         for case in prepared.cases:
@@ -127,7 +127,7 @@ def draw(dataset: Dataset, sampling: Sampling) -> Draws:
     return drawn
 
 
-def _measure(run: SuiteRun, case: Case, draws: Draws) -> MetricRun:
+def _measure(run: ChainRun, case: Case, draws: Draws) -> MetricRun:
     measure = run.measures[case.key.metric]
     measured = run.measure(case)
     part = "" if case.key.part == OVERALL else f" {case.key.part}"
@@ -138,7 +138,6 @@ def _measure(run: SuiteRun, case: Case, draws: Draws) -> MetricRun:
             raise ValueError(f"{case.key}: the mean of its samples is not its value")
         values = {size: _means(scores, rows) for size, rows in draws.items()}
     else:
-        assert isinstance(run, ChainRun)
         values = {size: _anew(run, case, rows) for size, rows in draws.items()}
     return MetricRun(
         name=f"{case.key.metric}{part}",
@@ -225,15 +224,12 @@ def _anew(run: ChainRun, case: Case, rows: npt.NDArray[np.int64]) -> Array:
     return values
 
 
-def calls_of(run: SuiteRun, case: Case) -> dict[str, float]:
+def calls_of(run: ChainRun, case: Case) -> dict[str, float]:
     """Role -> calls of its model that one sample of this case takes, and no other case.
 
-    Chains are grown as far as the case reads them, with those of the edited samples. An answer is
-    one call, of as many steps as it has. Encoders and detectors, which cost little, are left out.
+    Chains are grown as far as the case reads them, with those of the edited samples. Encoders and
+    detectors, which cost little, are left out.
     """
-    if not isinstance(run, ChainRun):
-        judged = run.measures[case.key.metric].judged  # type: ignore[attr-defined] # of answers
-        return {"interleaver": 1, **({"judge": run.steps(case) - 1} if judged else {})}
     calls = chain_calls(run.measures[case.key.metric].required_features(case))
     starts = 1.0
     if case.key.part != OVERALL and any(sample.edit for sample in run.dataset.samples):

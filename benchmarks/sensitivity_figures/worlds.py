@@ -69,30 +69,6 @@ generator = "{generator}"
 described = {{ kind = "equivariance", start = "image" }}
 """
 
-_ARENA = """\
-name = "{name}"
-version = 1
-[data]
-loader = "shapes-arena"
-options = {{ samples_per_category = {samples} }}
-[answer]
-steps = "free"
-seed = {seed}
-[prompts]
-[arena]
-against = "gold"
-order = "both"
-[roles]
-interleaver = "{interleaver}"
-judge = "{judge}"
-[metrics]
-win_rate = {{ parts = "overall" }}
-"""
-
-_TRUTH = """\
-truth = {{ parts = "overall" }}
-"""
-
 _DRAWING = """\
 [presets.drawing]
 model = "{drawing}"
@@ -105,16 +81,10 @@ batch_size = 24
 dtype = "float32"
 """
 
-CHAINS, SEEN, ARENA, ARENA_TRUTH = "chains", "seen", "arena", "arena truth"
-"""Chains from images; edited scenes that are described; answers before a judge, or before the truth
-as well."""
+CHAINS, SEEN = "chains", "seen"
+"""Chains from images; edited scenes that are described."""
 
-_TEXTS = {
-    CHAINS: _CHAINS,
-    SEEN: _EDITED,
-    ARENA: _ARENA,
-    ARENA_TRUTH: _ARENA + _TRUTH,
-}
+_TEXTS = {CHAINS: _CHAINS, SEEN: _EDITED}
 
 
 @dataclass(frozen=True)
@@ -243,27 +213,6 @@ def instrument(sampling: Sampling, seeds: tuple[int, ...], damaged: tuple[int, .
 
 def _with_role(base: Sequence[Setting], role: str, spec: str) -> tuple[Setting, ...]:
     return tuple(replace(each, roles={**each.roles, role: spec}) for each in base)
-
-
-_ERRING = "shapes:?flip=0.1&first=0.2"
-"""A judge that turns one verdict of ten around, and leans to the first answer in one of five."""
-
-
-def arena(sampling: Sampling, seeds: tuple[int, ...], damaged: tuple[int, ...]) -> World:
-    """Answers of a rule-based interleaver with one knob turned up, before two judges."""
-
-    def settings(more: Mapping[str, float]) -> tuple[Setting, ...]:
-        answers = _knobs(more)
-        exact = Setting(ARENA_TRUTH, "exact-judge", {"interleaver": answers, "judge": "shapes:"})
-        erring = Setting(ARENA, "erring-judge", {"interleaver": answers, "judge": _ERRING})
-        return exact, erring
-
-    damages = [
-        Damage(f"interleaver {knob}", f"{about}, {_MORE:g} more", settings({knob: _MORE}))
-        for knob, about in _KNOBS.items()
-    ]
-    control = Damage(UNCHANGED, "the same model", settings({}))
-    return World("arena", settings({}), (control, *damages), sampling, seeds, damaged)
 
 
 # -- the reference models --------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from benchmarks import gate_error_rates
 from benchmarks.error_rates import errors, labelled, power, trainings, verdicts
-from benchmarks.error_rates.report import Promises, fill, table
+from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.worlds import (
     BOUNDED,
     CLIP,
@@ -31,6 +31,7 @@ from benchmarks.error_rates.worlds import (
     WORLDS,
     World,
 )
+from benchmarks.pages import fill, table
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds

@@ -11,8 +11,8 @@ by the same scores.
 Source: alpha spending, or online Bonferroni (Tian and Ramdas, Online control of the familywise
 error rate, 2021). Products of e-values are no alternative: they need evidence that is new given all
 that was seen before, which the same samples do not give. Sums of weighted e-values need nothing
-either (Vovk and Wang, E-values: calibration, combination and applications, 2021), and find drops
-later: `benchmarks/error_rates/trainings.py` measures both.
+either (Vovk and Wang, E-values: calibration, combination and applications, 2021), and found drops
+later (benchmarks/results/studies.md, "E-values").
 
 **Looks.** Bonferroni's inequality takes looks at growing samples for unrelated. They are not: a
 mean of 100 samples and one of the 80 among them err together. The means of nested samples are, but
