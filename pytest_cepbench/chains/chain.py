@@ -157,19 +157,23 @@ def load_link(chain: Chain, index: int, store: Store) -> Any:
     link = chain.links[index]
     if link.text is not None:
         return link.text
-    return load_artifact(link.digest, link.source, f"{chain.sample.id}, generation {index}", store)
+    name = f"{chain.sample.id}, generation {index}"
+    return load_artifact(link.digest, link.source, name, store, link.kind)
 
 
-def load_artifact(digest: str, source: Seed | None, name: str, store: Store) -> Any:
+def load_artifact(
+    digest: str, source: Seed | None, name: str, store: Store, kind: Modality = "image"
+) -> Any:
     """An artifact as a role takes it, a Pillow image or a sound; None when it is damaged.
 
     source: where it lies outside the store; None where it is in the store.
     name: of what it is, for errors.
+    kind: of it, as far as is known.
     Raises ArtifactError for one outside the store that is gone or changed since it was read.
     """
     artifact = store.artifact_cache.get(digest)
     if artifact is None and source is None:
-        artifact = store.get_artifact(digest)
+        artifact = store.get_artifact(digest, kind)
     elif artifact is None and source is not None:
         try:
             artifact = source.load()

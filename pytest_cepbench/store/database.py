@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from threading import RLock
 from typing import TypeVar
@@ -20,13 +21,17 @@ from filelock import FileLock, Timeout
 
 from pytest_cepbench.errors import DamagedIndexError, StoreError, StoreFullError, StoreVersionError
 from pytest_cepbench.files import open_regular
-from pytest_cepbench.store.rows import Row, is_sealed
+from pytest_cepbench.store.rows import Row, is_sealed, packed, provenance_id, unpacked
 
 INDEX = "index.sqlite"
 """Name of the database in a store's folder."""
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout on disk; any change that an older version would misread raises it."""
+
+FORMER_FORMAT = 1
+"""One that is rewritten when it is opened: with keys of 64 characters in rows and days of use, and
+a whole provenance in every row."""
 
 BUSY_SECONDS = 60.0
 """Seconds that SQLite waits for another process that writes."""
@@ -36,19 +41,24 @@ PATIENCE = 600.0
 
 _POLL_SECONDS = 1.0
 
-INSERT_RESULT = "INSERT OR IGNORE INTO results VALUES (?, ?, ?, ?, ?, ?)"
-"""Adds a row of results; the first one under a key stays."""
-
+# Rows of results lie in the order in which they were stored, which fills their pages; ordered by
+# their keys a third of each page stays free. Nearly all rows of a run share a provenance. Days of
+# use lie apart: in its row, each would have a page with a vector written anew.
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS results (
-        key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, payload BLOB NOT NULL,
-        provenance TEXT NOT NULL, created REAL NOT NULL, seal BLOB NOT NULL)""",
+        id INTEGER PRIMARY KEY, key BLOB NOT NULL UNIQUE, kind TEXT NOT NULL,
+        provenance INTEGER NOT NULL, created REAL NOT NULL, seal BLOB NOT NULL,
+        payload BLOB NOT NULL)""",
+    "CREATE TABLE IF NOT EXISTS provenances (id INTEGER PRIMARY KEY, text TEXT NOT NULL)",
     """CREATE TABLE IF NOT EXISTS files (
         path TEXT NOT NULL, what TEXT NOT NULL, stamp TEXT NOT NULL, digest TEXT NOT NULL,
-        PRIMARY KEY (path, what))""",
+        PRIMARY KEY (path, what)) WITHOUT ROWID""",
     "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS used (key TEXT PRIMARY KEY, day INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS used (id INTEGER PRIMARY KEY, day INTEGER NOT NULL)",
 )
+
+_COLUMNS = "key, kind, payload, provenance, created, seal"
+"""Of results, in any format."""
 
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -77,7 +87,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         opened.callback(connection.close)
         connection.text_factory = decode_text
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, FORMAT):
+        if version not in (0, FORMER_FORMAT, FORMAT):
             raise StoreVersionError(
                 f"the store {path.parent} has format {version}, this version reads format {FORMAT}:"
                 " give another folder (--cep-store) or delete this one, its results can be "
@@ -85,11 +95,54 @@ def open_database(path: Path) -> sqlite3.Connection:
             )
         _enter_wal(connection)
         connection.execute("PRAGMA synchronous=NORMAL")
-        if version == 0:
+        if version != FORMAT:
             with transaction(connection):
+                _convert(connection)
                 create_tables(connection)
         opened.pop_all()
     return connection
+
+
+def _convert(connection: sqlite3.Connection) -> None:
+    """Rewrite tables of the former format within a transaction, so that a kill changes nothing.
+
+    A process of an older version that has them open is refused what it writes next.
+    """
+    tables = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+    if "results" not in tables or "provenances" in tables:
+        return  # new, or another process was first
+    former = ("results", "files", "used")
+    for table in former:
+        connection.execute(f"ALTER TABLE {table} RENAME TO former_{table}")
+    create_tables(connection)
+    add_rows(connection, connection.execute(f"SELECT {_COLUMNS} FROM former_results"))  # noqa: S608 - ours
+    connection.execute("INSERT INTO files SELECT * FROM former_files")
+    connection.execute(
+        "INSERT INTO used SELECT id, day FROM results "
+        "JOIN former_used ON former_used.key = lower(hex(results.key))"
+    )
+    for table in former:
+        connection.execute(f"DROP TABLE former_{table}")
+
+
+def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> int:
+    """Add whole rows of results, of which the first under a key stays; returns how many are new.
+
+    Within a transaction: a row has to have its provenance.
+    """
+    numbers: dict[str, int] = {}
+
+    def values() -> Iterator[Row]:
+        for key, kind, payload, provenance, created, sealed in rows:
+            text = str(provenance)
+            if text not in numbers:
+                numbers[text] = provenance_id(text)
+                known = (numbers[text], text)
+                connection.execute("INSERT OR IGNORE INTO provenances VALUES (?, ?)", known)
+            yield packed(unpacked(key)), kind, payload, numbers[text], created, sealed
+
+    insert = f"INSERT OR IGNORE INTO results ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
+    return connection.executemany(insert, values()).rowcount
 
 
 def decode_text(raw: bytes) -> str:
@@ -245,26 +298,35 @@ def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
     saved, low, empty = 0, 0, 0
     with closing(sqlite3.connect(damaged)) as source:
 
-        def read(since: int, until: int) -> list[Row] | None:
-            """The rows between; None where they cannot be read, since they are damaged."""
-            query = "SELECT * FROM results WHERE rowid >= ? AND rowid < ?"
+        def read(query: str, *values: int) -> list[Row] | None:
+            """The rows of a query; None where they cannot be read, since they are damaged."""
             try:
-                return source.execute(query, (since, until)).fetchall()
+                return source.execute(query, values).fetchall()
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF in _UNREAD:
                     raise
                 return None
 
+        @lru_cache(maxsize=4096)
+        def text_of(provenance: object) -> str:
+            """The provenance of a row, which the former format has itself."""
+            if isinstance(provenance, int):
+                found = read("SELECT text FROM provenances WHERE id = ?", provenance)
+                fits = found and provenance_id(str(found[0][0])) == provenance
+                return str(found[0][0]) if found and fits else "{}"
+            return str(provenance)
+
+        between = f"SELECT {_COLUMNS} FROM results WHERE rowid >= ? AND rowid < ?"  # noqa: S608 - ours
         while empty < _EMPTY_WINDOWS:
-            rows = read(low, low + _WINDOW)
+            rows = read(between, low, low + _WINDOW)
             if rows is None:
-                singles = (read(rowid, rowid + 1) for rowid in range(low, low + _WINDOW))
+                singles = (read(between, rowid, rowid + 1) for rowid in range(low, low + _WINDOW))
                 rows = [row for single in singles if single for row in single]
-            for row in rows:
-                key, kind, payload, _, _, sealed = row
-                if is_sealed(key, kind, payload, sealed):
+            for key, kind, payload, provenance, created, sealed in rows:
+                if is_sealed(name := unpacked(key), kind, payload, sealed):
+                    row = name, kind, payload, text_of(provenance), created, sealed
                     with transaction(sound):
-                        saved += sound.execute(INSERT_RESULT, row).rowcount
+                        saved += add_rows(sound, [row])
             empty = 0 if rows else empty + 1
             low += _WINDOW
     return saved
@@ -297,10 +359,16 @@ class Index:
 
     def write(self, statement: str, rows: Sequence[Row]) -> None:
         """Run a statement for every row in one transaction: all of them or none."""
+        self._write(lambda: self._connection.executemany(statement, rows))
 
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add whole rows of results, all or none; the first one under a key stays."""
+        self._write(lambda: add_rows(self._connection, rows))
+
+    def _write(self, action: Callable[[], object]) -> None:
         def write() -> None:
             with transaction(self._connection):
-                self._connection.executemany(statement, rows)
+                action()
 
         with self._lock:
             self._repairing(write)
@@ -329,6 +397,10 @@ class Index:
             alone = not self.path.with_name(f"{self.path.name}-wal").exists()
             self._connection = open_database(self.path)
             if alone:
+                # Only here does no process add a row of a provenance that none has any more.
+                self._connection.execute(
+                    "DELETE FROM provenances WHERE id NOT IN (SELECT provenance FROM results)"
+                )
                 self._connection.execute("VACUUM")
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return alone

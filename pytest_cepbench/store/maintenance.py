@@ -26,18 +26,21 @@ from pytest_cepbench.store.readonly import ReadonlyStore
 from pytest_cepbench.store.rows import (
     DAY_SECONDS,
     REFERENCE,
+    WITH_PROVENANCE,
     ArtifactRef,
     Read,
     batches,
+    packed,
     pages,
     remote_artifacts,
     seal_stamp,
     today,
+    unpacked,
     unseal,
 )
 from pytest_cepbench.store.store import Store
 
-_LENGTH = "(ifnull(length(payload), 0) + ifnull(length(provenance), 0) + 2 * length(key) + 80)"
+_LENGTH = "(ifnull(length(payload), 0) + 2 * length(key) + 80)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +75,11 @@ def entries(read: Read) -> Iterator[StoredEntry]:
         "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
     )
     rate = read(without_free_pages, ())[0][0] / max(read(lengths, ())[0][0], 1)
-    columns = (
-        f"key, kind, provenance, {_LENGTH}, {REFERENCE}, ifnull(CAST(created AS REAL), 0), {day}"
-    )
-    for page in pages(read, columns, "results LEFT JOIN used USING (key)"):
-        for key, kind, provenance, size, image, created, used in page:
-            model, share = model_of(str(provenance)), round(size * rate)
-            yield StoredEntry(str(key), intern(str(kind)), model, share, image, created, used)
+    columns = f"key, kind, text, {_LENGTH}, {REFERENCE}, ifnull(CAST(created AS REAL), 0), {day}"
+    for page in pages(read, columns, f"{WITH_PROVENANCE} LEFT JOIN used ON used.id = results.id"):
+        for key, kind, text, size, image, created, used in page:
+            model, share = model_of(str(text)), round(size * rate)
+            yield StoredEntry(unpacked(key), intern(str(kind)), model, share, image, created, used)
 
 
 @lru_cache(maxsize=4096)
@@ -93,9 +94,9 @@ def model_of(provenance: str) -> str | None:
 
 def models_in(read: Read, texts: Sequence[str] = ()) -> set[str]:
     """All models in the provenance of results. texts: of those alone that are one of these."""
-    query = "SELECT DISTINCT provenance FROM results"
-    if texts:
-        query += f" WHERE kind = 'text' AND payload IN ({', '.join('?' * len(texts))})"
+    of_texts = f"WHERE kind = 'text' AND payload IN ({', '.join('?' * len(texts))})"
+    used = f"SELECT provenance FROM results {of_texts if texts else ''}"  # noqa: S608 - question marks
+    query = f"SELECT text FROM provenances WHERE id IN ({used})"  # noqa: S608 - ours
     rows = read(query, [text.encode() for text in texts])
     models = {model_of(str(provenance)) for (provenance,) in rows}
     return {model for model in models if model is not None}
@@ -265,9 +266,10 @@ def collect(store: Store, collection: Collection) -> tuple[int, int, bool]:
     deleted; and whether the index gave its space back to the disk, which it can only while no other
     process has it open.
     """
-    for part in batches([(entry.key,) for entry in collection.entries], _KEYS_AT_ONCE):
+    for part in batches([(packed(entry.key),) for entry in collection.entries], _KEYS_AT_ONCE):
+        own = "WHERE id = (SELECT id FROM results WHERE key = ?)"
+        store.index.write(f"DELETE FROM used {own}", part)  # noqa: S608 - ours
         store.index.write("DELETE FROM results WHERE key = ?", part)
-        store.index.write("DELETE FROM used WHERE key = ?", part)
     deleted = collection.entries
     images = {*collection.unused, *(entry.image for entry in deleted if entry.image is not None)}
     for page in pages(store.index.read, REFERENCE):
@@ -358,7 +360,7 @@ def inspect(root: Path, read: Read) -> VerifyReport:
                 report.rows.append(row.key)
             elif not (row.image is None or row.image in present or row.image in remote):
                 report.lost.append(row.key)
-        report.files = [path for _, path in _damaged_files(read)]
+        report.files = [str(path) for path, _ in _damaged_files(read)]
     except DamagedIndexError as error:
         report.index.append(str(error))
 
@@ -394,8 +396,8 @@ def repair(store: Store, report: VerifyReport) -> None:
         or not (row.image is None or has_artifact(store.root, row.image) or row.image in remote)
     ]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
-    outdated = [(rowid,) for rowid, _ in _damaged_files(read)]
-    store.index.write("DELETE FROM files WHERE rowid = ?", outdated)
+    outdated = list(_damaged_files(read))
+    store.index.write("DELETE FROM files WHERE path = ? AND what = ?", outdated)
 
 
 @dataclass(frozen=True)
@@ -409,14 +411,14 @@ class _Row:
 def _rows(read: Read) -> Iterator[_Row]:
     for page in pages(read, "results.rowid, key, kind, payload, seal"):
         for rowid, key, kind, payload, sealed in page:
-            result = unseal(key, kind, payload, sealed)
+            result = unseal(unpacked(key), kind, payload, sealed)
             image = result.digest if isinstance(result, ArtifactRef) else None
-            yield _Row(rowid, str(key), result is None, image)
+            yield _Row(rowid, unpacked(key), result is None, image)
 
 
-def _damaged_files(read: Read) -> Iterator[tuple[int, str]]:
-    """(row, path) of remembered digests of files that do not match their seals."""
-    for rowid, path, what, sealed, digest in read("SELECT rowid, * FROM files", ()):
+def _damaged_files(read: Read) -> Iterator[tuple[object, object]]:
+    """(path, kind) of remembered digests of files that do not match their seals, as they are."""
+    for path, what, sealed, digest in read("SELECT * FROM files", ()):
         stamp, _, _ = str(sealed).rpartition(" ")
         if sealed != seal_stamp(str(path), str(what), stamp, str(digest)):
-            yield rowid, str(path)
+            yield path, what

@@ -19,6 +19,7 @@ from pytest_cepbench.store.artifact_files import find_artifact, load_artifact
 from pytest_cepbench.store.database import (
     BUSY_SECONDS,
     FORMAT,
+    FORMER_FORMAT,
     INDEX,
     create_tables,
     decode_text,
@@ -147,13 +148,16 @@ class Overlay:
                 self._note_once(store.folder, key, f"result {key[:12]} in {store.folder}: damaged")
         return results
 
-    def column(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
-        """A column of the results under these keys, from the first store that has each."""
+    def column(self, name: str, keys: Iterable[str], source: str) -> dict[str, Any]:
+        """A column of the results under these keys, from the first store that has each.
+
+        source: as of `pages`.
+        """
         values: dict[str, Any] = {}
         wanted = set(keys) - self._refused
         for store in self._stores:
             with suppress(StoreError):  # noted when results are read
-                values |= column(store.read, name, wanted - values.keys())
+                values |= column(store.read, name, wanted - values.keys(), source)
         return values
 
     def refuse(self, keys: Iterable[str]) -> None:
@@ -200,9 +204,11 @@ def _check_header(path: Path, named: str) -> None:
         raise StoreError(_foreign(named))
     version = int.from_bytes(header[60:64], "big", signed=True)
     if version not in (0, FORMAT):
+        converted = "run once with it as --cep-store, which rewrites it"
+        same = "give one that was written by the same version of pytest-cepbench"
         raise StoreVersionError(
-            f"{named} has format {version}, this version reads format {FORMAT}: give one that was "
-            "written by the same version of pytest-cepbench"
+            f"{named} has format {version}, this version reads format {FORMAT}: "
+            f"{converted if version == FORMER_FORMAT else same}"
         )
 
 

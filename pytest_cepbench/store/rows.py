@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice
@@ -39,6 +40,10 @@ _DIGITS = 64
 
 REFERENCE = f"CASE WHEN kind IN ({', '.join(map(repr, FILED))}) THEN CAST(payload AS TEXT) END"
 """Column of a query for results: the digest of the file that a row refers to, or NULL."""
+
+
+WITH_PROVENANCE = "results LEFT JOIN provenances ON provenances.id = results.provenance"
+"""Source of a query for results whose provenance is its column `text`."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,9 @@ class StoredResult:
 
 
 Row = tuple[Any, ...]
-"""A row of a query. A whole row of results is (key, kind, payload, provenance, created, seal)."""
+"""A row of a query. A whole row of results is (key, kind, payload, provenance, created, seal), with
+the provenance as JSON.
+"""
 
 Read = Callable[[str, Sequence[object]], list[Row]]
 """Runs a query with values for its question marks and returns the rows."""
@@ -183,6 +190,28 @@ def unseal(key: object, kind: object, payload: object, stored_seal: object) -> R
 # -- rows -----------------------------------------------------------------------------------------
 
 
+def packed(key: str) -> bytes | str:
+    """A key as the database keeps it, in half the bytes; one that is no digest stays as it is."""
+    with suppress(ValueError):
+        raw = bytes.fromhex(key)
+        if len(raw) == _DIGITS // 2 and raw.hex() == key:
+            return raw
+    return key
+
+
+def unpacked(key: object) -> str:
+    """The key of a column of the database, which damage can have made anything."""
+    return key.hex() if isinstance(key, bytes) else str(key)
+
+
+def provenance_id(text: str) -> int:
+    """The number under which the database keeps a provenance: the same in every process, and made
+    of the text, so that one that was damaged does not fit it.
+    """
+    digest = sha256(text.encode("utf-8", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
+
+
 def check_row(row: Row) -> str | None:
     """The digest of the artifact that a row of results refers to, if it does.
 
@@ -245,7 +274,7 @@ def batches(items: Iterable[_T], most: int) -> Iterator[list[_T]]:
         yield batch
 
 
-def rows_with(read: Read, query: str, values: Iterable[str]) -> Iterator[Row]:
+def rows_with(read: Read, query: str, values: Iterable[str | bytes]) -> Iterator[Row]:
     """Rows of a query, which ends with the name of a column, that have one of the values there."""
     for part in batches(values, _MOST_VARIABLES):
         yield from read(f"{query} IN ({','.join('?' * len(part))})", part)
@@ -260,29 +289,42 @@ def file_rows(read: Read, places: Iterable[tuple[str, str]]) -> Iterator[Row]:
         yield from read(query, [*lists[0], *lists[1]])
 
 
-def column(read: Read, name: str, keys: Iterable[str]) -> dict[str, Any]:
-    """A column of the results under these keys, unchecked."""
-    query = f"SELECT key, {name} FROM results WHERE key"  # noqa: S608 - our name
-    return {str(key): value for key, value in rows_with(read, query, keys)}
+def column(read: Read, name: str, keys: Iterable[str], source: str = "results") -> dict[str, Any]:
+    """A column of the results under these keys, unchecked. source: as of `pages`."""
+    query = f"SELECT key, {name} FROM {source} WHERE key"  # noqa: S608 - our names
+    rows = rows_with(read, query, map(packed, keys))
+    return {unpacked(key): value for key, value in rows}
+
+
+def whole_rows(read: Read, keys: Iterable[str]) -> Iterator[Row]:
+    """The whole rows of results under these keys, unchecked."""
+    query = f"SELECT key, kind, payload, text, created, seal FROM {WITH_PROVENANCE} WHERE key"  # noqa: S608 - ours
+    for key, *rest in rows_with(read, query, map(packed, keys)):
+        yield unpacked(key), *rest
 
 
 def results_under(
-    read: Read, keys: Iterable[str], most: int | None = None
+    read: Read, keys: Iterable[str], most: int | None = None, used: set[int] | None = None
 ) -> tuple[dict[str, Result], list[str]]:
     """(the undamaged results under these keys, the keys of the damaged ones).
 
     most: bytes of a payload; a larger one counts as damaged and is not read.
+    used: receives the numbers of the rows that were stored before today.
     """
     results: dict[str, Result] = {}
     damaged: list[str] = []
     payload = "payload" if most is None else f"CASE WHEN length(payload) <= {most} THEN payload END"
-    query = f"SELECT key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - our number
-    for row in rows_with(read, query, keys):
-        result = unseal(*row)
+    query = f"SELECT id, created, key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - our number
+    midnight = today() * DAY_SECONDS
+    for number, created, stored, *row in rows_with(read, query, map(packed, keys)):
+        key = unpacked(stored)
+        result = unseal(key, *row)
         if result is None:
-            damaged.append(str(row[0]))
-        else:
-            results[row[0]] = result
+            damaged.append(key)
+            continue
+        results[key] = result
+        if used is not None and not (isinstance(created, float) and created >= midnight):
+            used.add(number)
     return results, damaged
 
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Self
 
-from pytest_cepbench.artifacts import Artifact, ImageArtifact
+from pytest_cepbench.artifacts import Artifact, ImageArtifact, Modality
 from pytest_cepbench.artifacts.modality import encode_artifact, kind_of_file
 from pytest_cepbench.errors import ArtifactError, StoreError
 from pytest_cepbench.files import FileStamp, write_small
@@ -22,17 +22,19 @@ from pytest_cepbench.store.artifact_files import (
     own_path,
     write_artifact,
 )
-from pytest_cepbench.store.database import INDEX, INSERT_RESULT, Index, store_errors
+from pytest_cepbench.store.database import INDEX, Index, store_errors
 from pytest_cepbench.store.locks import WorkLocks
 from pytest_cepbench.store.readonly import Overlay
 from pytest_cepbench.store.remote.object_store import MARKER
 from pytest_cepbench.store.remote.remotes import Location, open_remotes
 from pytest_cepbench.store.rows import (
+    WITH_PROVENANCE,
     Result,
     StoredResult,
     column,
     dated,
     file_rows,
+    packed,
     remote_artifact_note,
     results_under,
     rows_of,
@@ -45,13 +47,13 @@ _STALE_SECONDS = 3600.0
 
 _INSERT_USE = (
     "INSERT INTO used VALUES (?, ?) "
-    "ON CONFLICT (key) DO UPDATE SET day = excluded.day WHERE day < excluded.day"
+    "ON CONFLICT (id) DO UPDATE SET day = excluded.day WHERE day < excluded.day"
 )
-"""Adds a key and the day on which it was used; a later day stays."""
+"""Adds a row's number and the day on which it was used; a later day stays."""
 
 _WRITE_SECONDS = 60.0  # between two writes of a run
 
-_MOST_UNWRITTEN = 200_000  # keys, some 30 MB of them
+_MOST_UNWRITTEN = 200_000  # numbers of rows, some 15 MB of them
 
 
 class Store:
@@ -106,7 +108,9 @@ class Store:
             opened.callback(self._overlay.close)
             self.index = Index(self._path, self.damage.append)
             opened.callback(self.index.close)
-            self._used: set[str] = set()  # keys, collected: a cache hit must not cost a write
+            # Numbers of rows, collected: a cache hit must not cost a write. Where another process
+            # rebuilds the index they are those of other rows, which then look younger.
+            self._used: set[int] = set()
             self._uses_written = time.monotonic()
             opened.callback(self._write_uses)
             local, logs = (root, self.index.read), (self.damage.append, self.remarks.append)
@@ -144,20 +148,23 @@ class Store:
         self.locks.heartbeat()
         wanted = list(dict.fromkeys(keys))
         results = self._own(wanted)
-        self._add_uses(results)
         results |= self._overlay.get([key for key in wanted if key not in results])
         results |= self._fetch_results([key for key in wanted if key not in results])
         return results
 
     def _own(self, keys: Iterable[str]) -> dict[str, Result]:
         """The undamaged results in the folder itself; damaged ones are dropped."""
-        results, damaged = results_under(self.index.read, keys)
+        used: set[int] = set()
+        results, damaged = results_under(self.index.read, keys, used=used)
         self._drop(damaged, "its row does not match its seal")
+        self._used.update(used)
+        if len(self._used) > _MOST_UNWRITTEN:
+            self._write_uses()
         return results
 
     def _drop(self, keys: Sequence[str], why: str) -> None:
         if keys:
-            self.index.write("DELETE FROM results WHERE key = ?", [(key,) for key in keys])
+            self.index.write("DELETE FROM results WHERE key = ?", [(packed(key),) for key in keys])
         self.damage += [f"result {key[:12]}: {why}" for key in keys]
 
     def _fetch_results(self, keys: Sequence[str]) -> dict[str, Result]:
@@ -169,42 +176,36 @@ class Store:
                 # Notes first: a row whose image is not here and has no note would count as damaged.
                 source = reader.objects.named
                 self.note_all({remote_artifact_note(i): source for _, i in shared if i})
-                self.index.write(INSERT_RESULT, [dated(row) for row, _ in shared])
+                self.index.add([dated(row) for row, _ in shared])
                 stored.update(row[0] for row, _ in shared)
-        results = self._own(stored)
-        self._add_uses(results)
-        return results
-
-    def _add_uses(self, keys: Iterable[str]) -> None:
-        self._used.update(keys)
-        if len(self._used) > _MOST_UNWRITTEN:
-            self._write_uses()
+        return self._own(stored)
 
     def _write_uses(self) -> None:
-        """Write the keys that were used, and the day.
+        """Write the rows that were used, and the day; the day on which they were stored counts too.
 
         They are written when the store writes anyway, or is closed. Where a process is killed
         before, results look older than they are, nothing worse.
         """
-        keys, self._used, day = self._used, set(), today()
+        used, self._used, day = self._used, set(), today()
         self._uses_written = time.monotonic()
         # A run that only reads must not fail because a disk is full; the days are a hint.
         with suppress(StoreError):
-            if keys:
-                self.index.write(_INSERT_USE, [(key, day) for key in sorted(keys)])
+            if used:
+                self.index.write(_INSERT_USE, [(number, day) for number in sorted(used)])
 
     def provenance(self, keys: Iterable[str]) -> dict[str, str]:
         """How the results under these keys came about, as JSON; unchecked in shared stores."""
-        return {key: str(text) for key, text in self._column("provenance", keys).items()}
+        texts = self._column("text", keys, WITH_PROVENANCE)
+        return {key: str(text) for key, text in texts.items()}
 
     def times(self, keys: Iterable[str]) -> dict[str, float]:
         """Unix times at which the results under these keys were first stored."""
         return {key: float(moment) for key, moment in self._column("created", keys).items()}
 
-    def _column(self, name: str, keys: Iterable[str]) -> dict[str, Any]:
+    def _column(self, name: str, keys: Iterable[str], source: str = "results") -> dict[str, Any]:
         wanted = set(keys)
-        own = column(self.index.read, name, wanted)
-        return self._overlay.column(name, wanted - own.keys()) | own
+        own = column(self.index.read, name, wanted, source)
+        return self._overlay.column(name, wanted - own.keys(), source) | own
 
     def has(self, keys: Iterable[str]) -> set[str]:
         """Those of the keys that have a result; damage in it shows when it is read."""
@@ -223,16 +224,16 @@ class Store:
         shared = self._overlay.get({entry.key for entry in entries})
         rows = rows_of([entry for entry in entries if entry.key not in shared])
         keys = {row[0] for row in rows}
-        self.index.write(INSERT_RESULT, rows)
+        self.index.add(rows)
         stored = self._own(keys)
         if stored.keys() != keys:
             # A damaged row was under a key, and was dropped as it was read.
-            self.index.write(INSERT_RESULT, rows)
+            self.index.add(rows)
             stored = self._own(keys)
         if stored.keys() != keys:
             # SQLite's tree of keys is out of order, which it has not noticed: only a new one helps.
             self.index.rebuild()
-            self.index.write(INSERT_RESULT, rows)
+            self.index.add(rows)
             stored = self._own(keys)
         if self._uploader is not None:
             self._uploader.add(stored)
@@ -268,9 +269,10 @@ class Store:
         self.artifact_cache.add(artifact)
         return artifact.digest
 
-    def get_artifact(self, digest: str) -> Artifact | None:
+    def get_artifact(self, digest: str, kind: Modality = "image") -> Artifact | None:
         """The image or sound, or None when it is absent or its content does not match the digest.
 
+        kind: what shared stores are asked for first.
         Raises UnreadError, and deletes nothing, where it could not be read.
         """
         try:
@@ -283,17 +285,17 @@ class Store:
             self.damage.append(f"{kind_of_file(path)} {digest[:12]}: {error}")
         if artifact is None:
             artifact = self._overlay.get_artifact(digest)
-        return self._fetch_artifact(digest) if artifact is None else artifact
+        return self._fetch_artifact(digest, kind) if artifact is None else artifact
 
     def get_image(self, digest: str) -> ImageArtifact | None:
         """As `get_artifact`, of what can be an image alone: None where it is a sound."""
         artifact = self.get_artifact(digest)
         return artifact if isinstance(artifact, ImageArtifact) else None
 
-    def _fetch_artifact(self, digest: str) -> Artifact | None:
+    def _fetch_artifact(self, digest: str, kind: Modality = "image") -> Artifact | None:
         """Copy an artifact from a remote store into the folder; returns it."""
         for reader in self._readers:
-            shared = reader.artifact(digest)
+            shared = reader.artifact(digest, kind)
             if shared is not None:
                 with store_errors(self._path):
                     write_artifact(self.root, *shared)

@@ -16,6 +16,7 @@ from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.chains.steps import Progress, key_of
 from pytest_cepbench.models.protocols import CUT, Reply, Usage
 from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.store.rows import WITH_PROVENANCE
 from tests.chains.roles import (
     PLAN,
     SmallDescriber,
@@ -64,7 +65,7 @@ def test_replies_count_as_the_results_in_them(tmp_path: Path) -> None:
     assert generator.tally.usage == Usage(12, 6, 0, 0, 6)
     assert list(describer.tally.remarks) == [REMARK]
     database = sqlite3.connect(tmp_path / "replies" / "index.sqlite")
-    rows = database.execute("SELECT provenance FROM results").fetchall()
+    rows = database.execute(f"SELECT text FROM {WITH_PROVENANCE}").fetchall()
     database.close()
     servers = [json.loads(text).get("server") for (text,) in rows]
     assert servers.count("m-1") == 6

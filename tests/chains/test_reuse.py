@@ -225,7 +225,7 @@ def test_how_a_result_came_about_is_kept(store: Store) -> None:
     """Device, batch and weights are noted with the result, to explain a differing last bit."""
     device = {"provenance": {"device": "cuda:1"}}
     grow_and_trace(PLAN, samples(3), make_runners(store, every=device))
-    notes = store.index.read("SELECT DISTINCT provenance FROM results")
+    notes = store.index.read("SELECT text FROM provenances")
     assert notes == [('{"batch": "3", "device": "cuda:1", "model": "weights-1"}',)]
 
 

@@ -232,7 +232,7 @@ def test_results_that_name_no_code_are_not_named(tmp_path: Path) -> None:
         with Store(tmp_path / str(len(text))) as store:
             runner = _detector(store, SmallDetector(), provenance={CODE: "code v1"})
             runner.ask("detect", _looks(runner, 1))
-            store.index.write("UPDATE results SET provenance = ?", [(text,)])
+            store.index.write("UPDATE provenances SET text = ?", [(text,)])
             again = _detector(store, SmallDetector(), provenance={CODE: "code v2"})
             again.ask("detect", _looks(again, 1))
             assert again.warnings == []

@@ -14,6 +14,7 @@ import pytest
 from pytest_cepbench.artifacts import Failure, ImageArtifact, Sound
 from pytest_cepbench.artifacts.modality import check_sound
 from pytest_cepbench.chains import ChainPlan
+from pytest_cepbench.chains.chain import load_link
 from pytest_cepbench.chains.features import Trace, trace
 from pytest_cepbench.chains.growth import ChainGroup, ChainModels
 from pytest_cepbench.chains.role_runner import RoleRunner
@@ -28,7 +29,8 @@ from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import list_files
 from pytest_cepbench.store.maintenance import GcCriteria, choose, collect, inspect, repair
-from pytest_cepbench.store.remote.location import open_objects
+from pytest_cepbench.store.remote.location import FolderObjects, open_objects
+from pytest_cepbench.store.remote.object_store import artifact_names
 from pytest_cepbench.store.remote.sync import inspect_objects
 from tests.chains.roles import bound, outcomes
 
@@ -155,8 +157,10 @@ def test_a_damaged_sound_is_found_and_dropped(store: Store) -> None:
     assert not second.exists()
 
 
-def test_shared_stores_have_sounds(tmp_path: Path, store: Store) -> None:
-    """A folder of another store, and a published one, from which they are copied."""
+def test_shared_stores_have_sounds(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of another store, and a published one: copied from there by one request."""
     shared = tmp_path / "shared"
     shared.mkdir()
     with Store(tmp_path / "first", publish=shared) as first:
@@ -168,8 +172,20 @@ def test_shared_stores_have_sounds(tmp_path: Path, store: Store) -> None:
         assert (outcomes(run.traces), run.asked) == (expected, [0, 0, 0])
         made = run.traces[0].chain.links[2].digest
         assert isinstance(second.get_artifact(made), Sound)
+    asked: list[str] = []
+    read = FolderObjects._read
+
+    def noted(objects: FolderObjects, name: str, seconds: float) -> bytes:
+        asked.append(name)
+        return read(objects, name, seconds)
+
+    monkeypatch.setattr(FolderObjects, "_read", noted)
     with Store(tmp_path / "third", [shared]) as third:
-        assert Run(third).asked == [0, 0, 0]
+        run = Run(third)
+        assert run.asked == [0, 0, 0]
+        chain = run.traces[0].chain
+        assert load_link(chain, 2, third) is not None
+        assert [name for name in asked if name.startswith("images")] == [artifact_names(made)[1]]
         copied = third.artifact_path(made)
         assert copied.suffix == ".flac"
         assert copied.is_relative_to(third.root)

@@ -11,6 +11,7 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.rows import packed
 from tests.cli.conftest import Ended, Home
 from tests.cli.reports import accept_by_hand, measure_toy
 from tests.store.filling import (
@@ -75,7 +76,9 @@ def test_verify(filled: Home) -> None:
     """Sound is 0, damaged is 1 with its names, and repaired it is sound again."""
     assert store(filled, "verify").code == 0
     with database(STORE) as connection:
-        connection.execute("UPDATE results SET kind = 'x' WHERE key = ?", (key_of("text 0"),))
+        connection.execute(
+            "UPDATE results SET kind = 'x' WHERE key = ?", (packed(key_of("text 0")),)
+        )
     artifact_path(STORE, picture(1).digest).write_bytes(b"no image")
     ended = store(filled, "verify")
     assert ended.code == 1

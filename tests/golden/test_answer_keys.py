@@ -53,7 +53,7 @@ def test_keys_of_answers_and_verdicts(tmp_path: Path) -> None:
             _fill(store, plan)
         with closing(sqlite3.connect(tmp_path / name / "index.sqlite")) as database:
             rows = database.execute("SELECT key, kind FROM results ORDER BY key").fetchall()
-        keys[name] = [f"{key[:16]} {kind}" for key, kind in rows]
+        keys[name] = [f"{key.hex()[:16]} {kind}" for key, kind in rows]
     assert_frozen("answer_keys.json", keys)
 
 

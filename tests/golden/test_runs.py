@@ -72,7 +72,7 @@ def test_keys_and_kinds_of_stored_results(reports: list[dict[str, Any]]) -> None
         ).fetchall()
         tables = database.execute("SELECT name, sql FROM sqlite_master ORDER BY name").fetchall()
         version = database.execute("PRAGMA user_version").fetchone()
-    assert_frozen("store_keys.txt", "".join(f"{key[:16]} {kind}\n" for key, kind in rows))
+    assert_frozen("store_keys.txt", "".join(f"{key.hex()[:16]} {kind}\n" for key, kind in rows))
     assert_frozen("store_tables.json", {"version": version, "tables": tables})
 
 

@@ -1,4 +1,4 @@
-"""Stores of the present format, own and shared: a run on a copy of one computes nothing.
+"""Stores of both formats, own and shared: a run on a copy of one computes nothing.
 
 They are kept as archives, beside the baselines of the run that filled them, and are never written
 anew: a store that users have filled serves every later version. Where an archive is not there,
@@ -26,8 +26,10 @@ SUITES = Path(__file__).with_name("stored")
 
 STORES = FILES / "stores"
 
-KEPT = ("store", "shared", "baselines")
-"""Of the project: its own store, the shared one that it published to, and what it accepted."""
+KEPT = ("store", "store2", "shared", "baselines")
+"""Of the project: its own store, of the former format and of the present one, the shared one that
+it published to, and what it accepted.
+"""
 
 FIELDS = ("verdict", "value", "baseline", "n", "failures", "identity")
 
@@ -45,7 +47,7 @@ def _write_archives(root: Path) -> None:
     missing = [name for name in KEPT if not (STORES / f"{name}.zip").exists()]
     if not missing or os.environ.get("GOLDEN") != "write":
         return
-    arguments = ("--cep-store=store", "--cep-publish=shared", "--snapshot-update")
+    arguments = ("--cep-store=store2", "--cep-publish=shared", "--snapshot-update")
     assert run_plainly(_write_project(root), *arguments) == 0
     STORES.mkdir(parents=True, exist_ok=True)
     for name in missing:
@@ -56,7 +58,7 @@ def _write_archives(root: Path) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The suites with the baselines, a copy of the own store, and one of the shared store."""
+    """The suites with the baselines, and copies of the own stores and of the shared one."""
     _write_archives(tmp_path / "first")
     root = _write_project(tmp_path / "project")
     for name in KEPT:
@@ -66,8 +68,9 @@ def project(tmp_path: Path) -> Path:
 
 
 WAYS: dict[str, Sequence[str]] = {
-    "own store": ("--cep-store=store",),
-    "store of another run": ("--cep-store=new", "--cep-shared=store"),
+    "own store of the former format": ("--cep-store=store",),
+    "own store": ("--cep-store=store2",),
+    "store of another run": ("--cep-store=new", "--cep-shared=store2"),
     "shared store": ("--cep-store=new", "--cep-shared=shared"),
     "shared store to publish to": ("--cep-store=new", "--cep-publish=shared"),
 }

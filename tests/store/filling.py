@@ -14,7 +14,7 @@ from pytest_cepbench.artifacts import ImageArtifact, digest_text
 from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
-from pytest_cepbench.store.rows import today
+from pytest_cepbench.store.rows import packed, today
 from tests.artifacts.files import noise
 
 
@@ -66,8 +66,9 @@ def age(folder: Path, key: str, days: int) -> None:
     """Let a result be stored so many days ago and not be used since."""
     with database(folder) as connection:
         seconds = (today() - days) * 86400.0 + 1
-        connection.execute("UPDATE results SET created = ? WHERE key = ?", (seconds, key))
-        connection.execute("DELETE FROM used WHERE key = ?", (key,))
+        connection.execute("UPDATE results SET created = ? WHERE key = ?", (seconds, packed(key)))
+        row = "SELECT id FROM results WHERE key = ?"
+        connection.execute(f"DELETE FROM used WHERE id = ({row})", (packed(key),))
 
 
 def age_images(folder: Path) -> None:

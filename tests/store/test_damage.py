@@ -22,6 +22,7 @@ from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import ArtifactRef, Result, Store, StoredResult
 from pytest_cepbench.store.database import Index, inode
+from pytest_cepbench.store.rows import packed
 from tests.artifacts.files import noise
 from tests.store.filling import fill
 from tests.store.strategies import same
@@ -109,7 +110,7 @@ def test_a_flipped_bit_in_a_row_is_detected(root: Path, index: Path) -> None:
 def test_any_damaged_column_is_detected(root: Path, index: Path, damage: str) -> None:
     """Another type, another kind, no UTF-8: whatever a row has become, it is not served."""
     with closing(sqlite3.connect(index)) as connection, connection:
-        connection.execute(f"UPDATE results SET {damage} WHERE key = ?", (FIRST,))
+        connection.execute(f"UPDATE results SET {damage} WHERE key = ?", (packed(FIRST),))
     with Store(root) as store:
         check_and_repair(store, {FIRST})
         assert store.damage[0].startswith(f"result {FIRST[:12]}: ")
@@ -127,7 +128,9 @@ def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> No
     """The index is written anew with every row that can be read; the old one is kept aside."""
     text = index.read_bytes()
     page = text.index(b"text number 0") // PAGE
-    on_page = {k for k, v in RESULTS.items() if k.encode() in text[page * PAGE : (page + 1) * PAGE]}
+    on_page = {
+        k for k, v in RESULTS.items() if bytes.fromhex(k) in text[page * PAGE : (page + 1) * PAGE]
+    }
     with index.open("r+b") as stream:
         stream.seek(page * PAGE)
         stream.write(b"\xff" * PAGE)
@@ -141,6 +144,23 @@ def test_a_destroyed_page_costs_only_its_own_rows(root: Path, index: Path) -> No
     assert note == (
         f"index: {len(stored)} results saved from the damaged file, which is kept as {aside.name}"
     )
+
+
+def test_a_destroyed_page_of_provenances_costs_no_result(root: Path, index: Path) -> None:
+    """They say how results came about, not what they are; others keep theirs."""
+    with Store(root) as store:
+        store.put([StoredResult(f"late {i}", "x", {"note": f"{i} " * 500}) for i in range(9)])
+    page = index.read_bytes().index(b"0 0 0 0 0") // PAGE
+    with index.open("r+b") as stream:
+        stream.seek(page * PAGE)
+        stream.write(b"\xff" * PAGE)
+    keys = [*RESULTS, *(f"late {i}" for i in range(9))]
+    with Store(root) as store:
+        noted = store.provenance(keys)
+        assert store.damage[0].startswith(f"index: {len(keys)} results saved")
+        assert store.get(keys).keys() == noted.keys() == set(keys)
+        lost = [key for key in keys[len(RESULTS) :] if noted[key] == "{}"]
+        assert 0 < len(lost) < 9
 
 
 @pytest.mark.parametrize(

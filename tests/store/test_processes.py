@@ -20,7 +20,7 @@ from benchmarks.store_under_load import killed, together
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store import Store, StoredResult
 from pytest_cepbench.store.database import INDEX, _enter_wal, replacement_lock
-from tests.store.filling import database, key_of, picture
+from tests.store.filling import age, database, key_of, picture
 from tests.store.writer import text_of
 
 ROOT = Path(__file__).parents[2]
@@ -208,17 +208,20 @@ def test_the_last_note_counts(tmp_path: Path) -> None:
 
 
 def test_a_hit_is_remembered_when_the_store_is_closed(tmp_path: Path) -> None:
-    """By the day, for what was found; storing is no hit."""
+    """By the day, for what was found and had been stored before that day."""
 
     def days() -> dict[str, int]:
         with database(tmp_path) as connection:
-            return dict(connection.execute("SELECT * FROM used").fetchall())
+            query = "SELECT key, day FROM used JOIN results USING (id)"
+            return dict(connection.execute(query).fetchall())
 
     with Store(tmp_path) as store:
         store.put([StoredResult("a", "1"), StoredResult("b", "2")])
+        store.get(["a", "b"])
     assert days() == {}
+    age(tmp_path, "a", 9)
     with Store(tmp_path) as store:
-        store.get(["a", "absent"])
+        store.get(["a", "b", "absent"])
     (day,) = days().values()
     assert days().keys() == {"a"}
     with database(tmp_path) as connection:
@@ -232,6 +235,7 @@ def test_a_run_that_only_reads_does_not_fail_for_its_days(tmp_path: Path) -> Non
     """Where nothing can be written any more, the days of use are lost and nothing else."""
     with Store(tmp_path) as store:
         store.put([StoredResult("a", "1")])
+    age(tmp_path, "a", 9)
     with Store(tmp_path) as store:
         assert store.get(["a"]) == {"a": "1"}
         store.index.read("PRAGMA query_only=ON")

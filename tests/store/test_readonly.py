@@ -10,6 +10,7 @@ import pytest
 
 from pytest_cepbench.errors import StoreError, StoreVersionError
 from pytest_cepbench.store import Store, StoredResult
+from pytest_cepbench.store.rows import packed
 from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
 from tests.store.strategies import same
 
@@ -103,7 +104,7 @@ def test_what_is_forgotten_is_not_read_there_again(tmp_path: Path, shared: Path)
 def test_damage_is_noted_once_and_left_alone(tmp_path: Path, shared: Path) -> None:
     """A damaged row or image: as if it were not there, for this store and in that folder."""
     with database(shared) as connection:
-        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (TEXT,))
+        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (packed(TEXT),))
     spoil_image(shared, 1)
     before = contents(shared)
     with Store(tmp_path / "own", (shared,)) as store:
@@ -181,7 +182,7 @@ def test_a_live_store_that_is_damaged_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "own", (tmp_path / "live",))
 
 
-@pytest.mark.parametrize("version", [2, 0x1000001, -1])
+@pytest.mark.parametrize("version", [3, 0x1000001, -1])
 def test_another_format_is_refused(tmp_path: Path, shared: Path, version: int) -> None:
     """What a newer version wrote is not guessed at; all four bytes of the number count."""
     with database(shared) as connection:

@@ -14,7 +14,7 @@ from pytest_cepbench.store import ArtifactRef, Store, StoredResult
 from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.remote.object_store import MARKER, artifact_names, result_name
-from pytest_cepbench.store.rows import MOST_PAYLOAD, seal
+from pytest_cepbench.store.rows import MOST_PAYLOAD, packed, seal
 from tests.special_files import a_link_to_an_endless_device, a_pipe, a_sparse_file
 from tests.store.filling import fill, key_of, picture
 
@@ -104,7 +104,7 @@ def test_a_huge_row_of_a_shared_store_is_not_read(tmp_path: Path) -> None:
     """It is damaged; the others of the same store are found."""
     fill(tmp_path / "shared", range(1))
     huge = b"x" * (MOST_PAYLOAD + 1)
-    row = (huge, seal(TEXT, "text", huge), TEXT)
+    row = (huge, seal(TEXT, "text", huge), packed(TEXT))
     with closing(sqlite3.connect(tmp_path / "shared" / INDEX)) as index, index:
         index.execute("UPDATE results SET payload = ?, seal = ? WHERE key = ?", row)
     with Store(tmp_path / "own", (tmp_path / "shared",)) as store:

@@ -116,7 +116,7 @@ def test_a_store_of_another_version_is_refused(tmp_path: Path) -> None:
         store.put([StoredResult("k", "text")])
         store.index.read(f"PRAGMA user_version={FORMAT + 1}")
     with pytest.raises(
-        StoreVersionError, match=r"(?s)has format 2.*reads format 1.*--cep-store.*delete"
+        StoreVersionError, match=r"(?s)has format 3.*reads format 2.*--cep-store.*delete"
     ):
         Store(tmp_path)
     assert (tmp_path / "index.sqlite").exists()

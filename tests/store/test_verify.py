@@ -13,6 +13,7 @@ from pytest_cepbench.store.artifact_files import artifact_path
 from pytest_cepbench.store.database import INDEX
 from pytest_cepbench.store.maintenance import VerifyReport, inspect, repair
 from pytest_cepbench.store.readonly import ReadonlyStore
+from pytest_cepbench.store.rows import packed
 from tests.store.filling import contents, database, fill, key_of, picture, spoil_image
 
 COUNT = 4
@@ -57,9 +58,11 @@ def test_a_sound_store(root: Path) -> None:
 def test_damage_of_every_kind(root: Path) -> None:
     """Each is found by itself; what is merely left over does not make a store unsound."""
     with database(root) as connection:
-        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (key_of("text 0"),))
+        connection.execute(
+            "UPDATE results SET payload = x'00' WHERE key = ?", (packed(key_of("text 0")),)
+        )
         connection.execute("UPDATE files SET digest = 'other'")
-        connection.execute("DELETE FROM results WHERE key = ?", (key_of("image 3"),))
+        connection.execute("DELETE FROM results WHERE key = ?", (packed(key_of("image 3")),))
     spoil_image(root, 0)
     artifact_path(root, picture(1).digest).unlink()
     (root / "images" / "notes.txt").write_text("mine")
@@ -104,7 +107,7 @@ def test_a_tree_out_of_order_is_found(root: Path) -> None:
             "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_results_1'"
         ).fetchone()
     data = bytearray((root / INDEX).read_bytes())
-    place = data.index(key_of("text 0").encode(), (page - 1) * 4096)
+    place = data.index(bytes.fromhex(key_of("text 0")), (page - 1) * 4096)
     data[place] ^= 1
     (root / INDEX).write_bytes(data)
     report = look(root)

@@ -18,6 +18,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import astuple
 
+from pytest_cepbench.artifacts import Modality
+from pytest_cepbench.artifacts.modality import kind_of_file
 from pytest_cepbench.errors import RedirectError
 from pytest_cepbench.store.artifact_files import MOST_BYTES, paths_of
 from pytest_cepbench.store.rows import MOST_PAYLOAD, Row
@@ -156,9 +158,10 @@ def result_name(key: str) -> str:
     return f"{RESULTS}/{key[:2]}/{key}"
 
 
-def artifact_names(digest: str) -> list[str]:
-    """Names that an artifact's object can have, the same as in a store's folder."""
-    return [path.as_posix() for path in paths_of(Path(), digest)]
+def artifact_names(digest: str, kind: Modality = "image") -> list[str]:
+    """Names that an artifact's object can have, as in a store's folder; that of its kind first."""
+    names = [path.as_posix() for path in paths_of(Path(), digest)]
+    return sorted(names, key=lambda name: kind_of_file(Path(name)) != kind)
 
 
 class _Sealed(msgspec.Struct, array_like=True, frozen=True):

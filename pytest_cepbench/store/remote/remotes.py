@@ -17,7 +17,7 @@ from math import inf
 from pathlib import Path, PurePosixPath
 from threading import Condition, Thread
 
-from pytest_cepbench.artifacts import Artifact
+from pytest_cepbench.artifacts import Artifact, Modality
 from pytest_cepbench.artifacts.modality import kind_of_file
 from pytest_cepbench.errors import ArtifactError, CepError, UnreadError
 from pytest_cepbench.files import read_regular, tells_of_file
@@ -32,7 +32,7 @@ from pytest_cepbench.store.remote.object_store import (
     result_name,
     to_object,
 )
-from pytest_cepbench.store.rows import Read, Row, batches, check_row, rows_with
+from pytest_cepbench.store.rows import Read, Row, batches, check_row, whole_rows
 
 _ABSENT_SECONDS = 600.0
 """Time after which an absent object is looked for again: other runs publish meanwhile."""
@@ -81,17 +81,17 @@ class RemoteReader:
                 self._add_bad(name, f"result {key[:12]}", str(error))
         return sound
 
-    def artifact(self, digest: str) -> SharedArtifact | None:
-        """The image or sound; None when it is absent or damaged."""
-        for name in artifact_names(digest):
+    def artifact(self, digest: str, kind: Modality = "image") -> SharedArtifact | None:
+        """The image or sound; None when it is absent or damaged. kind: what is looked for first."""
+        for name in artifact_names(digest, kind):
             data = self._read([name]).get(name)
             if data is None:
                 continue
             try:
                 return verify_artifact(data, digest), data
             except ArtifactError as error:
-                kind = kind_of_file(Path(name))
-                self._add_bad(name, f"{kind} {digest[:12]}", str(error))
+                what = f"{kind_of_file(Path(name))} {digest[:12]}"
+                self._add_bad(name, what, str(error))
         return None
 
     def refuse(self, keys: Sequence[str]) -> None:
@@ -154,12 +154,11 @@ def upload(
     rows: dict[str, Row] = {}
     images: dict[str, str | None] = {}
     failed: dict[str, StoreFailure] = {}
-    query = "SELECT key, kind, payload, provenance, created, seal FROM results WHERE key"
-    for row in rows_with(read, query, keys):
+    for row in whole_rows(read, keys):
         try:
             images[row[0]], rows[row[0]] = check_row(row), row
         except ValueError:  # it is computed again when it is needed, and uploaded then
-            failed[str(row[0])] = StoreFailure("absent", "the result is damaged in the local store")
+            failed[row[0]] = StoreFailure("absent", "the result is damaged in the local store")
     lost: dict[str | None, StoreFailure] = {}  # by digest
     for part in batches(sorted(filter(None, set(images.values()))), _IMAGES_AT_ONCE):
         files: dict[str, bytes] = {}

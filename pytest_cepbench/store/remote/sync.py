@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 from pytest_cepbench.errors import StoreError
 from pytest_cepbench.store.artifact_files import SUFFIXES, has_artifact, write_artifact
-from pytest_cepbench.store.database import INDEX, INSERT_RESULT, store_errors
+from pytest_cepbench.store.database import INDEX, store_errors
 from pytest_cepbench.store.remote.object_store import AT_ONCE, IMAGES, RESULTS, ObjectStore
 from pytest_cepbench.store.remote.remotes import RemoteReader
 from pytest_cepbench.store.rows import batches, dated, remote_artifacts
@@ -64,7 +64,7 @@ def pull(store: Store, objects: ObjectStore) -> PullSummary:
             digests = {image for _, image in shared if image is not None}
             fetched = dict(zip(digests, threads.map(fetch, digests), strict=True))
             whole = [row for row, image in shared if image is None or fetched[image]]
-            store.index.write(INSERT_RESULT, [dated(row) for row in whole])
+            store.index.add([dated(row) for row in whole])
             summary.present += len(known)
             summary.results += len(whole)
             summary.refused["its file is not there"] += len(shared) - len(whole)

@@ -26,6 +26,7 @@ from pytest_cepbench.store.remote.object_store import (
     write_failure,
 )
 from pytest_cepbench.store.remote.remotes import upload
+from pytest_cepbench.store.rows import packed
 from tests.store.filling import database, fill, key_of
 from tests.store.remote.slow import SlowFileSystem
 
@@ -136,7 +137,9 @@ def test_what_is_damaged_here_is_not_uploaded(tmp_path: Path) -> None:
     """The failure names the damage; the rest is uploaded."""
     fill(tmp_path / "own", range(1))
     with database(tmp_path / "own") as connection:
-        connection.execute("UPDATE results SET payload = x'00' WHERE key = ?", (key_of("text 0"),))
+        connection.execute(
+            "UPDATE results SET payload = x'00' WHERE key = ?", (packed(key_of("text 0")),)
+        )
     objects = FolderObjects(tmp_path / "shared", "the store")
     (tmp_path / "shared").mkdir()
     with ReadonlyStore(tmp_path / "own", "own") as reader:

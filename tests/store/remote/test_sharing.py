@@ -58,7 +58,7 @@ def test_what_one_run_computes_another_finds(tmp_path: Path, place: Path | str) 
         stored = alone.get(results)
         assert all(same(stored[key], results[key]) for key in results)
         assert alone.get_artifact(picture(1).digest) is not None
-        (provenance,) = set(alone.index.read("SELECT provenance FROM results"))
+        (provenance,) = set(alone.index.read("SELECT text FROM provenances"))
         assert provenance == ('{"device": "cpu", "model": "aaaaaaaaaaaaaaaa"}',)
         seen = inspect(alone.root, alone.index.read)
         assert (seen.sound, seen.remote) == (True, [picture(2).digest])
