@@ -129,7 +129,7 @@ _NUMBER = re.compile(r"[-+]?\d+\.(\d+)")
 
 _MOST_NAME = 60  # columns of a name, however many there are
 
-_LEAST_NAME = 24  # columns of a folded name, before a column that is kept for long goes
+_LEAST_NAME = 20  # columns of a folded name, before a column that is kept for long goes
 
 
 class Layout(NamedTuple):
@@ -324,6 +324,10 @@ def _in_tolerances(value: float, result: CaseResult) -> float:
     return math.copysign(math.inf, value) if value else 0.0
 
 
+_SHORT = {"baseline": "base", "tolerance": "tol."}
+"""Heads where names need the room."""
+
+
 def summary_table(
     results: Sequence[CaseResult],
     columns: int | None = None,
@@ -335,7 +339,8 @@ def summary_table(
 
     columns: that a line may take; None where it does not matter. Where the table is wider, columns
     are left out, the bars first; then names go on below themselves.
-    grouped: False leaves out rule and headings, and each line names its suite.
+    grouped: False leaves out rule and headings, and each line names its suite. On 80 columns it has
+        all numbers: names go on below themselves, and p stands for the bounds.
     Verdicts of cases that cannot fail the run are in lower case. Columns are as wide as what is in
     them.
     """
@@ -367,13 +372,18 @@ def summary_table(
             Group(rows, f"{heading}: {counts_line(cases)}" if len(suites) > 1 else heading)
         )
     bar = axis_head(glyphs)
+    heads = {head: head if grouped else _SHORT.get(head, head) for head in HEADS}
+    # First what the numbers beside it say too.
+    worth = ("tolerance", "n", "baseline", "now", "p", "bounds", "change")
+    dropped = [heads[head] for head in worth]
+    if not grouped and any(result.judgement.p is not None for result in results):
+        dropped.insert(0, "bounds")
     layout = Layout(
-        heads=(*HEADS, bar),
+        heads=(*heads.values(), bar),
         words=frozenset({"verdict", "case", bar}),
         name="case",
-        # First what the numbers beside it say too.
-        dropped=(bar, "tolerance", "n", "baseline", "now", "p", "bounds", "change"),
-        kept=frozenset({"bounds", "change"}),
+        dropped=(bar, *dict.fromkeys(dropped)),
+        kept=frozenset({"bounds", "change"} if grouped else dropped),
         optional=frozenset({bar, "p", "bounds"}),
     )
     return list(table_lines(layout, groups, columns, rule=glyphs.rule if grouped else ""))

@@ -327,7 +327,8 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
 
 _NAMED = 3  # of cases in a sentence
 
-_NUMBERS = re.compile(r"\d+")
+_PARTICULARS = re.compile(r"samples of [^:;]+|\([^()]*\)|\b[0-9a-f]{16}\b|\d+")
+"""What of a reason is of one case: its part, examples of samples, digests and numbers."""
 
 
 def shortage_lines(results: Sequence[CaseResult]) -> list[str]:
@@ -359,10 +360,10 @@ def shortage_warning(results: Sequence[CaseResult]) -> str:
 def cause_lines(results: Sequence[CaseResult]) -> list[str]:
     """Cases that could not be measured or compared: each reason once, with its cases.
 
-    Reasons that differ in numbers alone are one. Informational cases are counted where a gating one
-    has their reason.
+    Reasons that differ in the particulars of a case alone are one. Informational cases are counted
+    where a gating one has their reason.
     """
-    groups: dict[tuple[str, str], list[CaseResult]] = {}
+    groups: dict[tuple[str, ...], list[CaseResult]] = {}
     uncompared = [
         result
         for result in results
@@ -370,9 +371,10 @@ def cause_lines(results: Sequence[CaseResult]) -> list[str]:
     ]
     for result in without_pooled(uncompared):
         reason = "; ".join(result.reasons) or result.presentation.meaning
-        groups.setdefault((result.verdict, _NUMBERS.sub("#", reason)), []).append(result)
+        clauses = dict.fromkeys(_PARTICULARS.sub("#", reason).split("; "))
+        groups.setdefault((result.verdict, *clauses), []).append(result)
     lines = []
-    for (verdict, _), cases in groups.items():
+    for (verdict, *_), cases in groups.items():
         if all(result.passes for result in cases):
             continue
         reason = "; ".join(cases[0].reasons) or cases[0].presentation.meaning

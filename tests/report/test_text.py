@@ -275,6 +275,18 @@ def test_a_row_by_itself_names_its_suite() -> None:
     assert row.startswith("REGRESSED  toy color GC@2 ")
 
 
+def test_failing_rows_have_all_numbers_on_80_columns() -> None:
+    """Names go on below themselves; without a p the bounds tell why, and less is beside them."""
+    case = replace(FULL, suite="instrument-drift", part="image-to-image", label="truth_text F1")
+    head, *rows = table = _table([case], 80, grouped=False)
+    assert head.split() == ["verdict", "case", "now", "base", "change", "p", "tol.", "n"]
+    assert max(map(len, table)) <= 80
+    words = " ".join(" ".join(rows).split())
+    assert all(word in words for word in ("instrument-drift", "image-to-image", "truth_text F1"))
+    head, *_ = _table([replace(case, p=None)], 80, grouped=False)
+    assert head.split() == ["verdict", "case", "now", "base", "change", "bounds", "n"]
+
+
 def test_usual_names_fit_into_120_columns() -> None:
     """The longest names of the shipped suites, beside the longest verdict and large distances."""
     longest = replace(
@@ -479,6 +491,16 @@ def test_equal_causes_are_one_line() -> None:
             "toy p2 GC@2 and 3 more)"
         )
     ]
+    said = (
+        "samples: baseline 8 {0:016x}, now 16 {0:015x}a; samples of p{0}: 8 only now (a/{0}, b/1)"
+    )
+    differing = [
+        replace(FULL, verdict="incomparable", reasons=[said.format(n) + twice])
+        for n, twice in enumerate(("", "; samples of q: 9 only now (c)"), 1)
+    ]
+    (line,) = cause_lines(differing)
+    assert line.startswith("not comparable: samples: baseline 8 0000000000000001, now 16 ")
+    assert line.endswith("b/1): 2 cases (toy color GC@2, toy color GC@2)")
 
 
 def test_a_sample_is_told_in_words() -> None:
