@@ -43,19 +43,6 @@ def number(cell: str) -> float:
     return float(found[0]) if found else 0.0
 
 
-def worst_of_each(amount: Callable[[Row], float]) -> Callable[[Rows], Rows]:
-    """Of the rows of each name, which stands in the first cell, the one with the largest amount."""
-
-    def shown(rows: Rows) -> Rows:
-        best: dict[str, Row] = {}
-        for row in rows:
-            if row[0] not in best or amount(row) > amount(best[row[0]]):
-                best[row[0]] = row
-        return list(best.values())
-
-    return shown
-
-
 def largest(count: int, amount: Callable[[Row], float]) -> Callable[[Rows], Rows]:
     """So many rows with the largest amounts, in their order."""
     return lambda rows: [row for row in rows if row in sorted(rows, key=amount)[-count:]]
