@@ -250,6 +250,77 @@ def build_vit_gpt2(path: Path, seed: int = 0) -> Path:
     return path
 
 
+def build_gemma3(path: Path, seed: int = 0) -> Path:
+    """Gemma3ForConditionalGeneration: the processor has a marker of its own for an image."""
+    import torch
+    from transformers import Gemma3Config, Gemma3ForConditionalGeneration, Gemma3Processor
+
+    torch.manual_seed(seed)
+    named = {"boi_token": "<boi>", "eoi_token": "<eoi>", "image_token": "<soft>"}
+    tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
+    start, end, image = tokenizer.convert_tokens_to_ids(list(named.values()))
+    config = Gemma3Config(
+        text_config={"vocab_size": len(tokenizer), "head_dim": 8, **TEXT},
+        vision_config={**_VISION, "vision_use_head": False},
+        mm_tokens_per_image=4,
+        boi_token_index=start,
+        eoi_token_index=end,
+        image_token_index=image,
+    )
+    model = Gemma3ForConditionalGeneration(config)
+    parameters = dict(model.named_parameters())
+    # It begins with zeros.
+    next(p for n, p in parameters.items() if n.endswith("input_projection_weight")).data.normal_()
+    model.save_pretrained(path)
+    Gemma3Processor(
+        image_processor=pil("Gemma3ImageProcessor")(size={"height": 32, "width": 32}),
+        tokenizer=tokenizer,
+        image_seq_length=4,
+        chat_template=CHAT_TEMPLATE.replace("IMAGE", "<boi>"),
+    ).save_pretrained(path)
+    return path
+
+
+def build_phi4(path: Path, seed: int = 0) -> Path:
+    """Phi4MultimodalForCausalLM: reads images of one size, and sounds."""
+    skip_before("Phi-4 as it is built here", "transformers", "5.0")
+    import torch
+    from transformers import (
+        Phi4MultimodalConfig,
+        Phi4MultimodalFeatureExtractor,
+        Phi4MultimodalForCausalLM,
+        Phi4MultimodalImageProcessor,
+        Phi4MultimodalProcessor,
+    )
+
+    torch.manual_seed(seed)
+    named = {"image_token": "<image>", "audio_token": "<audio>"}
+    tokenizer = word_tokenizer((*SPECIAL, *named.values()), **named)
+    image, audio = tokenizer.convert_tokens_to_ids(list(named.values()))
+    vision = {**_VISION, "image_size": 448, "patch_size": 14, "crop_size": 448}
+    sizes = ("hidden_size", "ext_pw_out_channel", "depthwise_separable_out_channel")
+    sounds = dict.fromkeys((*sizes, "intermediate_size", "nemo_conv_channels"), 32)
+    config = Phi4MultimodalConfig(
+        vocab_size=len(tokenizer),
+        **{**TEXT, "max_position_embeddings": 4096},
+        rope_parameters={
+            "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 1.0,
+        },
+        vision_config={**vision, "image_token_id": image},
+        audio_config={
+            **sounds, "num_blocks": 1, "num_attention_heads": 4, "audio_token_id": audio,
+        },
+    )  # fmt: skip
+    Phi4MultimodalForCausalLM(config).save_pretrained(path)
+    Phi4MultimodalProcessor(
+        Phi4MultimodalImageProcessor(dynamic_hd=1),
+        Phi4MultimodalFeatureExtractor(),
+        tokenizer,
+        chat_template=CHAT_TEMPLATE.replace("IMAGE", "<image>"),
+    ).save_pretrained(path)
+    return path
+
+
 BUILDERS: dict[str, Callable[[Path], Path]] = {
     "llava": build_llava,
     "qwen2-vl": build_qwen2_vl,

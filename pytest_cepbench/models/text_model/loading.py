@@ -165,10 +165,13 @@ def load_text_model(
 
     checkpoint = plan.checkpoint
     model_class: Any = transformers.AutoModelForImageTextToText
+    name = architecture_of(checkpoint.config)
     if "image" not in checkpoint.reads:
         # The auto class of such models was another one in each of several releases.
-        name = architecture_of(checkpoint.config)
         model_class = getattr(transformers, name, transformers.AutoModelForSpeechSeq2Seq)
+    elif checkpoint.config.get("model_type") == "phi4_multimodal":
+        # transformers lists it among the models of texts.
+        model_class = getattr(transformers, name, model_class)
     options: dict[str, Any] = {"trust_remote_code": checkpoint.options.trust_remote_code}
     if checkpoint.options.variant is not None:
         options["variant"] = checkpoint.options.variant

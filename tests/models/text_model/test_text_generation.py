@@ -22,6 +22,7 @@ from tests.models.binding import bind_text, plain
 from tests.models.files import LLAVA, write_checkpoint
 from tests.models.text_model.conftest import Build, describe
 from tests.tiny.common import WORDS, pictures, skip_before
+from tests.tiny.describers import build_gemma3, build_phi4
 
 pytestmark = pytest.mark.models
 
@@ -41,6 +42,17 @@ def test_a_batch_of_mixed_sizes_equals_one_by_one(
     assert together == [describe(model, [image])[0] for image in images]
     assert len(set(together)) > 1
     assert describe(model, images) == together
+
+
+@pytest.mark.parametrize("build", [build_gemma3, build_phi4])
+def test_other_families_are_read(
+    build: Callable[[Path], Path], tmp_path: Path, describer: Callable[..., Describer]
+) -> None:
+    """A marker of an image may be another token than the model's, and its class one of texts."""
+    with quiet():
+        folder = build(tmp_path)
+    (text,) = describe(describer(folder, "max_new_tokens=3"), pictures()[:1])
+    assert 0 < len(text.split()) <= 3
 
 
 @pytest.mark.parametrize("name", ["llava", "qwen2-vl", "idefics3"])
