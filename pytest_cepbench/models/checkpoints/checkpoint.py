@@ -373,7 +373,7 @@ TOKENIZER_FILES = (
 
 PROCESSOR_FILES = (
     "processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json",
-    "chat_template.json", *_TEMPLATES,
+    "chat_template.json", "*_tokenizer/*", *_TEMPLATES,
 )  # fmt: skip
 """Patterns of the names of files that a processor of images and texts is read from, beside those of
 its tokenizer."""

@@ -52,6 +52,7 @@ _NOT_READ = re.compile(
     re.IGNORECASE,
 )
 _PICKLED = re.compile(r".*pytorch_model.*\.(bin|pt|pth)")
+_TOKENIZER = re.compile(r"[^/]+_tokenizer")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
 
 
@@ -91,6 +92,10 @@ def readable_files(
     folders = [".", *holders]
     if kind == "sentence_transformers":
         folders += [_folder(module) for module in config["modules"]]
+    if kind == "transformers":
+        # A processor's second tokenizer has a folder of its own.
+        parents = {PurePosixPath(name).parent for name in names}
+        folders += [str(path) for path in sorted(parents) if _TOKENIZER.fullmatch(str(path))]
     wanted = [name for name in names if options.trust_remote_code and name.endswith(".py")]
     for folder in dict.fromkeys(folders):
         inside = [PurePosixPath(name) for name in names]

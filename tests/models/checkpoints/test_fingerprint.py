@@ -36,6 +36,7 @@ def llava(tmp_path: Path) -> Path:
         "tokenizer.model",
         "processor_config.json",
         "chat_template.jinja",
+        "qformer_tokenizer/tokenizer.json",
         "pytorch_model.bin",
         "modeling_custom.py",
         "README.md",
@@ -45,6 +46,7 @@ def llava(tmp_path: Path) -> Path:
         "sample.png",
         ".gitattributes",
     ):
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("{}", encoding="utf-8")
     return folder
 
@@ -60,6 +62,7 @@ def llava(tmp_path: Path) -> Path:
         "tokenizer.model",
         "processor_config.json",
         "chat_template.jinja",
+        "qformer_tokenizer/tokenizer.json",
     ],
 )
 def test_every_file_that_loading_reads_counts(llava: Path, name: str) -> None:
