@@ -42,12 +42,22 @@ _OTHER_PIPELINES = {
     "Mochi": "makes video",
     "Allegro": "makes video",
     "Latte": "makes video",
+    **dict.fromkeys(
+        ("I2V", "T2V", "World", "SkyReels", "Helios", "AnyFlow", "Cosmos2_5", "PIA", "LucyEdit"),
+        "makes video",
+    ),
+    "AceStep": "makes audio",
     "Audio": "makes audio",
     "Music": "makes audio",
     "ShapE": "makes three-dimensional shapes",
+    "Marigold": "finds depths, normals or materials of an image",
+    "Refiner": "refines an image that it is given",
+    "Layered": "divides an image that it is given into layers",
+    "Decoder": "decodes the embeddings of a prior",
+    "LLaDA": "writes text",
 }
 
-_EDITING = ("Img2Img", "Image2Image", "Edit", "Pix2Pix")
+_EDITING = ("Img2Img", "Image2Image", "I2I", "Edit", "Pix2Pix")
 """In the names of pipelines that take an image and a text and give an image."""
 
 _REDRAWING = {
