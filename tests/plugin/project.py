@@ -9,14 +9,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from PIL import Image
 
-# What a run in this process imports is forgotten after the test; NumPy can be imported only once.
-import pytest_cepbench.evaluation.case_runner
-import pytest_cepbench.plugin.terminal.plan_mode  # noqa: F401 - see above
+import pytest_cepbench
 from pytest_cepbench.models import python_model
 from tests.documents import flat_report
 from tests.plugin import warm
@@ -95,6 +94,27 @@ SLOWLY_BOTH = pytest.mark.parametrize(
 REGRESSED = "--model=shapes:?miss=0.3"
 
 
+_INSTALLED = (f"{Path(pytest_cepbench.__file__).parent}/", f"{sys.prefix}/", f"{sys.base_prefix}/")
+
+
+class _Imports:
+    """What a run in this process imported of the package and of libraries.
+
+    pytester forgets it after the run: the next one would import it, and compile templates, again.
+    """
+
+    def __init__(self) -> None:
+        self.modules: dict[str, ModuleType] = {}
+
+    def pytest_unconfigure(self) -> None:
+        """What is imported by the end, without the project's own modules."""
+        self.modules = {
+            name: module
+            for name, module in sys.modules.items()
+            if str(getattr(module, "__file__", None)).startswith(_INSTALLED)
+        }
+
+
 @dataclass(frozen=True)
 class Project:
     """A folder with a suite of its own, and what its runs left there."""
@@ -158,7 +178,11 @@ class Project:
         For runs of one process whose start, imports and death are not what is tested.
         """
         python_model.make_model.cache_clear()  # of another test's project, under the same name
-        return self.pytester.runpytest_inprocess(*args)
+        imports = _Imports()
+        result = self.pytester.runpytest_inprocess(*args, plugins=[imports])
+        for name, module in imports.modules.items():
+            sys.modules.setdefault(name, module)
+        return result
 
     def report(self, name: str = ".cepbench/report.json") -> dict[str, Any]:
         """The JSON report of the latest run."""
