@@ -169,7 +169,7 @@ class Project:
         return pytest.RunResult(code, out.splitlines(), err.splitlines(), seconds)
 
     def run_cold(self, *args: str) -> pytest.RunResult:
-        """The same where the start of the process and what it imports matter: a second more."""
+        """The same where starts of processes and what they import matter: a second for each."""
         return self.pytester.runpytest_subprocess(*args, timeout=120)
 
     def run_here(self, *args: str) -> pytest.RunResult:

@@ -29,7 +29,7 @@ def test_verdicts_and_numbers_are_those_of_one_plain_process(
     accepted: Project, mode: tuple[str, ...], regressed: list[Any]
 ) -> None:
     """How a run is spread over processes changes no verdict, no digit and no exit code."""
-    result = accepted.run(*mode, REGRESSED)
+    result = accepted.run_cold(*mode, REGRESSED)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.numbers() == regressed
     assert {"held", "regressed"} == set(accepted.verdicts().values())
@@ -51,7 +51,7 @@ def test_accepting_writes_the_same_files(
     toy: Project, mode: tuple[str, ...], accepted_root: Path
 ) -> None:
     """The baselines that a run accepts do not depend on the mode, byte for byte."""
-    result = toy.run(*mode, "--snapshot-update")
+    result = toy.run_cold(*mode, "--snapshot-update")
     assert result.ret == pytest.ExitCode.OK
     result.stdout.fnmatch_lines(["10 baselines written below baselines: commit them"])
     assert len(contents(toy.baselines)) == 10
