@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,6 @@ from benchmarks.whole_runs import (
     accepted,
     in_turns,
     machine,
-    median_cpu,
     run_command,
     run_pytest,
 )
@@ -119,9 +117,12 @@ def _plain(side: Side) -> float:
     folder.mkdir(exist_ok=True)
     (folder / "test_plain.py").write_text("def test_one(): pass\n")
     (folder / "pytest.ini").write_text("[pytest]\n")
-    run = partial(run_pytest, folder, checkout=side.checkout)
-    spent = in_turns({"with": run, "without": partial(run, "-p", "no:cepbench")}, 5)
-    return median_cpu(spent["with"]) - median_cpu(spent["without"])
+
+    def cpu(*arguments: str) -> float:
+        return run_pytest(folder, *arguments, checkout=side.checkout).cpu
+
+    present, absent = in_turns([cpu, partial(cpu, "-p", "no:cepbench")], 5)
+    return present - absent
 
 
 def chains() -> Figures:
@@ -170,11 +171,7 @@ def _measure(options: argparse.Namespace, sides: Sequence[Side]) -> None:
         for name, measure in GROUPS[group]():
             for side in sides:  # fills stores and compiles modules
                 measure(side)
-            values: list[list[float]] = [[], []]
-            for repeat in range(options.repeats):
-                for number in (0, 1) if repeat % 2 == 0 else (1, 0):
-                    values[number].append(measure(sides[number]))
-            now, before = (statistics.median(own) for own in values)
+            now, before = in_turns([partial(measure, side) for side in sides], options.repeats)
             print(f"{name:64}{now:9.3f}{before:9.3f}{now / before:8.2f}", flush=True)
 
 

@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import resource
-import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -24,7 +23,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 _REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -34,7 +32,7 @@ def test_drift(cep_case, cep_gate):
 """
 
 _SUITE = """\
-name = "{name}"
+name = "figures"
 version = 1
 [data]
 loader = "folder"
@@ -47,6 +45,8 @@ describe = "describe"
 describer = "{describer}"
 generator = "python:benchmarks.cheap_models:Generator"
 encoder = "python:benchmarks.cheap_models:Encoder"
+[gate]
+{gate}
 """
 
 ACCEPTED_MODEL = "python:benchmarks.cheap_models:Describer"
@@ -70,45 +70,24 @@ class Spent:
     peak: float
 
 
-@dataclass(frozen=True)
-class Project:
-    """A folder where pytest runs. checkout: of the package that is measured."""
+def write_project(
+    root: Path, samples: int, metrics: Mapping[str, str], categories: int, gate: str = ""
+) -> None:
+    """A folder where pytest runs: seed images, and a suite of one iteration over them.
 
-    root: Path
-    checkout: Path = _REPOSITORY
-
-    def suite(
-        self, images: Path, metrics: Mapping[str, str], name: str = "figures", gate: str = ""
-    ) -> None:
-        """Write a suite of one iteration over a folder of images.
-
-        metrics: name -> settings in TOML. gate: what stands under [gate], likewise.
-        """
-        folder = self.root / name
-        folder.mkdir(parents=True, exist_ok=True)
-        (self.root / "pytest.ini").write_text("[pytest]\n")
-        (folder / f"test_{name}.py").write_text(_MODULE)
-        head = _SUITE.format(name=name, images=images, describer=ACCEPTED_MODEL)
-        tables = [f"[metrics.{metric}]\n{settings}" for metric, settings in metrics.items()]
-        (folder / "suite.toml").write_text("\n".join([head, f"[gate]\n{gate}", *tables]) + "\n")
-
-    def forget(self) -> None:
-        """Empty the store: the next run computes everything anew."""
-        shutil.rmtree(self.root / ".cepbench", ignore_errors=True)
-
-    def run(self, *arguments: str) -> Spent:
-        """Run pytest there. Raises RuntimeError with its output unless it exits with 0."""
-        return run_pytest(self.root, *arguments, checkout=self.checkout)
-
-    def report(self) -> dict[str, Any]:
-        """The JSON report of the latest run."""
-        document: dict[str, Any] = json.loads((self.root / ".cepbench/report.json").read_text())
-        return document
-
-    def effort(self) -> dict[str, Any]:
-        """What all processes of the latest run did: `loads`, `inputs`, `hits`, `model_seconds`."""
-        effort: dict[str, Any] = self.report()["effort"]
-        return effort
+    metrics: name -> settings in TOML. gate: what stands under [gate], likewise. The images are
+    drawn in a process of their own: one that starts another hands it its own peak of memory.
+    """
+    images, folder = root / "images", root / "figures"
+    command = [sys.executable, "-m", "benchmarks.cheap_models"]
+    command += [str(images), str(samples), str(categories)]
+    subprocess.run(command, cwd=_REPOSITORY, check=True)
+    folder.mkdir()
+    (root / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_figures.py").write_text(_MODULE)
+    tables = [f"[metrics.{metric}]\n{settings}" for metric, settings in metrics.items()]
+    head = _SUITE.format(images=images, describer=ACCEPTED_MODEL, gate=gate)
+    (folder / "suite.toml").write_text("\n".join([head, *tables]) + "\n")
 
 
 def run_pytest(folder: Path, *arguments: str, checkout: Path = _REPOSITORY) -> Spent:
@@ -151,44 +130,24 @@ def run_command(
     return Spent(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
-def seed_images(folder: Path, count: int, categories: int = 1) -> None:
-    """So many small images in so many sub-folders; see `cheap_models.write_images`.
-
-    In a process of its own: one that starts another hands it its own peak of memory.
-    """
-    arguments = [str(folder), str(count), str(categories)]
-    command = [sys.executable, "-m", "benchmarks.cheap_models", *arguments]
-    subprocess.run(command, cwd=_REPOSITORY, check=True)
-
-
 def accepted(
     root: Path, samples: int, metrics: Mapping[str, str], *, categories: int, checkout: Path
-) -> Project:
+) -> None:
     """A project with baselines of `ACCEPTED_MODEL`; its store has all that `NEXT_MODEL` needs."""
-    project = Project(root, checkout)
-    seed_images(root / "images", samples, categories)
-    project.suite(root / "images", metrics, gate="tolerance = 0.1")
-    project.run("--snapshot-update")
-    project.run(GATED)
-    project.run(GATED)
-    effort = project.effort()
+    write_project(root, samples, metrics, categories, "tolerance = 0.1")
+    for option in ("--snapshot-update", GATED, GATED):
+        run_pytest(root, option, checkout=checkout)
+    effort = json.loads((root / ".cepbench/report.json").read_text())["effort"]
     assert effort["loads"] == effort["inputs"] == 0, "everything should be in the store"
-    return project
 
 
-def in_turns(sides: Mapping[str, Callable[[], Spent]], repeats: int) -> dict[str, list[Spent]]:
-    """Every side so many times, taking turns, so that a busy machine slows all of them."""
-    spent: dict[str, list[Spent]] = {name: [] for name in sides}
+def in_turns(sides: Sequence[Callable[[], float]], repeats: int) -> list[float]:
+    """Medians of every side, which take turns, so that a busy machine slows all of them."""
+    values: list[list[float]] = [[] for _ in sides]
     for repeat in range(repeats):
-        ordered = list(sides.items())
-        for name, run in ordered if repeat % 2 == 0 else reversed(ordered):
-            spent[name].append(run())
-    return spent
-
-
-def median_cpu(runs: Sequence[Spent]) -> float:
-    """Seconds."""
-    return statistics.median(run.cpu for run in runs)
+        for number in range(len(sides))[:: 1 if repeat % 2 == 0 else -1]:
+            values[number].append(sides[number]())
+    return [statistics.median(own) for own in values]
 
 
 _PROCESSES = 8
@@ -209,11 +168,10 @@ def _growth(counts: Sequence[int]) -> None:
     print("  images   wall s    CPU s  CPU ms each  peak MB  bytes a step")
     for count in counts:
         with tempfile.TemporaryDirectory() as folder:
-            project = Project(Path(folder))
-            seed_images(project.root / "images", count, categories=13)
-            project.suite(project.root / "images", {"sim": "", "failures": ""})
-            spent = project.run("figures", "-n", f"{_PROCESSES}", *_WAITING, "--snapshot-update")
-            index = project.root / ".cepbench" / "store" / "index.sqlite"
+            write_project(Path(folder), count, {"sim": "", "failures": ""}, categories=13)
+            command = ("figures", "-n", f"{_PROCESSES}", *_WAITING, "--snapshot-update")
+            spent = run_pytest(Path(folder), *command)
+            index = Path(folder) / ".cepbench" / "store" / "index.sqlite"
             connection = sqlite3.connect(index)
             rows = connection.execute(
                 "SELECT kind = 'scores', count(*), sum(length(payload)) FROM results GROUP BY 1"
