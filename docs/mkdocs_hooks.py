@@ -24,6 +24,8 @@ GLOSSARY = "docs/reference.md"
 
 _LINK = re.compile(r"\]\(([^)#\s]+)")
 
+_CELL_CODE = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
+
 _WORDS = re.compile(r"## Words\n.*?\n## ", re.DOTALL)
 
 _NOT_PROSE = re.compile(
@@ -38,13 +40,18 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
     pages = [page for pattern in PAGES for page in sorted(ROOT.glob(pattern))]
     linked = {target for page in pages for target in _linked_files(page)}
+    linked |= {ROOT / str(sheet) for sheet in config.extra_css}
     theme = [file for file in files if file.abs_src_path is None or _is_outside(file)]
     return Files([*theme, *(_file(path, config) for path in dict.fromkeys([*pages, *linked]))])
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """A page that people read, with links into the glossary."""
-    return with_links_to_words(markdown, page.file.src_uri)
+    """A page that people read, with links into the glossary.
+
+    In a code span of a table GitHub wants a bar escaped, and Markdown's extension shows the escape.
+    """
+    bars = _CELL_CODE.sub(lambda code: code[0].replace("\\|", "|"), markdown)
+    return with_links_to_words(bars, page.file.src_uri)
 
 
 def with_links_to_words(markdown: str, page: str) -> str:

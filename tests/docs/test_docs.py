@@ -9,7 +9,7 @@ import sys
 import tomllib
 from importlib import util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import msgspec
 import pytest
@@ -287,6 +287,13 @@ def test_words_lead_to_the_glossary_where_they_are_first_used() -> None:
     assert links(page, "CHANGELOG.md") == page
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f'](docs/reference.md#words "{TERMS["score"]}")' in links(readme, "README.md")
+
+
+def test_the_site_shows_no_escape_in_the_code_of_a_table() -> None:
+    """GitHub wants a bar escaped there; the site would show what escapes it."""
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="docs/own.md"))
+    shown = _script("mkdocs_hooks").on_page_markdown("| `DIR\\|URL` | a \\| b |\n", page)
+    assert shown == "| `DIR|URL` | a \\| b |\n"
 
 
 def test_extras_are_documented() -> None:
