@@ -173,8 +173,7 @@ def metric_settings() -> Iterator[str]:
                 note = notes.get(field.name, "")
                 rows.setdefault((field.name, _of_struct(field), note), []).append(kind)
     yield from _head("metrics", "key", "default", "meaning")
-    for (key, default, note), kinds in rows.items():
-        yield _row(", ".join(map(_code, kinds)), _code(key), _code(default), note)
+    yield from _rows_of_groups(rows)
 
 
 def loader_options() -> Iterator[str]:
@@ -191,8 +190,20 @@ def loader_options() -> Iterator[str]:
                 row = (name, _default(parameter.default), notes.get(name, ""))
                 rows.setdefault(row, []).append(loader)
     yield from _head("loader", "option", "default", "meaning")
-    for (name, default, note), loaders in rows.items():
-        yield _row(", ".join(map(_code, loaders)), _code(name), _code(default), note)
+    yield from _rows_of_groups(rows)
+
+
+def _rows_of_groups(rows: dict[tuple[str, str, str], list[str]]) -> Iterator[str]:
+    """A row for the names with one default and meaning, of those that have them all.
+
+    rows: (name, default, meaning) -> who has it.
+    """
+    names: dict[tuple[str, ...], list[str]] = {}
+    for (name, default, note), owners in rows.items():
+        shown = (", ".join(map(_code, owners)), _code(default), note)
+        names.setdefault(shown, []).append(_code(name))
+    for (owner, default, note), own in names.items():
+        yield _row(owner, ", ".join(own), default, note)
 
 
 def commands() -> Iterator[str]:
@@ -202,7 +213,8 @@ def commands() -> Iterator[str]:
     for _, _, rows in found:
         for row in rows:
             shared[row] = shared.get(row, 0) + 1
-    common = [row for row, times in shared.items() if times > 2]
+    most = {name.split()[0]: (name, text) for name, text in sorted(shared, key=shared.__getitem__)}
+    common = [row for row in shared if shared[row] > 1 and row in most.values()]
     yield from ("### Options of several commands", "")
     yield from _head("option", "meaning")
     yield from (_row(_code(name), text) for name, text in common)
@@ -311,11 +323,13 @@ def _record(record: type) -> Iterator[str]:
     yield f"## {_record_name(record)}\n"
     yield _in_json("\n\n".join(prose)) + "\n"
     yield from _head("field", "type", "meaning")
+    rows: dict[tuple[str, str], list[str]] = {}
     for name, kind in hints.items():
         text = said[name].removesuffix(".")
         if isinstance(kind, type) and issubclass(kind, StrEnum):
             text += ": " + ", ".join(f"`{value}`" for value in kind)
-        yield _row(f"`{name}`", _json_type(kind), _in_json(text))
+        rows.setdefault((_json_type(kind), _in_json(text)), []).append(_code(name))
+    yield from (_row(", ".join(names), *cells) for cells, names in rows.items())
     yield ""
 
 
