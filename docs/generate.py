@@ -273,9 +273,9 @@ def files() -> Iterator[str]:
     yield from _head("object", "fields")
     for place in (
         "studies.doctor:Diagnosis", "studies.doctor:Check", "studies.doctor:CheckTable",
-        "studies.study_data:Study", "studies.study_data:Grid", "studies.study_data:StudyCell",
-        "studies.study_data:ModelSpread", "studies.study_data:VariantAgreement",
-        "studies.study_data:Weighting",
+        "studies.study_data:FinishedStudy", "studies.study_data:Grid",
+        "studies.study_data:StudyCell", "studies.study_data:ModelSpread",
+        "studies.study_data:VariantAgreement", "studies.study_data:Weighting",
     ):  # fmt: skip
         kind = _class(place)
         names = ", ".join(_code(field.name) for field in dataclasses.fields(kind))

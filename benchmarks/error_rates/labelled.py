@@ -16,7 +16,7 @@ from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.verdicts import FAILS, LEVELS, PASSES
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.gate.compare import verdict_of
-from pytest_cepbench.gate.labels.label_file import Battle, Draw, DrawnBattle, LabelFile
+from pytest_cepbench.gate.labels.label_file import BattleDigests, Draw, DrawnBattle, LabelFile
 from pytest_cepbench.gate.labels.usable import (
     PeopleScores,
     UsableLabels,
@@ -140,7 +140,7 @@ def draw_with_missing(
     }
     asked = [s for s in people.scores if s not in decided]
     drawn = {
-        s: DrawnBattle(sample=s, **Battle(s, s, "")._asdict(), probability=1.0)
+        s: DrawnBattle(sample=s, **BattleDigests(s, s, "")._asdict(), probability=1.0)
         for s in people.scores
     }
     made = Draw(suite="", population="", battles=_BATTLES, count=labels, drawn="")

@@ -35,7 +35,7 @@ from pytest_cepbench.evaluation.run_report import (
     refusals,
 )
 from pytest_cepbench.gate import CaseKey, Measurement
-from pytest_cepbench.gate.acceptance import Change, apply, propose
+from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import (
     anchor_path,
     as_accepted,
@@ -154,7 +154,7 @@ def _recorded(case: CaseResult) -> Measurement:
 
 def _changes(
     cases: Cases, accepted: dict[str, str], root: Path, *, move_anchor: bool
-) -> Iterator[Change]:
+) -> Iterator[BaselineChange]:
     for key, (first, *_) in cases.items():
         measured = _recorded(first)
         value = measured.fresh.value  # of the scores, whatever else is there
@@ -175,7 +175,7 @@ def _changes(
 # -- what is shown ---------------------------------------------------------------------------------
 
 
-def _page(changes: Sequence[Change], cases: Cases, reason: str, root: Path) -> Section:
+def _page(changes: Sequence[BaselineChange], cases: Cases, reason: str, root: Path) -> Section:
     """Before and after of what changes, and what a reviewer should know beside."""
     blocks: list[str | Table] = [f"reason: {reason}"]
     models = [f"{c.after.model.get('role')} {c.after.model.get('spec')}" for c in changes]
@@ -196,7 +196,7 @@ def _page(changes: Sequence[Change], cases: Cases, reason: str, root: Path) -> S
     return Section(f"accepting into {root}", tuple(blocks))
 
 
-def _row(change: Change, result: CaseResult, root: Path) -> tuple[str, ...]:
+def _row(change: BaselineChange, result: CaseResult, root: Path) -> tuple[str, ...]:
     before, after = change.before, change.after
     n = f"{after.n}" if before is None or before.n == after.n else f"{before.n} -> {after.n}"
     there = baseline_path(root, change.key).exists()
@@ -224,7 +224,7 @@ def _turned(before: Measurement, after: Measurement) -> float:
     return (after.value - before.value) * (1 if after.higher_is_better else -1) + 0.0
 
 
-def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
+def _remarks(changes: Sequence[BaselineChange], root: Path) -> Iterator[str]:
     """Lines on changes that the table has no room for."""
     others: dict[str, list[CaseKey]] = {}
     for change in changes:
@@ -251,7 +251,7 @@ def _remarks(changes: Sequence[Change], root: Path) -> Iterator[str]:
         yield "moved: the anchor becomes what is accepted now; the steps until here are forgotten"
 
 
-def _write(changes: Sequence[Change], arguments: Namespace) -> None:
+def _write(changes: Sequence[BaselineChange], arguments: Namespace) -> None:
     """Write the files, all or none, and say where the answers lie that they name."""
     root: Path = arguments.baselines
     try:
@@ -291,7 +291,7 @@ def _write(changes: Sequence[Change], arguments: Namespace) -> None:
 # -- measured again --------------------------------------------------------------------------------
 
 
-def _with_anchor(change: Change, remeasured: Remeasurement) -> Change:
+def _with_anchor(change: BaselineChange, remeasured: Remeasurement) -> BaselineChange:
     """The change with the anchor that its case is still held to, measured again too."""
     anchor = remeasured.anchors.get(change.key)
     if anchor is None:

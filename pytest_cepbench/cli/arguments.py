@@ -28,7 +28,7 @@ _SUITE = "suite.toml"
 DEFAULT = "default: %(default)s"
 
 
-class Option(NamedTuple):
+class CommandOption(NamedTuple):
     """Flags and settings of `argparse.ArgumentParser.add_argument`.
 
     shared: whether pytest has it as `--cep-NAME`, a spelling that works here too.
@@ -46,7 +46,7 @@ class OptionGroup(NamedTuple):
     """
 
     title: str | None
-    options: Sequence[Option | OptionGroup]
+    options: Sequence[CommandOption | OptionGroup]
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Command:
     about: str
     exit_codes: str | None = None
     run: str = ""
-    options: Sequence[Option | OptionGroup] = ()
+    options: Sequence[CommandOption | OptionGroup] = ()
     commands: Sequence[Command] = ()
     choice: str = "action"
     description: str = ""
@@ -270,7 +270,7 @@ _HEAD = re.compile(
 )
 
 
-def option(head: str, about: str = "", **settings: Any) -> Option:
+def option(head: str, about: str = "", **settings: Any) -> CommandOption:
     """An option, or an argument without a flag.
 
     head: its name; what stands for its value, which says of which type values are, or the values
@@ -300,21 +300,21 @@ def option(head: str, about: str = "", **settings: Any) -> Option:
     own |= settings
     if own.get("default") not in (None, [], ()) and DEFAULT not in about:
         about = f"{about}; {DEFAULT}" if about else DEFAULT
-    return Option((name.replace("[cep-]", ""),), {"help": about, **own}, "[cep-]" in name)
+    return CommandOption((name.replace("[cep-]", ""),), {"help": about, **own}, "[cep-]" in name)
 
 
-SHARED: dict[str, Sequence[Option | OptionGroup]] = {}
+SHARED: dict[str, Sequence[CommandOption | OptionGroup]] = {}
 """Options of several commands, by the name under which tables insert them."""
 
 
-def options(text: str, **settings: Mapping[str, Any]) -> list[Option | OptionGroup]:
+def options(text: str, **settings: Mapping[str, Any]) -> list[CommandOption | OptionGroup]:
     """The options of a table: the head of each, two spaces or more, and what it is about.
 
     What goes on below a line is indented. `@NAME ...` inserts those of `SHARED`. `[TITLE]` begins
     a group, `[one of]` one of whose options one at most can be given, and `[]` ends it.
     settings: more of an option, by its name.
     """
-    made: list[Option | OptionGroup] = []
+    made: list[CommandOption | OptionGroup] = []
     group = made
     for entry in re.split(r"\n(?! )", textwrap.dedent(text).strip()):
         if entry.startswith("@"):
@@ -435,9 +435,11 @@ def _texts(command: Command) -> dict[str, Any]:
     }
 
 
-def _add(parser: argparse._ActionsContainer, options: Iterable[Option | OptionGroup]) -> None:
+def _add(
+    parser: argparse._ActionsContainer, options: Iterable[CommandOption | OptionGroup]
+) -> None:
     for entry in options:
-        if isinstance(entry, Option):
+        if isinstance(entry, CommandOption):
             parser.add_argument(*entry.flags, **entry.settings)
             if entry.shared:
                 name = entry.flags[0].removeprefix("--")
@@ -488,7 +490,7 @@ for _option in options(
     --[cep-]samples N  most samples of each category
     """
 ):
-    assert isinstance(_option, Option)
+    assert isinstance(_option, CommandOption)
     SHARED[_option.flags[0].removeprefix("--")] = [_option]
 
 SHARED["models"] = options("@describer generator encoder detector vqa")

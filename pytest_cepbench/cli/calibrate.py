@@ -14,7 +14,7 @@ from pytest_cepbench.cli.session import measuring, pool_line, read_trial
 from pytest_cepbench.errors import BaselineError, IncomparableError, WriteError
 from pytest_cepbench.files import read_text
 from pytest_cepbench.gate import Verdict, dump_baseline
-from pytest_cepbench.gate.acceptance import Change, apply
+from pytest_cepbench.gate.acceptance import BaselineChange, apply
 from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.gate.pairing import pair
 from pytest_cepbench.report.number_format import number
@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
         ]
     # Cases of equal fate together; a case can have a remark on its baseline besides.
     fates: dict[str, list[str]] = {}
-    changes: dict[str, Change] = {}
+    changes: dict[str, BaselineChange] = {}
     for case in calibrated:
         state, remark, change = _noise_update(case, root, dry_run=arguments.dry_run)
         if change is not None:
@@ -94,7 +94,9 @@ _OLDER = (
 )
 
 
-def _noise_update(case: Calibrated, root: Path, *, dry_run: bool) -> tuple[str, str, Change | None]:
+def _noise_update(
+    case: Calibrated, root: Path, *, dry_run: bool
+) -> tuple[str, str, BaselineChange | None]:
     """The fate of a case's noise, a remark on its baseline, and what is to be written.
 
     It is written into the baseline of the case, if that is of the same thing.
@@ -127,7 +129,11 @@ def _noise_update(case: Calibrated, root: Path, *, dry_run: bool) -> tuple[str, 
         return "unchanged", remark, None
     if dry_run:
         return "to be written, but for --dry-run", remark, None
-    return _WRITTEN, remark, Change(case.key, before, replace(before, noise=case.noise), "kept")
+    return (
+        _WRITTEN,
+        remark,
+        BaselineChange(case.key, before, replace(before, noise=case.noise), "kept"),
+    )
 
 
 def _page(

@@ -22,9 +22,9 @@ from pytest_cepbench.report.history.timeline import when
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
-    Comparison,
     MeasuredRun,
     RunCase,
+    RunComparison,
     compare_runs,
     rank_common_cases,
 )
@@ -191,7 +191,7 @@ def _board_section(board: CaseLeaderboard) -> Section:
 
 
 def _html(
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[RunComparison],
     boards: Sequence[CaseLeaderboard],
     reports: Mapping[str, RunReport],
     arguments: Namespace,
@@ -217,7 +217,7 @@ def _html(
         return comparison_page(comparisons, boards, folder, chains, store.get_artifact)
 
 
-def _section(comparison: Comparison) -> Section:
+def _section(comparison: RunComparison) -> Section:
     first, second = comparison.first, comparison.second
     head = ("case", "verdict", first.name, second.name, "change", "bounds", "p", "n")
     rows = []
@@ -245,7 +245,7 @@ def _section(comparison: Comparison) -> Section:
     return Section(f"{second.name} against {first.name}", (*lines, table, *_remarks(comparison)))
 
 
-def _remarks(comparison: Comparison) -> Iterator[str]:
+def _remarks(comparison: RunComparison) -> Iterator[str]:
     """What the table leaves out, and the samples of regressed cases that lost most."""
     obstacles = {case.obstacle: case.first.case for case in comparison.cases if case.obstacle}
     for obstacle, example in obstacles.items():

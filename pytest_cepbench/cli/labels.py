@@ -15,7 +15,7 @@ from pytest_cepbench.cli.output import tell
 from pytest_cepbench.cli.session import measuring
 from pytest_cepbench.errors import LabelError, SpecError, SuiteError
 from pytest_cepbench.gate.labels.label_file import (
-    Battle,
+    BattleDigests,
     Contestant,
     Draw,
     DrawnBattle,
@@ -254,7 +254,7 @@ def import_ratings(arguments: Namespace) -> int:
 
 def labels_of(
     ratings: Ratings, votes: Votes, annotators: Collection[str] = (), *, majority: bool = False
-) -> dict[Battle, Label]:
+) -> dict[BattleDigests, Label]:
     """People's labels of the battles of a ratings folder, the first answer as the candidate.
 
     annotators: whose votes count; everybody's where empty. A win scores 1, a tie half, a loss 0.
@@ -265,7 +265,7 @@ def labels_of(
     for _, own in sorted(battle_votes(ratings, votes, annotators).items()):
         first, second = own.item.options
         pieces = (own.item.question, first.parts, second.parts)
-        battle = Battle(*map(_pieces_digest, pieces))  # as runs have it
+        battle = BattleDigests(*map(_pieces_digest, pieces))  # as runs have it
         score = round(own.score, 6)
         if majority:
             given = Counter(0.5 if w.startswith("Tie") else w == "A" for w in own.winners.values())
@@ -284,14 +284,14 @@ def _pieces_digest(parts: Sequence[Part]) -> str:
     )
 
 
-def _battle_in(drawn: set[Battle], battle: Battle) -> Battle | None:
+def _battle_in(drawn: set[BattleDigests], battle: BattleDigests) -> BattleDigests | None:
     """The drawn battle of the same two answers; None where it was not drawn."""
-    other = Battle(battle.question, battle.opponent, battle.candidate)
+    other = BattleDigests(battle.question, battle.opponent, battle.candidate)
     return next((own for own in (battle, other) if own in drawn), None)
 
 
 def _merged(
-    file: LabelFile, labels: Mapping[Battle, Label], left_out: Iterable[Battle]
+    file: LabelFile, labels: Mapping[BattleDigests, Label], left_out: Iterable[BattleDigests]
 ) -> LabelFile:
     """The file with more labels; one of fewer people gives way to one of more.
 

@@ -176,9 +176,9 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
     study = _study(arguments, suite)
     if suite:
         from pytest_cepbench.cli.rated_runs import RatedSource, rated_items
-        from pytest_cepbench.studies.rated_items import Draw
+        from pytest_cepbench.studies.rated_items import ItemDraw
 
-        draw = Draw(arguments.samples, study.seed)
+        draw = ItemDraw(arguments.samples, study.seed)
         source = RatedSource(
             arguments.reports, arguments.store or [".cepbench/store"], arguments.baselines,
             dict(arguments.data), draw=draw,

@@ -19,7 +19,7 @@ from pytest_cepbench.models import RoleName
 from pytest_cepbench.option_values import is_url, split_name
 from pytest_cepbench.ratings.records import Task
 from pytest_cepbench.studies.rated_items import (
-    Draw,
+    ItemDraw,
     RatedItems,
     RatedRun,
     answer_grades,
@@ -57,7 +57,7 @@ class RatedSource:
     stores: Sequence[str] = (".cepbench/store",)
     baselines: Path = Path("baselines")
     data: Mapping[str, DataPlace] = field(default_factory=dict)
-    draw: Draw = field(default_factory=Draw)
+    draw: ItemDraw = field(default_factory=ItemDraw)
 
 
 def rated_items(kind: Task, path: Path, source: RatedSource) -> RatedItems:

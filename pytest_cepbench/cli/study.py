@@ -15,7 +15,7 @@ from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.studies.grids import run_study
 from pytest_cepbench.studies.prepared_study import prepare_study
-from pytest_cepbench.studies.study_data import Grid, Named, Study, StudySpec, Weighting
+from pytest_cepbench.studies.study_data import FinishedStudy, Grid, Named, StudySpec, Weighting
 
 _SEEDS = 5
 
@@ -70,7 +70,7 @@ def _read_question(arguments: Namespace) -> StudySpec:
     )
 
 
-def study_page(study: Study) -> list[Section]:
+def study_page(study: FinishedStudy) -> list[Section]:
     """The sections of a study."""
     names = [variant.name for variant in study.variants]
     short = max(map(len, names)) <= _LONGEST_HEAD
@@ -95,7 +95,7 @@ def study_page(study: Study) -> list[Section]:
     return sections
 
 
-def _opening(study: Study, heads: dict[str, str]) -> Section:
+def _opening(study: FinishedStudy, heads: dict[str, str]) -> Section:
     varied: list[str] = []
     if study.study in ("generators", "encoders"):
         varied.append(f"{study.study}:")
@@ -122,7 +122,7 @@ def _opening(study: Study, heads: dict[str, str]) -> Section:
     return Section(f"study of {study.study} on {study.suite}", tuple(lines))
 
 
-def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
+def _grid(study: FinishedStudy, grid: Grid, heads: dict[str, str]) -> Section:
     models = [model.name for model in study.models]
     cells = {m: [grid.cell(m, variant.name) for variant in study.variants] for m in models}
     values = tuple(
@@ -164,7 +164,7 @@ def _grid(study: Study, grid: Grid, heads: dict[str, str]) -> Section:
     return Section(f"{grid.part} {grid.label} ({better} is better{n})", tuple(blocks))
 
 
-def _spreads(study: Study, grid: Grid) -> Table:
+def _spreads(study: FinishedStudy, grid: Grid) -> Table:
     intervals = study.study == "seeds"
     rows: list[tuple[str, ...]] = []
     for row in grid.spreads:

@@ -201,7 +201,7 @@ PUBLISHED_FILE = Path(__file__).with_name("geneval_published.jsonl")
 _Caption = Annotated[str, msgspec.Meta(pattern=r"\S", max_length=2**20)]
 
 
-class _Line(msgspec.Struct):
+class _PromptLine(msgspec.Struct):
     text: Annotated[str, msgspec.Meta(pattern=r"\S", max_length=2**20)] = msgspec.field(
         name="prompt"
     )
@@ -212,11 +212,11 @@ class _Line(msgspec.Struct):
     ) = None
 
 
-class _DetailedLine(_Line):
+class _DetailedLine(_PromptLine):
     text: _Caption = msgspec.field(name="detailed_caption")
 
 
-_LINES: Mapping[str, type[_Line]] = {"prompt": _Line, "detailed": _DetailedLine}
+_LINES: Mapping[str, type[_PromptLine]] = {"prompt": _PromptLine, "detailed": _DetailedLine}
 
 
 def load_geneval(
@@ -281,7 +281,7 @@ def _drawings(index: str, images_per_prompt: int) -> list[tuple[str, str | None]
     return [(f"{index}-{number}", index) for number in range(images_per_prompt)]
 
 
-def _read(path: Path, kind: type[_Line]) -> dict[str, tuple[str, Prompt]]:
+def _read(path: Path, kind: type[_PromptLine]) -> dict[str, tuple[str, Prompt]]:
     """Text and clauses of each prompt by its index, five digits."""
     places: dict[str, str] = {}
     entries: dict[str, tuple[str, Prompt]] = {}

@@ -66,7 +66,7 @@ class FactQuestion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.answer.strip().lower() == YES
 
 
-class _Line(FactQuestion, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class _QuestionLine(FactQuestion, frozen=True, forbid_unknown_fields=True, kw_only=True):
     sample: Text
 
 
@@ -96,7 +96,7 @@ def read_questions(path: Path, known: Iterable[str] | None) -> dict[str, tuple[F
     samples = None if known is None else set(known)
     questions: dict[str, dict[str, FactQuestion]] = {}
     for place, fields in read_json_lines(path):
-        line = convert_record(place, fields, _Line)
+        line = convert_record(place, fields, _QuestionLine)
         if samples is not None and line.sample not in samples:
             near = did_you_mean(line.sample, sorted(samples))
             raise DatasetError(f"{place}: sample: the data set has no {line.sample!r:.80}.{near}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, SampleChoice, choose
 from pytest_cepbench.datasets.sources.files import SUFFIXES, some_of
 from pytest_cepbench.datasets.sources.shards import Shard
-from pytest_cepbench.datasets.sources.table import CellImage, Row, Table, label_names
+from pytest_cepbench.datasets.sources.table import CellImage, Row, SourceTable, label_names
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class TableReader:
     side_file: finds a file of the data set by its name, such as a label index.
     """
 
-    table: Table
+    table: SourceTable
     columns: Mapping[str, str | None] = field(default_factory=dict)
     choice: SampleChoice = field(default_factory=SampleChoice)
     side_file: Callable[[str], Path] = Path

@@ -29,7 +29,7 @@ from pytest_cepbench.option_values import is_url
 from pytest_cepbench.report import CaseResult, ChainShown
 from pytest_cepbench.report.comparison_page import change_in_tolerances
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.comparison import ComparedCase, Comparison
+from pytest_cepbench.studies.comparison import ComparedCase, RunComparison
 from pytest_cepbench.studies.remeasurement import seeds_of
 from pytest_cepbench.suites import (
     ModelPool,
@@ -230,7 +230,7 @@ def read_only_store(locations: Sequence[str]) -> Iterator[Store]:
 
 
 def chains_of(
-    comparison: Comparison,
+    comparison: RunComparison,
     results: Mapping[str, Sequence[CaseResult]],
     options: ChainOptions,
     store: Store,
@@ -252,7 +252,7 @@ def chains_of(
     ]
 
 
-def _chosen(comparison: Comparison) -> Iterator[ComparedCase]:
+def _chosen(comparison: RunComparison) -> Iterator[ComparedCase]:
     """The cases whose chains are shown: of each metric of a suite the one that lost most."""
     able = [case for case in comparison.cases if largest_differences(case)]
     able.sort(key=lambda case: (case.verdict != Verdict.REGRESSED, change_in_tolerances(case)))

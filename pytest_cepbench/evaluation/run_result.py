@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
     from pytest_cepbench.evaluation.run_context import RunContext
     from pytest_cepbench.evaluation.settings import RunSettings
-    from pytest_cepbench.gate.acceptance import Change
+    from pytest_cepbench.gate.acceptance import BaselineChange
     from pytest_cepbench.report import CaseResult, UsageTotals
 
 NOTHING_COMPARED = 5
@@ -82,7 +82,7 @@ def exit_code(results: Iterable[CaseResult], problems: Callable[[], Collection[s
     return 0
 
 
-def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[Change]:
+def accept_baselines(results: Iterable[CaseResult], root: Path) -> list[BaselineChange]:
     """Write the measurements that were accepted below the folder of baselines, all or none.
 
     Returns what changed. Raises WriteError, and then nothing is changed.

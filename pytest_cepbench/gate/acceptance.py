@@ -22,7 +22,7 @@ moves to what is accepted now; its model was measured again."""
 
 
 @dataclass(frozen=True)
-class Change:
+class BaselineChange:
     """A baseline before and after.
 
     before: None for a new case, and for a file that could not be used.
@@ -52,7 +52,7 @@ class Change:
 
 def propose(
     key: CaseKey, after: Measurement, root: Path, *, move_anchor: bool = False
-) -> Change | None:
+) -> BaselineChange | None:
     """Change below the baseline folder by accepting a measurement; None where nothing would change.
 
     The first baseline of a case is its anchor until a second one is accepted: then it is frozen. An
@@ -78,7 +78,7 @@ def propose(
         return None
     if before is not None and comparable and after.noise is None:
         after = replace(after, noise=before.noise)
-    return Change(key, before, after, anchor)
+    return BaselineChange(key, before, after, anchor)
 
 
 def _same(before: Measurement, after: Measurement) -> bool:
@@ -89,7 +89,7 @@ def _same(before: Measurement, after: Measurement) -> bool:
     return first == second
 
 
-def apply(changes: Iterable[Change], root: Path) -> list[Path]:
+def apply(changes: Iterable[BaselineChange], root: Path) -> list[Path]:
     """Write the changed files, all or none; returns where the baselines are.
 
     Raises WriteError, and then nothing is changed.

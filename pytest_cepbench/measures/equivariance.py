@@ -85,7 +85,7 @@ class PairScores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(ABC):
+class AnswerComparison(ABC):
     """A way to compare the answers of a pair.
 
     at: the generation of the answers.
@@ -124,7 +124,7 @@ ScoreName = Literal["both", "followed", "kept"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FactComparison(Comparison):
+class FactComparison(AnswerComparison):
     """Compares what answers say of a generated scene, fact by fact.
 
     score_name: which of the two shares is the score of a pair, or their product.
@@ -215,7 +215,7 @@ Encoded = Vector | Failure | None
 
 
 @dataclass(frozen=True, kw_only=True)
-class VectorComparison(Comparison):
+class VectorComparison(AnswerComparison):
     """Compares answers by the cosine of an encoder's vectors."""
 
     reader: str
@@ -338,7 +338,7 @@ class EquivarianceMeasure(Measure):
 
     plan: ChainPlan
     at: int
-    comparison: Comparison
+    comparison: AnswerComparison
 
     def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
         """The answers, to starts that were edited and to those that were not."""
@@ -462,7 +462,7 @@ def make_equivariance(
     edits = tuple(edit for edit in shown if table.edits is None or edit in table.edits)
     if not edits:
         raise context.error(name, f"a text is the same after the edits {', '.join(context.edits)}")
-    comparison: Comparison
+    comparison: AnswerComparison
     if table.compare == "facts":
         comparison = FactComparison(
             at=table.at, identity=f"facts/1 {table.score}", score_name=table.score

@@ -407,7 +407,7 @@ DiversityScore = Literal["vendi", "distance"]
 
 
 @dataclass(frozen=True)
-class _Formula:
+class _SetFormula:
     """A score of a set. scores: vectors, block of each, number of blocks -> the score of the whole
     set, and of it without each block.
     """
@@ -417,9 +417,9 @@ class _Formula:
     scores: Callable[[FloatArray, Labels, int], tuple[float, list[float]]]
 
 
-FORMULAS: dict[DiversityScore, _Formula] = {
-    "vendi": _Formula("Vendi({T})", None, vendi_scores),
-    "distance": _Formula("pairwise distance({T})", 2.0, mean_pairwise_distances),
+FORMULAS: dict[DiversityScore, _SetFormula] = {
+    "vendi": _SetFormula("Vendi({T})", None, vendi_scores),
+    "distance": _SetFormula("pairwise distance({T})", 2.0, mean_pairwise_distances),
 }
 
 

@@ -24,7 +24,7 @@ Role = Literal["describer", "generator"]
 
 
 @dataclass(frozen=True)
-class TruthTable:
+class FactAgreement:
     """Of facts that were checked in a text and in the picture beside it, how many hold where.
 
     both: the text says them and the picture shows them.
@@ -45,7 +45,7 @@ class TruthTable:
         return self.both + self.read + self.drawn + self.neither
 
 
-def truth_table(texts: FloatArray, pictures: FloatArray) -> TruthTable:
+def truth_table(texts: FloatArray, pictures: FloatArray) -> FactAgreement:
     """The table of facts in a text and in the picture beside it.
 
     texts, pictures: equal shapes, answers in [0, 1] on the same facts; a fact without an answer
@@ -55,7 +55,7 @@ def truth_table(texts: FloatArray, pictures: FloatArray) -> TruthTable:
     Raises ValueError for shapes that differ.
     """
     read, drawn = _pair(texts, pictures)
-    return TruthTable(
+    return FactAgreement(
         both=float((read * drawn).sum()),
         read=float((read * (1 - drawn)).sum()),
         drawn=float(((1 - read) * drawn).sum()),
@@ -149,7 +149,7 @@ class PairTable:
 
     text: int
     picture: int
-    table: TruthTable
+    table: FactAgreement
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ _OPEN = (
 
 
 @dataclass(frozen=True)
-class Ratings:
+class FittedRatings:
     """A fitted model of pairs.
 
     models: names, as in the table.
@@ -149,7 +149,7 @@ Family = Callable[[FloatArray, float, IntArray], _Terms]
 
 def fit_ratings(
     table: BattleTable, model: PairModel = "ordered", *, order_effect: bool = True
-) -> Ratings:
+) -> FittedRatings:
     """Fit a model of pairs by maximum likelihood.
 
     order_effect: False holds delta at 0, for verdicts that were asked in both orders.
@@ -187,7 +187,7 @@ def fit_ratings(
     ratings = contrasts @ fitted[:count]
     delta = fitted[count] if order_effect else None
     errors = np.sqrt(np.diag(covariance))
-    return Ratings(
+    return FittedRatings(
         models=table.models,
         ratings=ratings,
         covariance=contrasts @ covariance[:count, :count] @ contrasts.T,

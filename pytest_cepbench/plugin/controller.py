@@ -29,7 +29,7 @@ from pytest_cepbench.plugin.terminal.header import (
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
-    from pytest_cepbench.gate.acceptance import Change
+    from pytest_cepbench.gate.acceptance import BaselineChange
     from pytest_cepbench.plugin.workers.crashes import CrashLog
     from pytest_cepbench.plugin.workers.device_leases import Leases
     from pytest_cepbench.report import CaseResult, UsageTotals
@@ -73,7 +73,7 @@ class RunOutcome:
     code: Code
     headline: str = ""
     acceptance: Acceptance = "not asked"
-    changes: tuple[Change, ...] = ()
+    changes: tuple[BaselineChange, ...] = ()
     written: tuple[Path, ...] = ()
     unreported: str | None = None
     unrecorded: str | None = None

@@ -179,9 +179,9 @@ class Run:
         lines = [f"{_OWNER}{line}" for line in lines]
         if not lines:  # a plain pytest run, which imports nothing more
             return []
-        from pytest_cepbench.plugin.terminal.summary import Output
+        from pytest_cepbench.plugin.terminal.summary import SummaryOutput
 
-        output = Output(self.config.pluginmanager.getplugin("terminalreporter"))
+        output = SummaryOutput(self.config.pluginmanager.getplugin("terminalreporter"))
         indent = " " * len(_OWNER)
         wrapped = (output.wrap(line, indent, shortened=not verbose) for line in lines)
         return list(chain.from_iterable(wrapped))
@@ -255,11 +255,11 @@ class Run:
         if self.controller is None or not self.controller.settings.plan:
             return None
         from pytest_cepbench.plugin.terminal.plan_mode import plan_lines
-        from pytest_cepbench.plugin.terminal.summary import Output
+        from pytest_cepbench.plugin.terminal.summary import SummaryOutput
 
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         reporter.write_sep("=", "cepbench plan")
-        output, leases = Output(reporter), self.controller.leases
+        output, leases = SummaryOutput(reporter), self.controller.leases
         assert leases is not None  # since it is a plan
         columns, rule = output.table_columns, output.glyphs.rule
         for line in plan_lines(self.evaluator(), leases, columns, rule):

@@ -38,7 +38,7 @@ _EXACT = frozenset({int, float, bool, type(None)})
 
 
 @dataclass
-class Record:
+class AttemptRecord:
     """One test, in its latest attempt: other plugins run a test again.
 
     case: the case that it was given to judge (`suite/part/metric`); None where it was given none.
@@ -75,18 +75,18 @@ class Records:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, AttemptRecord] = {}
         self._attempts = 0
 
-    def of(self, item: pytest.Item) -> Record:
+    def of(self, item: pytest.Item) -> AttemptRecord:
         """The record of a test, begun where it has none."""
         return self._records.get(item.nodeid) or self.begin(item)
 
-    def begin(self, item: pytest.Item) -> Record:
+    def begin(self, item: pytest.Item) -> AttemptRecord:
         """Begin an attempt at a test, without what the one before left."""
         self._attempts += 1
         before = self._records.get(item.nodeid)
-        record = Record(case_name(item), stands_for(item), f"{self.pid}.{self._attempts}")
+        record = AttemptRecord(case_name(item), stands_for(item), f"{self.pid}.{self._attempts}")
         if before is not None:
             record.waiting = before.waiting
             record.after_error = any(result.verdict == "error" for result in before.results)

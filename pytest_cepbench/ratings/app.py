@@ -39,7 +39,7 @@ from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line, visible
 from pytest_cepbench.ratings.consent import to_html
 from pytest_cepbench.ratings.folder import Votes
-from pytest_cepbench.ratings.live_study import MOST_WORDS, LiveStudy, Shown, parse_answer
+from pytest_cepbench.ratings.live_study import MOST_WORDS, LiveStudy, ShownItem, parse_answer
 from pytest_cepbench.ratings.records import Part, Study, Task, Vote, option_name
 from pytest_cepbench.ratings.summary import LEAST_SHARED, first_scores, shares, summarize
 
@@ -87,7 +87,7 @@ def page_file(name: str) -> str:
     return resources.files("pytest_cepbench").joinpath(f"{folder}{name}").read_text("utf-8")
 
 
-def render_item(shown: Shown, study: Study, image_name: Callable[[str], str]) -> str:
+def render_item(shown: ShownItem, study: Study, image_name: Callable[[str], str]) -> str:
     """What is shown of an item, with the controls of its task.
 
     image_name: the opaque name of an image.

@@ -298,7 +298,7 @@ class _ImageFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 _Piece = str | _ImageFile
 
 
-class _Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _ItemLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     question: tuple[_Piece, ...]
     options: tuple[tuple[_Piece, ...], ...] = ()
     models: tuple[str, ...] = ()
@@ -323,7 +323,7 @@ def read_items(path: Path, task: Task) -> OwnItems:
     own = OwnItems()
     equal: list[str] = []
     for where, content in read_json_lines(path):
-        line = convert_record(where, content, _Line)
+        line = convert_record(where, content, _ItemLine)
         if line.models and len(line.models) != len(line.options):
             raise DatasetError(f"{where}: {len(line.models)} models of {len(line.options)} options")
         question = _parts(line.question, path.parent, where, own)

@@ -56,7 +56,7 @@ LONGEST_SECONDS = 86_400.0
 _Key = re.compile(r"[A-Za-z0-9-]{8,64}")
 
 
-class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SentAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a page sends. Outputs and names are numbered from 0 as the page shows them.
 
     key: made by the page for this answer. slot: opaque name of what was shown.
@@ -82,10 +82,10 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     added: tuple[str, ...] = ()
 
 
-def parse_answer(data: bytes) -> Answer:
+def parse_answer(data: bytes) -> SentAnswer:
     """The answer in the body of a request. Raises DatasetError, in one line."""
     try:
-        answer = msgspec.json.decode(data, type=Answer)
+        answer = msgspec.json.decode(data, type=SentAnswer)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DatasetError(f"an answer that cannot be read: {one_line(str(error))}") from error
     if not _Key.fullmatch(answer.key):
@@ -123,7 +123,12 @@ def form_of(vote: Vote, item: Item) -> Fields:
 
 
 def make_vote(
-    answer: Answer, study: Study, item: Item, kind: VoteKind, shown: Sequence[str | int], **who: str
+    answer: SentAnswer,
+    study: Study,
+    item: Item,
+    kind: VoteKind,
+    shown: Sequence[str | int],
+    **who: str,
 ) -> Vote:
     """The vote of an answer.
 
@@ -153,7 +158,7 @@ def make_vote(
     return vote
 
 
-def _own(task: Task, answer: Answer, item: Item, shown: Sequence[str | int]) -> dict[str, Any]:
+def _own(task: Task, answer: SentAnswer, item: Item, shown: Sequence[str | int]) -> dict[str, Any]:
     """The fields of a vote that are those of its task alone."""
     match task:
         case "pair" | "caption":
@@ -200,7 +205,7 @@ def _own(task: Task, answer: Answer, item: Item, shown: Sequence[str | int]) -> 
             }
 
 
-class Shown(NamedTuple):
+class ShownItem(NamedTuple):
     """What a person is shown.
 
     slot: its opaque name.
@@ -315,13 +320,13 @@ class LiveStudy:
         except OSError as error:
             raise DatasetError(f"{path} cannot be read: {error.strerror or error}") from error
 
-    def upcoming(self, annotator: str) -> list[Shown]:
+    def upcoming(self, annotator: str) -> list[ShownItem]:
         """What a person is shown now, and next."""
         shown = []
         for slot in self.assignment.upcoming(annotator, self._clock()):
             item = self.ratings.items[slot.item]
             order = self.assignment.shown(item, annotator, slot.kind)
-            shown.append(Shown(self._slot_name(annotator, slot), item, slot.kind, order))
+            shown.append(ShownItem(self._slot_name(annotator, slot), item, slot.kind, order))
         return shown
 
     def _slot_name(self, annotator: str, slot: Slot) -> str:
@@ -329,7 +334,7 @@ class LiveStudy:
         self._slots.setdefault(annotator, {})[name] = slot
         return name
 
-    def save(self, annotator: str, answer: Answer) -> Feedback | None:
+    def save(self, annotator: str, answer: SentAnswer) -> Feedback | None:
         """Write an answer to the disk. An answer that is sent again is not written again.
 
         Returns feedback where the person practises.

@@ -42,7 +42,7 @@ from pytest_cepbench.studies.arena import Leaderboard
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
     ComparedCase,
-    Comparison,
+    RunComparison,
 )
 
 _MOST_SAMPLES = 10
@@ -50,7 +50,7 @@ _MOST_SAMPLES = 10
 # -- a comparison ----------------------------------------------------------------------------------
 
 
-class CaseShown(NamedTuple):
+class ComparedCaseShown(NamedTuple):
     """A case of a comparison on the page.
 
     anchor: of its row.
@@ -73,14 +73,14 @@ class ComparisonShown(NamedTuple):
     chains: cases of the second run, and their chains beside those of the first.
     """
 
-    comparison: Comparison
+    comparison: RunComparison
     headline: str
     forest: Sequence[ForestRow]
-    cases: Sequence[CaseShown]
+    cases: Sequence[ComparedCaseShown]
     chains: Sequence[tuple[CaseResult, Sequence[PairedChain]]]
 
 
-def headline(comparison: Comparison) -> str:
+def headline(comparison: RunComparison) -> str:
     """The result in a sentence, of the cases that could have failed a run."""
     first, second = comparison.first.name, comparison.second.name
     gating = [case for case in comparison.cases if case.second.primary]
@@ -110,7 +110,7 @@ def headline(comparison: Comparison) -> str:
 
 
 def comparison_page(
-    comparisons: Sequence[Comparison],
+    comparisons: Sequence[RunComparison],
     boards: Sequence[CaseLeaderboard],
     folder: Path,
     chains: Sequence[Sequence[CaseResult]] = (),
@@ -147,14 +147,14 @@ def comparison_page(
     )
 
 
-def _shown(comparison: Comparison, place: int, results: Sequence[CaseResult]) -> ComparisonShown:
+def _shown(comparison: RunComparison, place: int, results: Sequence[CaseResult]) -> ComparisonShown:
     changes = [
         change_of_judgement(_judged(case), case.second.tolerance, _COLORS.get(case.verdict, ""))
         for case in comparison.cases
     ]
     reach = reach_of(change for change in changes if change is not None)
     cases = [
-        CaseShown(
+        ComparedCaseShown(
             case,
             f"case-{place + 1}-{at}",
             f"{case.verdict}{'' if case.second.primary else ' informational'}",

@@ -132,7 +132,7 @@ _MOST_NAME = 60  # columns of a name, however many there are
 _LEAST_NAME = 20  # columns of a folded name, before a column that is kept for long goes
 
 
-class Layout(NamedTuple):
+class TableLayout(NamedTuple):
     """Columns of a table.
 
     heads: their heads, in order.
@@ -152,7 +152,7 @@ class Layout(NamedTuple):
     optional: frozenset[str] = frozenset()
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """Rows that belong together.
 
     rows: their cells, in the order of the layout's heads.
@@ -164,7 +164,7 @@ class Group(NamedTuple):
 
 
 def table_lines(
-    layout: Layout, groups: Sequence[Group], columns: int | None, *, rule: str = ""
+    layout: TableLayout, groups: Sequence[RowGroup], columns: int | None, *, rule: str = ""
 ) -> Iterator[Line]:
     """A table, its head first.
 
@@ -201,7 +201,7 @@ def table_lines(
 
 
 def _widths(
-    layout: Layout, cells: Mapping[str, Sequence[Span]], columns: int | None
+    layout: TableLayout, cells: Mapping[str, Sequence[Span]], columns: int | None
 ) -> dict[str, int]:
     """Widths of the columns that are shown, by head."""
     texts = {head: [span.text for span in column] for head, column in cells.items()}
@@ -228,7 +228,9 @@ def _total(widths: Mapping[str, int], gap: int = 1) -> int:
     return sum(widths.values()) + gap * (len(widths) - 1)
 
 
-def _line(row: Mapping[str, Span], layout: Layout, widths: Mapping[str, int], gap: str) -> Line:
+def _line(
+    row: Mapping[str, Span], layout: TableLayout, widths: Mapping[str, int], gap: str
+) -> Line:
     """Cells at their places, without spaces at the end; styles cover texts and no spaces."""
     spans: list[Span] = []
     behind = ""
@@ -369,7 +371,7 @@ def summary_table(
             )
         heading = printable(suite) if grouped else ""
         groups.append(
-            Group(rows, f"{heading}: {counts_line(cases)}" if len(suites) > 1 else heading)
+            RowGroup(rows, f"{heading}: {counts_line(cases)}" if len(suites) > 1 else heading)
         )
     bar = axis_head(glyphs)
     heads = {head: head if grouped else _SHORT.get(head, head) for head in HEADS}
@@ -378,7 +380,7 @@ def summary_table(
     dropped = [heads[head] for head in worth]
     if not grouped and any(result.judgement.p is not None for result in results):
         dropped.insert(0, "bounds")
-    layout = Layout(
+    layout = TableLayout(
         heads=(*heads.values(), bar),
         words=frozenset({"verdict", "case", bar}),
         name="case",

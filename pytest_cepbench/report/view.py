@@ -92,7 +92,7 @@ class HopView(NamedTuple):
     observed: str
 
 
-class Table(NamedTuple):
+class TitledTable(NamedTuple):
     """Cells in rows below heads. title: what it is about."""
 
     title: str
@@ -110,12 +110,12 @@ class FactsView(NamedTuple):
     """
 
     shown: FactsShown
-    kinds: Table
-    steps: Table
+    kinds: TitledTable
+    steps: TitledTable
     loses_most: str
     invented: str
     squares: Sequence[tuple[Markup, str]]
-    by_kind: Sequence[Table]
+    by_kind: Sequence[TitledTable]
 
 
 class StripView(NamedTuple):
@@ -297,11 +297,13 @@ def _facts(facts: FactsShown) -> FactsView:
             f"text {pair.text} and picture {pair.picture}: {words}",
         )
         squares.append((plot, f"text {pair.text}, picture {pair.picture}"))
-    kinds_of = [Table(kind.kind, PAIR_HEADS, list(pair_rows(kind))) for kind in facts.kinds]
+    kinds_of = [TitledTable(kind.kind, PAIR_HEADS, list(pair_rows(kind))) for kind in facts.kinds]
     return FactsView(
         shown=facts,
-        kinds=Table("facts by kind", kind_heads(facts), list(kind_rows(facts))),
-        steps=Table("facts that change and appear", step_heads(facts), list(step_rows(facts))),
+        kinds=TitledTable("facts by kind", kind_heads(facts), list(kind_rows(facts))),
+        steps=TitledTable(
+            "facts that change and appear", step_heads(facts), list(step_rows(facts))
+        ),
         loses_most=loses_most(facts),
         invented=mostly_invented(facts),
         squares=squares,

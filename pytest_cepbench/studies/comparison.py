@@ -261,7 +261,7 @@ class ComparedCase:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """A run against the first one.
 
     cases: that both have, in the order of the first run.
@@ -281,7 +281,7 @@ class Comparison:
         return [case for case in self.cases if case.verdict == verdict and case.second.primary]
 
 
-def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) -> Comparison:
+def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) -> RunComparison:
     """Compare the cases that two runs have in common.
 
     alpha: error of all bounds together, in each direction; divided equally among the cases.
@@ -302,7 +302,7 @@ def compare_runs(first: MeasuredRun, second: MeasuredRun, alpha: float = ALPHA) 
             refuse_difference(first.name, before.record, second.name, now.record)
     paired = [_paired_records(before, now) for before, now in pairs]
     share = alpha / max(1, sum(records is not None for records in paired))
-    return Comparison(
+    return RunComparison(
         first=first,
         second=second,
         cases=tuple(

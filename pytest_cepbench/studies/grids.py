@@ -28,10 +28,10 @@ from pytest_cepbench.studies.prepared_study import LAST, PreparedStudy
 from pytest_cepbench.studies.study_data import (
     ChainAgreement,
     Column,
+    FinishedStudy,
     Grid,
     LengthStatistics,
     ModelSpread,
-    Study,
     StudyCell,
     StudyName,
     StudyUsage,
@@ -240,7 +240,7 @@ def correlate(
     return correlation(np.array(first), np.array(second), method, CONFIDENCE)
 
 
-def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> Study:
+def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce) -> FinishedStudy:
     """Measure every cell and sum up.
 
     announce: is given one line for each run that begins. The cells of a model hold its errors.
@@ -278,7 +278,7 @@ def run_study(prepared: PreparedStudy, model_pool: ModelPool, announce: Announce
             words.append(LengthStatistics(model.name, variant.name, statistics))
     tallies += [runner.tally for runner in model_pool.runners.values()]
     spec, suite = prepared.spec, prepared.suite
-    return Study(
+    return FinishedStudy(
         study=spec.study,
         suite=suite.name,
         version=suite.table.version,

@@ -62,7 +62,7 @@ def fingerprint_of(record: Measurement) -> str:
 
 
 @dataclass(frozen=True)
-class Draw:
+class ItemDraw:
     """Which items people get.
 
     most: how many; all where None.
@@ -102,7 +102,7 @@ class RatedItems:
     probability: float = 1.0
     remarks: list[str] = field(default_factory=list)
 
-    def choose(self, draw: Draw, able: Iterable[str], left_out: Mapping[str, int]) -> list[str]:
+    def choose(self, draw: ItemDraw, able: Iterable[str], left_out: Mapping[str, int]) -> list[str]:
         """The samples that are drawn, by id.
 
         able: that could be rated. left_out: why others could not, and how many.
@@ -119,7 +119,7 @@ class RatedItems:
         chosen, self.probability = draw.choose(names)
         return chosen
 
-    def add(self, sample: str, question: Sequence[Part], outputs: Sequence[Output]) -> None:
+    def add(self, sample: str, question: Sequence[Part], outputs: Sequence[RatedOutput]) -> None:
         """An item of a sample; equal outputs are one option with several sources."""
         options = {option_digest(output.parts): output.parts for output in outputs}
         item = make_item(self.task, question, options.values(), probability=self.probability)
@@ -168,7 +168,7 @@ class RatedItems:
 
 
 @dataclass(frozen=True)
-class Output:
+class RatedOutput:
     """What one run made of a sample. parts: texts, and images by digest."""
 
     run: RatedRun
@@ -176,7 +176,7 @@ class Output:
 
 
 def answer_pairs(
-    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: Draw
+    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: ItemDraw
 ) -> RatedItems:
     """Items of the kind `pair`: the interleaved answers of two runs to the same question.
 
@@ -200,7 +200,7 @@ def answer_pairs(
 
 
 def answer_grades(
-    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: Draw
+    suite: str, dataset: Dataset, runs: Sequence[RatedRun], store: Store, draw: ItemDraw
 ) -> RatedItems:
     """Items of the kind `grades`: the answers of all runs to a question. Raises as above."""
     require_runs(runs, 2)
@@ -213,7 +213,7 @@ def answer_grades(
     return made
 
 
-def described_images(suite: str, dataset: Dataset, draw: Draw) -> RatedItems:
+def described_images(suite: str, dataset: Dataset, draw: ItemDraw) -> RatedItems:
     """Items of the kind `describe`: the images of a data set. Raises DatasetError for none."""
     images = {sample.id: sample.image for sample in dataset.samples if sample.image is not None}
     made = RatedItems("describe", suite)
@@ -277,7 +277,7 @@ def _add_answers(
     stored = load_answers(wanted, "the runs", store)
     for name in chosen:
         outputs = [
-            Output(run, made.take(refer_to_answer(stored[answers[name]], name), store))
+            RatedOutput(run, made.take(refer_to_answer(stored[answers[name]], name), store))
             for run, answers in named
             if answers[name]
         ]
@@ -318,7 +318,7 @@ _Outputs = dict[str, list[tuple[RatedRun, Chain]]]
 
 
 def chain_grades(
-    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: Draw
+    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: ItemDraw
 ) -> RatedItems:
     """Items of the kind `grades`: for each start of the suite, what all runs made of a sample.
 
@@ -354,7 +354,7 @@ def chain_grades(
 
 
 def caption_pairs(
-    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: Draw
+    run: ChainRun, cases: Sequence[Case], runs: Sequence[RatedRun], store: Store, draw: ItemDraw
 ) -> RatedItems:
     """Items of the kind `caption`: an image with the captions of two runs.
 
@@ -447,5 +447,5 @@ def _add(made: RatedItems, name: str, own: Sequence[tuple[RatedRun, Chain]], sto
             return Part(text=link.text)
         return made.take_image(link.digest, link.source, store)
 
-    outputs = [Output(rated, (part(chain, 1),)) for rated, chain in own]
+    outputs = [RatedOutput(rated, (part(chain, 1),)) for rated, chain in own]
     made.add(name, [part(own[0][1], 0)], outputs)

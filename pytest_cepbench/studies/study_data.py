@@ -280,7 +280,7 @@ class StudyUsage:
 
 
 @dataclass(frozen=True)
-class Study:
+class FinishedStudy:
     """A finished study.
 
     suite, version, file: name, version and file of the suite.

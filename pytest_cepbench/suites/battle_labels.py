@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_cepbench.errors import DatasetError, LabelError, SpecError
 from pytest_cepbench.gate.labels.label_file import (
-    Battle,
+    BattleDigests,
     Contestant,
     label_folder,
     read_label_files,
@@ -121,7 +121,7 @@ def contestants(data: AnswerData, opponents: Opponents) -> list[Contestant]:
     battles = []
     for sample, pair in zip(samples, data.pairs(samples, opponents), strict=True):
         sides = ("" if own is None else own.digest for own in (pair.candidate, pair.opponent))
-        battle = Battle(pair.question.digest, *sides)
+        battle = BattleDigests(pair.question.digest, *sides)
         battles.append(Contestant(battle, sample.id, sample.categories[0], sample.unit))
     return battles
 

@@ -33,7 +33,7 @@ from pytest_cepbench.datasets.sources.open_table import (
     open_hub_table,
     open_local_table,
 )
-from pytest_cepbench.datasets.sources.table import Table
+from pytest_cepbench.datasets.sources.table import SourceTable
 from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableLoader, TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,
@@ -303,7 +303,7 @@ class DataSource:
     """
 
     path: Path | None = None
-    table: Table | None = None
+    table: SourceTable | None = None
     side_file: Callable[[str], Path] = Path
     identity: str = ""
     notes: tuple[str, ...] = ()

@@ -104,7 +104,7 @@ class KeptCard(msgspec.Struct, frozen=True):
     asked: _Asked
 
 
-class _Document(msgspec.Struct, frozen=True):
+class _CardDocument(msgspec.Struct, frozen=True):
     card: KeptCard
 
 
@@ -142,7 +142,7 @@ def remark_on_judge(baselines: Path | None, bound: BoundRole) -> JudgeRemark:
 def read_card(path: Path) -> KeptCard | None:
     """The card in a file; None where the file is none of a judge that was asked."""
     try:
-        return msgspec.json.decode(read_text(path), type=_Document).card
+        return msgspec.json.decode(read_text(path), type=_CardDocument).card
     except (OSError, UnicodeDecodeError, msgspec.DecodeError, RecursionError):
         return None
 

@@ -14,7 +14,7 @@ from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.rated_items import Draw, described_images
+from pytest_cepbench.studies.rated_items import ItemDraw, described_images
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from tests.cli.conftest import Home
 from tests.ratings.studies import BLUE, RED, make_study
@@ -231,7 +231,7 @@ def test_a_judge_is_asked_on_a_ratings_folder(home: Home, rated: Ratings) -> Non
 def test_chains_of_descriptions_are_read(home: Home) -> None:
     """What `ratings export` writes is what `replay:` opens: a text for each sample."""
     dataset = load_shapes(samples_per_category=1)
-    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, Draw(4)))
+    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, ItemDraw(4)))
     texts = {}
     for number, source in enumerate(ratings.sources):
         texts[source.sample] = f'a "{number}",\nred'
@@ -250,7 +250,7 @@ def test_chains_of_descriptions_are_read(home: Home) -> None:
 def test_replayed_descriptions_are_gated(home: Home) -> None:
     """A suite that compares images with their descriptions measures people's as a model's."""
     dataset = load_shapes(samples_per_category=1)
-    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, Draw()))
+    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, ItemDraw()))
     samples = {sample.id: sample for sample in dataset.samples}
     for source in ratings.sources:
         text = samples[source.sample].text

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pytest_cepbench.gate import CaseKey, Measurement, Noise, dump_baseline, load_baseline
-from pytest_cepbench.gate.acceptance import Change, apply, propose
+from pytest_cepbench.gate.acceptance import BaselineChange, apply, propose
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path
 from tests.gate.build import KEY, accepted, measured
 from tests.gate.test_baseline_formats import FIRST_FORMAT
@@ -24,7 +24,7 @@ def _model(k: int, **changes: Any) -> Measurement:
     return accepted(measured(scores, model={"spec": f"step-{k}"}, **changes))
 
 
-def _accept(root: Path, baseline: Measurement, **how: bool) -> Change | None:
+def _accept(root: Path, baseline: Measurement, **how: bool) -> BaselineChange | None:
     change = propose(KEY, baseline, root, **how)
     apply([change] if change else [], root)
     return change
@@ -38,7 +38,7 @@ def test_a_new_case_has_a_file_and_no_anchor(tmp_path: Path) -> None:
     """There is nothing before it; the folders are made."""
     root = tmp_path / "not" / "there"
     change = propose(KEY, _model(1), root)
-    assert change == Change(KEY, None, _model(1), "none")
+    assert change == BaselineChange(KEY, None, _model(1), "none")
     assert not root.exists()
     assert apply([change], root) == [baseline_path(root, KEY)]
     assert contents(root) == {
@@ -51,7 +51,7 @@ def test_a_changed_case_shows_before_and_after(tmp_path: Path) -> None:
     _accept(tmp_path, _model(1))
     first = baseline_path(tmp_path, KEY).read_bytes()
     change = _accept(tmp_path, _model(2))
-    assert change == Change(KEY, _model(1), _model(2), "frozen")
+    assert change == BaselineChange(KEY, _model(1), _model(2), "frozen")
     assert _lies(baseline_path(tmp_path, KEY)) == _model(2)
     assert anchor_path(tmp_path, KEY).read_bytes() == first
 
@@ -183,7 +183,7 @@ def test_a_baseline_that_cannot_be_read_is_replaced(tmp_path: Path, damage: byte
     path.parent.mkdir(parents=True)
     path.write_bytes(damage)
     change = _accept(tmp_path, _model(1))
-    assert change == Change(KEY, None, _model(1), "none")
+    assert change == BaselineChange(KEY, None, _model(1), "none")
     assert _lies(path) == _model(1)
 
 

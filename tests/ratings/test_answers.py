@@ -20,7 +20,7 @@ from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.items import make_item
-from pytest_cepbench.ratings.live_study import Answer, form_of, make_vote, parse_answer
+from pytest_cepbench.ratings.live_study import SentAnswer, form_of, make_vote, parse_answer
 from pytest_cepbench.ratings.records import GRADES, Part, Study, Task, Vote, fault_of, record_line
 from tests.disk import small_disk
 from tests.ratings.serving import agree, records, request, see, served, slots
@@ -32,7 +32,7 @@ WHO = {"annotator": "a1", "at": "2026-11-22T10:00:00Z"}
 @given(data=st.binary(max_size=60) | st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from([*Answer.__struct_fields__, "x"]), inner, max_size=4),
+    | st.dictionaries(st.sampled_from([*SentAnswer.__struct_fields__, "x"]), inner, max_size=4),
 ).map(lambda value: json.dumps(value).encode()))  # fmt: skip
 def test_whatever_is_sent_is_an_answer_or_refused_in_one_line(data: bytes) -> None:
     """Never another error."""
@@ -98,7 +98,7 @@ def test_grades_and_ranks_are_put_in_the_items_order(data: st.DataObject, count:
     grades = data.draw(st.lists(st.sampled_from(GRADES), min_size=count, max_size=count))
     ranks = data.draw(st.lists(st.integers(1, count), min_size=count, max_size=count))
     study = Study(kind="grades", annotators=("a1",))
-    answer = Answer(key="12345678", slot="s", grades=tuple(grades), ranks=tuple(ranks))
+    answer = SentAnswer(key="12345678", slot="s", grades=tuple(grades), ranks=tuple(ranks))
     vote = make_vote(answer, study, item, "item", shown, **WHO)
     assert fault_of(vote, study, item) == ""
     places = [place if isinstance(place, tuple) else (place,) for place in vote.ranking]
@@ -114,7 +114,7 @@ def test_ticks_are_names(tmp_path: Path) -> None:
     """In the item's order, with those that are not ticked; markup in names is kept as it is."""
     ratings = make_study(tmp_path, "verify", count=1)
     item = next(iter(ratings.items.values()))
-    answer = Answer(key="12345678", slot="s", ticked=(2, 0), added=("Natural", "Natural"))
+    answer = SentAnswer(key="12345678", slot="s", ticked=(2, 0), added=("Natural", "Natural"))
     vote = make_vote(answer, ratings.study, item, "item", (), **WHO)
     assert (vote.ticked, vote.unticked, vote.added) == (
         (NAMES[0], NAMES[2]), (NAMES[1],), ("Natural",),
@@ -126,7 +126,7 @@ def test_seconds_are_those_of_a_day_at_most(sent: float, kept: float, tmp_path: 
     """A clock of a page can say anything."""
     ratings = make_study(tmp_path, "describe", count=1)
     item = next(iter(ratings.items.values()))
-    answer = Answer(key="12345678", slot="s", text="it", seconds=sent)
+    answer = SentAnswer(key="12345678", slot="s", text="it", seconds=sent)
     assert make_vote(answer, ratings.study, item, "item", (), **WHO).seconds == kept
 
 

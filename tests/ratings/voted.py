@@ -11,7 +11,7 @@ from pytest_cepbench.artifacts.outcome import Winner
 from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import LineFile, Ratings, read_ratings
 from pytest_cepbench.ratings.items import write_study
-from pytest_cepbench.ratings.live_study import Answer, LiveStudy, Shown, make_vote
+from pytest_cepbench.ratings.live_study import LiveStudy, SentAnswer, ShownItem, make_vote
 from pytest_cepbench.ratings.records import (
     Item,
     Study,
@@ -108,7 +108,7 @@ def flat(number: int, channel: int = 0) -> ImageArtifact:
 AT = "2026-11-22T10:00:00.000Z"
 
 
-def answer_fields(shown: Shown) -> dict[str, Any]:
+def answer_fields(shown: ShownItem) -> dict[str, Any]:
     """An answer for the first option, or for what every image of the studies shows."""
     if shown.order and isinstance(shown.order[0], str):
         at = shown.order.index("first")
@@ -121,14 +121,14 @@ def answer_fields(shown: Shown) -> dict[str, Any]:
     return {"ticked": (0,)} if shown.item.options else {"text": "a red and a blue thing"}
 
 
-def give(live: LiveStudy, annotator: str, **fields: Any) -> Shown | None:
+def give(live: LiveStudy, annotator: str, **fields: Any) -> ShownItem | None:
     """Let a person answer what is shown; None where nothing is."""
     upcoming = live.upcoming(annotator)
     if not upcoming:
         return None
     shown = upcoming[0]
     key = f"key-{annotator}-{len(live.votes.records[annotator])}"
-    live.save(annotator, Answer(key=key, slot=shown.slot, **(fields or answer_fields(shown))))
+    live.save(annotator, SentAnswer(key=key, slot=shown.slot, **(fields or answer_fields(shown))))
     return shown
 
 
@@ -137,6 +137,6 @@ def make(
 ) -> Vote:
     """The vote of a person for an item."""
     shown = Order(ratings.study, list(ratings.items.values())).shown(item, annotator, kind)
-    own = fields or answer_fields(Shown("", item, kind, shown))
-    answer = Answer(key=f"{annotator}-{item.item[:8]}-{kind}", slot="", seconds=3.5, **own)
+    own = fields or answer_fields(ShownItem("", item, kind, shown))
+    answer = SentAnswer(key=f"{annotator}-{item.item[:8]}-{kind}", slot="", seconds=3.5, **own)
     return make_vote(answer, ratings.study, item, kind, shown, annotator=annotator, at=AT)

@@ -22,10 +22,10 @@ from pytest_cepbench.studies.arena import make_leaderboard
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
     ComparedCase,
-    Comparison,
     MeasuredRun,
     RankedModel,
     RunCase,
+    RunComparison,
 )
 from tests.metrics.arena.panels import simulate
 from tests.report.pages import read_page
@@ -53,10 +53,10 @@ CASE = RunCase("toy/color/gc", "GC@2", 0.5, 0.01, primary=True, record=None)
 LOST = Judgement(Verdict.REGRESSED, 0.7, -0.2, p=0.001, low=-0.3, high=-0.1, method="Hall")
 
 
-def compared(*cases: ComparedCase) -> Comparison:
+def compared(*cases: ComparedCase) -> RunComparison:
     """A comparison of runs with these cases."""
     runs = [MeasuredRun(name, f"runs/{name}", f"{name}.json", {}) for name in ("first", "second")]
-    return Comparison(runs[0], runs[1], cases, (), (), 0.05)
+    return RunComparison(runs[0], runs[1], cases, (), (), 0.05)
 
 
 COMPARISON = compared(ComparedCase(CASE, CASE, LOST))

@@ -12,7 +12,7 @@ from pytest_cepbench.gate.baseline import baseline_path, read_baseline
 from pytest_cepbench.ratings.records import Part
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.rated_items import (
-    Draw,
+    ItemDraw,
     RatedRun,
     answer_grades,
     answer_pairs,
@@ -32,7 +32,7 @@ def test_pairs_are_the_answers_of_both_runs(tmp_path: Path) -> None:
         good, worse = prepare(tmp_path, store), prepare(tmp_path, store, model=WORSE)
         runs = run_of(good, "good"), run_of(worse, "worse")
         dataset = good.run.dataset
-        rated = answer_pairs("arena", dataset, runs, store, Draw())
+        rated = answer_pairs("arena", dataset, runs, store, ItemDraw())
 
         equal = sum(runs[0].record.answers[n] == runs[1].record.answers[n] for n in good.answers())
         assert rated.population == len(rated.items) == len(dataset.samples) - equal
@@ -52,7 +52,7 @@ def test_a_draw_does_not_follow_the_verdicts(tmp_path: Path) -> None:
         runs = run_of(good, "good"), run_of(worse, "worse")
 
         def drawn(most: int, seed: int = 0) -> set[str]:
-            made = answer_pairs("arena", good.run.dataset, runs, store, Draw(most, seed))
+            made = answer_pairs("arena", good.run.dataset, runs, store, ItemDraw(most, seed))
             assert made.probability == most / made.population
             assert {item.probability for item in made.items} == {made.probability}
             return {item.item for item in made.items}
@@ -68,7 +68,7 @@ def test_answers_of_several_runs_are_graded_together(tmp_path: Path) -> None:
         models = {"good": None, "worse": WORSE, "again": "shapes:?recolor=0.2"}
         suites = {name: prepare(tmp_path, store, model=model) for name, model in models.items()}
         runs = [run_of(measured, name) for name, measured in suites.items()]
-        rated = answer_grades("arena", suites["good"].run.dataset, runs, store, Draw())
+        rated = answer_grades("arena", suites["good"].run.dataset, runs, store, ItemDraw())
 
         assert {len(item.options) for item in rated.items} == {2, 3}
         assert len(rated.sources) == 3 * len(rated.items)
@@ -81,16 +81,16 @@ def test_what_cannot_be_rated_is_refused(tmp_path: Path) -> None:
         first, second = run_of(good, "good"), run_of(worse, "worse")
         dataset = good.run.dataset
         with pytest.raises(DatasetError, match="nothing to rate: 20 samples have equal answers"):
-            answer_pairs("arena", dataset, (first, RatedRun("b", first.record)), store, Draw())
+            answer_pairs("arena", dataset, (first, RatedRun("b", first.record)), store, ItemDraw())
         with pytest.raises(DatasetError, match="two runs are of 'good'"):
-            answer_pairs("arena", dataset, (first, first), store, Draw())
+            answer_pairs("arena", dataset, (first, first), store, ItemDraw())
         with pytest.raises(DatasetError, match="2 runs are compared here, got 1"):
-            answer_pairs("arena", dataset, (first,), store, Draw())
+            answer_pairs("arena", dataset, (first,), store, ItemDraw())
         with pytest.raises(StoreError, match="answers of the runs are not in the store"):
-            answer_pairs("arena", dataset, (first, second), other, Draw())
+            answer_pairs("arena", dataset, (first, second), other, ItemDraw())
         less = dataset.limited(1)
         with pytest.raises(DatasetError, match="are not those that the run of 'good' measured"):
-            answer_pairs("arena", less, (first, second), store, Draw())
+            answer_pairs("arena", less, (first, second), store, ItemDraw())
 
 
 def test_accepted_answers_are_a_run(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_accepted_answers_are_a_run(tmp_path: Path) -> None:
         assert baseline is not None
         worse = prepare(tmp_path, store, model=WORSE)
         runs = run_of(worse, "worse"), RatedRun("accepted", baseline)
-        assert answer_pairs("arena", good.run.dataset, runs, store, Draw()).items
+        assert answer_pairs("arena", good.run.dataset, runs, store, ItemDraw()).items
 
 
 def test_images_to_describe(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_images_to_describe(tmp_path: Path) -> None:
     from pytest_cepbench.datasets.shapes import load_shapes
 
     dataset = load_shapes(samples_per_category=1)
-    rated = described_images("toy", dataset, Draw(3))
+    rated = described_images("toy", dataset, ItemDraw(3))
 
     assert len(rated.items) == len(rated.sources) == 3
     for item, source in zip(rated.items, rated.sources, strict=True):

@@ -13,7 +13,7 @@ from pytest_cepbench.gate.measurement import FORMAT
 from pytest_cepbench.metrics.human_ratings import Grade
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Vote
-from pytest_cepbench.studies.rated_items import Output, RatedItems, RatedRun
+from pytest_cepbench.studies.rated_items import RatedItems, RatedOutput, RatedRun
 from pytest_cepbench.studies.rating_alignment import RatingAlignment, measure_alignment
 from tests.ratings.studies import make_study
 from tests.ratings.voted import cast, flat, side_vote, write_rated
@@ -50,14 +50,14 @@ def graded(folder: Path) -> Ratings:
         picture = flat(number)
         rated.images[picture.digest] = picture
         captions = [
-            Output(run, (Part(text=f"{name} caption {number}"),)) for name, run in runs.items()
+            RatedOutput(run, (Part(text=f"{name} caption {number}"),)) for name, run in runs.items()
         ]
         rated.add(sample, [Part(image=picture.digest)], captions)
         drawn = []
         for place, run in enumerate(runs.values()):
             image = flat(10 + number, place)
             rated.images[image.digest] = image
-            drawn.append(Output(run, (Part(image=image.digest),)))
+            drawn.append(RatedOutput(run, (Part(image=image.digest),)))
         rated.add(sample, [Part(text=f"draw {number}")], drawn)
     return write_rated(folder, rated, ("ada",))
 
@@ -170,7 +170,7 @@ def test_choices_within_a_margin(tmp_path: Path) -> None:
     for number, sample in enumerate(SAMPLES[:4]):
         picture = flat(number)
         rated.images[picture.digest] = picture
-        outputs = [Output(run, (Part(text=f"{name} {number}"),)) for name, run in runs.items()]
+        outputs = [RatedOutput(run, (Part(text=f"{name} {number}"),)) for name, run in runs.items()]
         rated.add(sample, [Part(image=picture.digest)], outputs)
     ratings = write_rated(tmp_path / "study", rated, ("ada", "bob", "cyd"))
     for number, item in enumerate(ratings.items.values()):

@@ -14,7 +14,7 @@ from PIL import Image
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.grids import run_study
 from pytest_cepbench.studies.prepared_study import prepare_study
-from pytest_cepbench.studies.study_data import Named, Study, StudyName, StudySpec
+from pytest_cepbench.studies.study_data import FinishedStudy, Named, StudyName, StudySpec
 from pytest_cepbench.suites import ModelPool
 from tests.plugin.project import SHAPES
 
@@ -98,7 +98,7 @@ def study(
     variants: Sequence[Named] = (),
     text: str = TOY,
     **settings: Any,
-) -> Study:
+) -> FinishedStudy:
     """The study of a suite, on a store in the folder."""
     suite = write_suite(folder, text)
     spec = StudySpec(name, suite, tuple(models), tuple(variants), **settings)
@@ -112,7 +112,9 @@ def seeds(*numbers: int) -> list[Named]:
     return [Named(str(number), str(number)) for number in numbers]
 
 
-def values(result: Study, metric: str = "gc", part: str = "overall") -> Mapping[str, list[float]]:
+def values(
+    result: FinishedStudy, metric: str = "gc", part: str = "overall"
+) -> Mapping[str, list[float]]:
     """Model -> its values over the variants, all of which must be there."""
     (grid,) = [g for g in result.grids if (g.metric, g.part) == (metric, part)]
     rows: dict[str, list[float]] = {}

@@ -11,7 +11,7 @@ from pytest_cepbench.gate import Verdict, record_of
 from pytest_cepbench.gate.baseline import baseline_path, dump_baseline, read_baseline
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.rated_items import Draw, RatedRun, answer_pairs
+from pytest_cepbench.studies.rated_items import ItemDraw, RatedRun, answer_pairs
 from tests.ratings.voted import cast, side_vote, vote_all, write_rated
 from tests.suites.answers import ANSWERS, WORSE, prepare
 
@@ -24,7 +24,7 @@ def rate(folder: Path, store: Store, suite: str = "arena") -> Ratings:
     worst = prepare(folder, store, model=WORST)
     runs = [RatedRun(name, record_of(own.measure())) for name, own in (("x", worst), ("y", good))]
     return write_rated(
-        folder / "ratings", answer_pairs(suite, good.run.dataset, runs, store, Draw())
+        folder / "ratings", answer_pairs(suite, good.run.dataset, runs, store, ItemDraw())
     )
 
 

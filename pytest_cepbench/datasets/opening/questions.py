@@ -178,7 +178,7 @@ class _Answer(msgspec.Struct, forbid_unknown_fields=True):
 _TwoDigits = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,2}\Z")]
 
 
-class Record(msgspec.Struct, forbid_unknown_fields=True):
+class OpeningRecord(msgspec.Struct, forbid_unknown_fields=True):
     """A record whose fields are checked; ids are digits as they are written.
 
     total_uid: says the other ids once more, where it is there.
@@ -208,7 +208,7 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
         return self.conversations[1].output
 
 
-def parse_record(place: str, value: Any) -> Record:
+def parse_record(place: str, value: Any) -> OpeningRecord:
     """The record in a JSON value: a question, and the answer to it of people or of a model.
 
     `{"total_uid", "meta_task_id", "meta_task_name", "subtask_id", "subtask_name", "data_id",
@@ -220,7 +220,7 @@ def parse_record(place: str, value: Any) -> Record:
     Raises DatasetError for missing and unknown fields, wrong types, and ids that contradict one
     another.
     """
-    record = convert_record(place, value, Record)
+    record = convert_record(place, value, OpeningRecord)
     if record.total_uid not in (record.uid, msgspec.UNSET):
         raise DatasetError(
             f"{place}: total_uid is {record.total_uid!r:.60}, and its ids give {record.uid!r}: "
@@ -309,7 +309,7 @@ def _table(path: Path, name: str) -> Path:
     return tables[0]
 
 
-def _records(table: Path) -> Iterator[tuple[str, Record]]:
+def _records(table: Path) -> Iterator[tuple[str, OpeningRecord]]:
     """The questions in a file, each checked, with its markers."""
     places: dict[str, str] = {}
     for place, value in read_json_lines(table):
@@ -338,7 +338,7 @@ def _records(table: Path) -> Iterator[tuple[str, Record]]:
         yield place, record
 
 
-def _sample(record: Record, images: Mapping[str, Path | None]) -> Sample:
+def _sample(record: OpeningRecord, images: Mapping[str, Path | None]) -> Sample:
     def image_of(part: RecordedPart) -> FileImage | None:
         file = None if part.image is None else images[part.image]
         return None if file is None else FileImage(file)

@@ -17,7 +17,7 @@ import msgspec
 
 from pytest_cepbench.datasets.sources.files import local_file, refuse_unreadable
 from pytest_cepbench.datasets.sources.hub import CARD, Repository, fetch_command, require_library
-from pytest_cepbench.datasets.sources.table import Table
+from pytest_cepbench.datasets.sources.table import SourceTable
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json
 from pytest_cepbench.errors import DatasetError, did_you_mean
 from pytest_cepbench.files import MOST_TEXT, read_text
@@ -312,7 +312,7 @@ def _rows(card: Mapping[str, Any], config: str | None, split: str) -> int | None
     return None
 
 
-def open_hub_table(repository: Repository, choice: Choice, indexes: Path | None) -> Table:
+def open_hub_table(repository: Repository, choice: Choice, indexes: Path | None) -> SourceTable:
     """The table in a data set of the hub. Raises DatasetError and MissingDependencyError."""
     location = str(repository.location)
     require_library("pyarrow", f"the table of {location}")
@@ -329,7 +329,7 @@ def open_hub_table(repository: Repository, choice: Choice, indexes: Path | None)
     path = f"/{choice.path}" if choice.path and choice.path != files.config else ""
     config = f"config={files.config}&" if files.config else ""
     pinned = f"hf://datasets/{repository.repo}@{repository.commit}{path}"
-    return Table(
+    return SourceTable(
         name=_name(location, files),
         files=tuple(repository.file(path, indexes) for path in files.paths),
         source=f"{pinned}?{config}split={files.split}",
@@ -340,7 +340,7 @@ def open_hub_table(repository: Repository, choice: Choice, indexes: Path | None)
 
 def open_local_table(
     path: Path, listing: Sequence[str], choice: Choice, indexes: Path | None
-) -> Table:
+) -> SourceTable:
     """The table in a local folder or file. Raises DatasetError and MissingDependencyError.
 
     listing: the shards in the folder, as `local_shards` found them.
@@ -357,7 +357,7 @@ def open_local_table(
     if not path.is_dir():
         choice = replace(choice, path=path.name)
     files = find_files(repr(str(path)), _saved(path, listing), card, choice)
-    return Table(
+    return SourceTable(
         name=_name(repr(str(path)), files),
         files=tuple(
             local_file(path / name if path.is_dir() else path, indexes) for name in files.paths

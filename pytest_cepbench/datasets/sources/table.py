@@ -46,7 +46,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """The rows of one split of a data set.
 
     name: the location, for errors.

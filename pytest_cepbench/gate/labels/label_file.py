@@ -75,9 +75,9 @@ class DrawnBattle(
     probability: float
 
     @property
-    def battle(self) -> Battle:
+    def battle(self) -> BattleDigests:
         """Its digests."""
-        return Battle(self.question, self.candidate, self.opponent)
+        return BattleDigests(self.question, self.candidate, self.opponent)
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="label"):
@@ -94,9 +94,9 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     votes: int = 1
 
     @property
-    def battle(self) -> Battle:
+    def battle(self) -> BattleDigests:
         """Its digests."""
-        return Battle(self.question, self.candidate, self.opponent)
+        return BattleDigests(self.question, self.candidate, self.opponent)
 
 
 _Line = Draw | DrawnBattle | Label
@@ -113,7 +113,7 @@ class LabelFile:
     path: Path
     draw: Draw
     drawn: Mapping[str, DrawnBattle]
-    labels: Mapping[Battle, Label] = field(default_factory=dict)
+    labels: Mapping[BattleDigests, Label] = field(default_factory=dict)
 
     def dump(self) -> str:
         """The file's text; the same content always gives the same text."""
@@ -166,7 +166,7 @@ def read_label_file(path: Path) -> LabelFile:
         raise LabelError(f"labels {path} cannot be read: {error}; {_REMEDY}") from error
     draw: Draw | None = None
     drawn: dict[str, DrawnBattle] = {}
-    labels: dict[Battle, Label] = {}
+    labels: dict[BattleDigests, Label] = {}
     for place, line in _lines(path, text):
         if isinstance(line, Draw):
             if draw is not None:
@@ -223,7 +223,7 @@ _ORDER = "labels/1"
 """Version of the order; another one draws other battles."""
 
 
-class Battle(NamedTuple):
+class BattleDigests(NamedTuple):
     """Digests of a question, of the candidate's answer, and of the one that it battles.
 
     Those of the pieces in their order, as judges and people see them; empty for a missing answer.
@@ -247,7 +247,7 @@ class Contestant:
     unit: what its sample shares with others, which are drawn with it.
     """
 
-    battle: Battle
+    battle: BattleDigests
     sample: str
     category: str
     unit: str

@@ -145,7 +145,7 @@ class ShapesJudge:
 
     def _single(self, battle: Battle, seed: int, truths: _Truths) -> Winner | Failure:
         question = _artifacts(battle.question)
-        first, second = _Answer.read(battle.first), _Answer.read(battle.second)
+        first, second = _ReadAnswer.read(battle.first), _ReadAnswer.read(battle.second)
         try:
             lead = truths.of(question, first).total - truths.of(question, second).total
         except DatasetError as error:
@@ -170,7 +170,7 @@ class ShapesJudge:
     def _scored(
         self, answered: AnsweredQuestion, seed: int, truths: _Truths
     ) -> CriteriaScores | Failure:
-        question, answer = _artifacts(answered.question), _Answer.read(answered.answer)
+        question, answer = _artifacts(answered.question), _ReadAnswer.read(answered.answer)
         try:
             truth = truths.of(question, answer)
         except DatasetError as error:
@@ -192,14 +192,14 @@ class ShapesJudge:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _ReadAnswer:
     """An answer as the judge reads it: its steps, and the digest of its texts and images."""
 
     steps: Sequence[ArenaStep]
     digest: str
 
     @classmethod
-    def read(cls, pieces: Sequence[Piece]) -> _Answer:
+    def read(cls, pieces: Sequence[Piece]) -> _ReadAnswer:
         """The answer in texts and images whose texts are captions, of one step each.
 
         So a step ends before a text, too, and not after its image alone: of two texts in a row the
@@ -225,7 +225,7 @@ class _Truths:
     def __init__(self) -> None:
         self._known: dict[str, Truth] = {}
 
-    def of(self, question: Sequence[str | ImageArtifact], answer: _Answer) -> Truth:
+    def of(self, question: Sequence[str | ImageArtifact], answer: _ReadAnswer) -> Truth:
         """The truth of an answer to a question. Raises DatasetError for none of the arena."""
         parts = [piece if isinstance(piece, str) else piece.digest for piece in question]
         key = digest_json([parts, answer.digest])

@@ -68,7 +68,7 @@ def is_end(line: str) -> bool:
 
 
 @dataclass
-class _Draft:
+class _SequenceDraft:
     """An answer that is being made.
 
     question: whose answer it is. limit, seed: of the answer.
@@ -118,7 +118,7 @@ def interleave(
     keeps_reasoning: whether reasoning is a part of a text: else it is kept with its step, but
         neither drawn nor read again.
     """
-    drafts = [_Draft(*given) for given in zip(questions, limits, seeds, strict=True)]
+    drafts = [_SequenceDraft(*given) for given in zip(questions, limits, seeds, strict=True)]
     while open_drafts := [draft for draft in drafts if draft.open]:
         asked: list[Question] = []
         for draft in open_drafts:
@@ -127,7 +127,7 @@ def interleave(
             asked.append([*draft.question, *before, wanted])
         written = writer.write(asked, "", [draft.step_seed("text") for draft in open_drafts])
         # The text of each draft's next step, and the same with the reasoning that came with it.
-        texts: list[tuple[_Draft, str, str]] = []
+        texts: list[tuple[_SequenceDraft, str, str]] = []
         for draft, result in zip(open_drafts, written, strict=True):
             draft.cut |= isinstance(result, Reply)
             whole: str | Failure = result.value if isinstance(result, Reply) else result
@@ -149,7 +149,7 @@ def interleave(
     return [Reply(answer, provenance=CUT) if cut else answer for answer, cut in answers]
 
 
-def _draw_steps(generator: Generator, texts: Sequence[tuple[_Draft, str, str]]) -> None:
+def _draw_steps(generator: Generator, texts: Sequence[tuple[_SequenceDraft, str, str]]) -> None:
     """Complete a step of each draft by the image of its text."""
     prompts = []
     for draft, text, _ in texts:

@@ -18,7 +18,7 @@ from pytest_cepbench.models.torch_runtime import device_name
 from pytest_cepbench.plugin.terminal.header import series_line
 from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted, duration, number, printable
-from pytest_cepbench.report.tables import Group, Layout, Line, Span, table_lines
+from pytest_cepbench.report.tables import Line, RowGroup, Span, TableLayout, table_lines
 from pytest_cepbench.suites.estimate import Forecast, ModelEstimate
 
 _UNKNOWN = "-"
@@ -51,7 +51,7 @@ def plan_lines(
 # -- how cases are judged --------------------------------------------------------------------------
 
 
-_CASES = Layout(
+_CASES = TableLayout(
     heads=("case", "gate", "alpha", "tolerance", "units", "visible", "held", "needed", "looks"),
     words=frozenset({"case", "gate", "looks"}),
     name="case",
@@ -85,7 +85,7 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
             ", ".join(map(str, sizes)) + remark,
         )
         rows.setdefault(case.key.suite, []).append([Span(cell) for cell in row])
-    groups = [Group(own, printable(suite)) for suite, own in rows.items()]
+    groups = [RowGroup(own, printable(suite)) for suite, own in rows.items()]
     yield from table_lines(_CASES, groups, columns, rule=rule)
     yield (
         "visible: the smallest drop that fails in 80 % of runs; held: in so many of 100 runs a "
@@ -151,7 +151,7 @@ def _power(evaluator: Evaluator, assigned: AssignedCase) -> tuple[Power | None, 
 
 # -- what they take --------------------------------------------------------------------------------
 
-_MODELS = Layout(
+_MODELS = TableLayout(
     heads=("model", "in store", "inputs", "calls", "device", "weights", "time"),
     words=frozenset({"model"}),
     name="model",
@@ -188,7 +188,7 @@ def _suite_lines(
         f"{counted(work.steps, 'step')}, {work.stored} of them in the store{more}"
     )
     rows = [[Span(cell) for cell in _cells(evaluator, need)] for need in work.needs]
-    yield from table_lines(_MODELS, [Group(rows)], columns, rule=rule)
+    yield from table_lines(_MODELS, [RowGroup(rows)], columns, rule=rule)
 
 
 def _cells(evaluator: Evaluator, need: ModelEstimate) -> Iterator[str]:

@@ -101,7 +101,7 @@ def write_summary(controller: Controller, reporter: Any) -> None:
     """
     from pytest_cepbench.report.headline import undecided
 
-    output, outcome, settings = Output(reporter), controller.outcome, controller.settings
+    output, outcome, settings = SummaryOutput(reporter), controller.outcome, controller.settings
     if controller.unjudged:
         from pytest_cepbench.report.number_format import counted
 
@@ -149,7 +149,7 @@ def write_nothing_found(config: pytest.Config, reporter: Any, *, refused: bool) 
     reporter: pytest's terminal reporter.
     refused: whether pytest says itself what is wrong, but for a path that is not there.
     """
-    output = Output(reporter)
+    output = SummaryOutput(reporter)
     paths = [Path(argument.partition("::")[0]) for argument in config.args]
     missing = [path for path in paths if not path.exists()]
     deselected = len(reporter.stats.get("deselected", ()))
@@ -181,7 +181,7 @@ def at_most(lines: Sequence[str], most: int, *, verbose: bool = False) -> list[s
     return [*lines[:most], f"and {more} more (all with -v)"]
 
 
-def _failing_rows(outcome: RunOutcome, output: Output) -> Iterator[Line]:
+def _failing_rows(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Line]:
     """The cases that were compared and do not pass, worst first; each row names its suite."""
     from pytest_cepbench.report.headline import is_pooled, worst_first
 
@@ -197,7 +197,7 @@ def _failing_rows(outcome: RunOutcome, output: Output) -> Iterator[Line]:
         yield (Span(f"and {len(failing) - MOST_CASES} more (all with -v)"),)
 
 
-def _samples(outcome: RunOutcome, output: Output) -> Iterator[Sentence]:
+def _samples(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Sentence]:
     """The samples that lost most, in words, and where the worst case lost its score."""
     from pytest_cepbench.report.headline import worst_first, worst_samples
     from pytest_cepbench.report.number_format import name_of
@@ -400,7 +400,7 @@ def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
 
 
 @dataclass(frozen=True)
-class Output:
+class SummaryOutput:
     """Where a section is written.
 
     reporter: pytest's terminal reporter.

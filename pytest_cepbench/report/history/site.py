@@ -84,7 +84,7 @@ Stamp = tuple[tuple[str, int, int], ...]
 # -- the page of a history -------------------------------------------------------------------------
 
 
-class CaseShown(NamedTuple):
+class TimelineShown(NamedTuple):
     """A case on the page.
 
     anchor: of its section.
@@ -135,7 +135,7 @@ def history_page(
         reasons = dict(break_reasons(timeline, history))
         plot = draw_timeline(timeline, curves, reasons, link)
         breaks = [(when(timeline.runs[index].started), words) for index, words in reasons.items()]
-        shown.append(CaseShown(timeline, f"case-{place}", plot, breaks[::-1]))
+        shown.append(TimelineShown(timeline, f"case-{place}", plot, breaks[::-1]))
     listed = [_run(run, link) for run in reversed(runs[-MOST_RUNS:])]
     return render(
         "history.html.jinja",

@@ -33,7 +33,7 @@ from pytest_cepbench.studies.doctor.diagnosis import (
     Cell,
     Check,
     CheckTable,
-    Comparison,
+    EncoderSight,
     Finding,
     MeasuredSuite,
     Vector,
@@ -229,12 +229,12 @@ DISTORTIONS: Mapping[Modality, Sequence[Distortion[Any]]] = {
 # -- the check -------------------------------------------------------------------------------------
 
 
-def sensitivity_name(comparison: Comparison) -> str:
+def sensitivity_name(comparison: EncoderSight) -> str:
     """The name of the check of an encoder on changed starts."""
     return f"{comparison.encoder} on changed {comparison.kind}s"
 
 
-def encoder_sensitivity(suite: MeasuredSuite, comparison: Comparison) -> Check:
+def encoder_sensitivity(suite: MeasuredSuite, comparison: EncoderSight) -> Check:
     """Check how far known distortions of the starts move their similarity, beside the tolerance.
 
     A distortion that leaves a start as it is, as exchanging the colors of a grey image does, is not
@@ -286,7 +286,7 @@ def encoder_sensitivity(suite: MeasuredSuite, comparison: Comparison) -> Check:
     return check_of(name, findings, summary, CheckTable(head, tuple(rows)))
 
 
-def _starts(suite: MeasuredSuite, comparison: Comparison) -> list[Start]:
+def _starts(suite: MeasuredSuite, comparison: EncoderSight) -> list[Start]:
     """The chosen starts, equal ones once."""
     starts: dict[str, Any] = {}
     for sample in suite.chosen(comparison.kind):
@@ -305,7 +305,7 @@ def _row(name: str, moved: Sequence[float], chance: float | None) -> tuple[Cell,
 
 
 def _findings(
-    distortion: Distortion[Any], drop: float, chance: float | None, comparison: Comparison
+    distortion: Distortion[Any], drop: float, chance: float | None, comparison: EncoderSight
 ) -> list[Finding]:
     """The finding on a distortion that moves the score so far, if any."""
     tolerance, visible = comparison.policy.tolerance, comparison.visible
@@ -351,7 +351,7 @@ class _Texts:
     plan: ChainPlan
     generation: int
     drawn: Sequence[tuple[Sample, str, str]]
-    reader: Comparison | None
+    reader: EncoderSight | None
 
     def steps(self, suite: MeasuredSuite, seed: int, most: int | None = None) -> list[Step]:
         """The steps by which the chains draw under a seed, so that stored drawings are found."""
@@ -388,7 +388,7 @@ def generator_repeatability(suite: MeasuredSuite) -> Check:
     return check_of(REPEATABILITY, findings, "", *tables)
 
 
-def _texts(suite: MeasuredSuite, plan: ChainPlan, reader: Comparison | None) -> _Texts:
+def _texts(suite: MeasuredSuite, plan: ChainPlan, reader: EncoderSight | None) -> _Texts:
     generation = 2 if plan.describes(1) else 1
     drawn = []
     samples = suite.chosen(plan.start)
@@ -444,7 +444,7 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
 
 def _vectors(
     suite: MeasuredSuite,
-    reader: Comparison,
+    reader: EncoderSight,
     images: Sequence[Artifact],
     *,
     again: bool = False,
@@ -456,7 +456,7 @@ def _vectors(
 
 
 def _between_seeds(
-    suite: MeasuredSuite, texts: _Texts, reader: Comparison
+    suite: MeasuredSuite, texts: _Texts, reader: EncoderSight
 ) -> tuple[CheckTable, Finding] | None:
     """The same texts under several seeds: how alike drawings are, how their similarity scatters."""
     store, plan = suite.model_pool.store, texts.plan
@@ -502,7 +502,7 @@ def _between_seeds(
 def _scatter(
     suite: MeasuredSuite,
     plan: ChainPlan,
-    reader: Comparison,
+    reader: EncoderSight,
     whole: Sequence[tuple[Sample, list[Vector]]],
 ) -> float | None:
     """Standard deviation over seeds of a drawing's similarity to its chain's start, on average."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.gate.labels.label_file import (
-    Battle,
+    BattleDigests,
     Contestant,
     Draw,
     DrawnBattle,
@@ -26,7 +26,7 @@ def battles(
     """So many battles of each category. equal: samples whose two answers are the same."""
     return [
         Contestant(
-            Battle(
+            BattleDigests(
                 digest_text(f"question {name}/{i}"),
                 digest_text("old" if f"{name}/{i}" in equal else f"{model} {name}/{i}"),
                 digest_text("old" if f"{name}/{i}" in equal else f"old {name}/{i}"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_cepbench.errors import LabelError, SpecError
 from pytest_cepbench.gate.labels.label_file import (
-    Battle,
+    BattleDigests,
     Contestant,
     LabelFile,
     draw_battles,
@@ -172,7 +172,7 @@ def test_other_answers_are_another_draw() -> None:
     before, after = battles(sizes), battles(sizes)
     last = after[-1]
     after[-1] = Contestant(
-        Battle(last.battle.question, "0" * 64, last.battle.opponent),
+        BattleDigests(last.battle.question, "0" * 64, last.battle.opponent),
         last.sample,
         last.category,
         last.unit,
