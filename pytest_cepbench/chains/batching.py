@@ -299,6 +299,8 @@ _READERS = min(4, os.cpu_count() or 1)
 
 _READ_WORTH = 0.0005  # seconds of reading an input; a shorter read costs less than a thread's turn
 
+_TIMED = 2  # inputs that are read before that is known: the first may import and open things
+
 _IN_FLIGHT = 2  # batches that are being stored; more would only hold memory
 
 S = TypeVar("S")
@@ -318,7 +320,7 @@ def in_batches(
     """Work off the items in order, `size()` at a time, called anew before each batch.
 
     read: gives an item's input; on threads, at most two batches ahead, where `ahead` and where it
-        takes long.
+        takes long, also for the second item.
     call: works on a batch and returns what stores its results, or None.
     writer: stores them, batch by batch; None where that is not worth a thread.
     Returns a function for each batch, in order, that waits until it is stored. Raises what reading
@@ -328,10 +330,12 @@ def in_batches(
     waiting = deque(items)
     reading: deque[tuple[S, Callable[[], L]]] = deque()
     storing: list[Callable[[], R]] = []
-    if waiting:
-        first, started = waiting.popleft(), time.perf_counter()
-        reading.append((first, partial(_same, read(first))))
-        ahead = ahead and time.perf_counter() - started > _READ_WORTH
+    seconds: list[float] = []
+    while waiting and len(seconds) < min(_TIMED, size()):
+        item, started = waiting.popleft(), time.perf_counter()
+        reading.append((item, partial(_same, read(item))))
+        seconds.append(time.perf_counter() - started)
+    ahead = ahead and min(seconds, default=0.0) > _READ_WORTH
     with ThreadPoolExecutor(_READERS) as readers:
 
         def read_ahead(most: int) -> None:
@@ -377,11 +381,11 @@ def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
         except Exception as error:  # noqa: BLE001 - the caller knows which it expects
             return error
 
-    results: list[L | Exception] = []
+    results = [attempt(item) for item in items[:1]]
     started = time.perf_counter()
-    for number, item in enumerate(items):
+    for number, item in enumerate(items[1:], start=1):
         results.append(attempt(item))
-        if time.perf_counter() - started > _READ_WORTH * (number + 1):
+        if time.perf_counter() - started > _READ_WORTH * number:
             break
     with ThreadPoolExecutor(_READERS) as readers:
         return results + list(readers.map(attempt, items[len(results) :]))
