@@ -285,18 +285,23 @@ def quiet() -> Iterator[None]:
     run with `-W error` must not fail because a model's library deprecates something of its own.
     """
     with ExitStack() as stack, warnings.catch_warnings(action="ignore"):
-        for logger in _LOUD_LOGGERS:
-            stack.callback(logger.setLevel, logger.level)
-            logger.setLevel(logging.ERROR)
-        for library in ("transformers", "diffusers"):
-            if library in sys.modules:
-                settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
-                stack.callback(settings.set_verbosity, settings.get_verbosity())
-                settings.set_verbosity_error()
-                if settings.is_progress_bar_enabled():
-                    stack.callback(settings.enable_progress_bar)
-                    settings.disable_progress_bar()
+        libraries = [name for name in ("transformers", "diffusers") if name in sys.modules]
+        loggers = [*map(logging.getLogger, libraries), *_LOUD_LOGGERS]
+        stack.callback(_set_levels, loggers, [logger.level for logger in loggers])
+        _set_levels(loggers, [logging.ERROR] * len(loggers))
+        for library in libraries:
+            settings: Any = __import__(f"{library}.utils.logging", fromlist=["logging"])
+            if settings.is_progress_bar_enabled():
+                stack.callback(settings.enable_progress_bar)
+                settings.disable_progress_bar()
         yield
+
+
+def _set_levels(loggers: Sequence[logging.Logger], levels: Sequence[int]) -> None:
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.level = level
+    # Has all loggers forget which levels they log: hundreds of them, so once for all levels.
+    loggers[-1].setLevel(levels[-1])
 
 
 T = TypeVar("T")
