@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, Failure, ImageArtifact, Mask
+from pytest_cepbench.artifacts import Detection, Detections, Failure, Mask
 from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.protocols import (
@@ -30,7 +29,6 @@ from pytest_cepbench.models.roles import (
     check_text,
     check_vectors,
 )
-from tests.artifacts.files import noise
 
 # Protocols of abilities that not every model of a role has, and the method of each.
 ABILITIES = (AnswerScorer, JsonDescriber, JsonWriter, SoundEncoder)
@@ -62,74 +60,6 @@ def test_a_describer_returns_texts(value: object) -> None:
     """Anything else is a wrong plug-in, not a failed sample."""
     with pytest.raises(ModelError, match=rf"this one returned {type(value).__name__}"):
         check_text(value)
-
-
-@pytest.mark.parametrize("value", [None, "a text", [[1, 2, 3]], b"\x89PNG"])
-def test_a_generator_returns_images(value: object) -> None:
-    """Anything else is a wrong plug-in, not a failed sample."""
-    with pytest.raises(ModelError, match=rf"this one returned {type(value).__name__}"):
-        check_image(value)
-
-
-def test_images_come_in_three_forms() -> None:
-    """Bytes, floats in [0, 1] and Pillow images of the same picture are the same artifact."""
-    pixels = noise()
-    forms: list[Any] = [
-        pixels,
-        Image.fromarray(pixels),
-        *(pixels / f(255) for f in (np.float32, np.float64)),
-    ]
-    for form in forms:
-        checked = check_image(form)
-        assert isinstance(checked, ImageArtifact)
-        np.testing.assert_array_equal(checked.pixels, pixels)
-
-
-def test_floats_beyond_the_range_are_clipped() -> None:
-    """Decoders overshoot a little."""
-    checked = check_image(np.array([[[-0.2, 0.5, 1.3]]]))
-    assert isinstance(checked, ImageArtifact)
-    assert checked.pixels.tolist() == [[[0, 128, 255]]]
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("kind", [np.float16, np.float32])
-def test_pixels_that_are_no_numbers_are_a_failure(value: float, kind: type) -> None:
-    """One of them is enough: half-precision decoders overflow."""
-    pixels: Any = np.full((4, 4, 3), 0.5, kind)
-    pixels[1, 2, 0] = value
-    assert check_image(pixels) == Failure("nan-image", "pixels are NaN or infinite")
-
-
-def test_a_black_picture_is_a_failure() -> None:
-    """That is what safety checkers give; one pixel that is not black makes it a picture."""
-    black = np.zeros((4, 4, 3), np.uint8)
-    for form in (black, Image.fromarray(black), black.astype(np.float32)):
-        assert check_image(form) == Failure("blank-image", "every pixel is black")
-    black[0, 0, 2] = 1
-    assert isinstance(check_image(black), ImageArtifact)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.ones((4, 4), np.uint8),
-        np.ones((4, 4, 1), np.float32),
-        np.ones((3, 4, 4), np.uint8),
-        np.ones((1, 4, 4, 3), np.uint8),
-        np.ones((0, 4, 3), np.uint8),
-        np.ones((4, 4, 3), np.int64),
-        np.ones((4, 4, 3), np.bool_),
-        np.full((4, 4, 3), None),
-    ],
-    ids=lambda value: f"{value.shape}-{value.dtype}",
-)
-def test_impossible_shapes_are_failures(value: Any) -> None:
-    """Nothing is guessed of a picture that is not (height, width, 3)."""
-    checked = check_image(value)
-    assert isinstance(checked, Failure)
-    assert checked.kind == "bad-image"
-    assert str(value.shape) in checked.detail
 
 
 @given(hnp.arrays(np.float32, (3, 4), elements=st.floats(width=32)))
