@@ -184,6 +184,7 @@ def test_floating_point_greys_are_scaled() -> None:
         ([0, 100, 255], np.int32, [0, 100, 255]),
         ([0, 256, 65535], np.int32, [0, 1, 255]),
         ([0, 256, 256], np.int32, [0, 1, 1]),
+        ([0, 1.05], np.float32, [0, 1]),
         ([0, 2], np.float32, [0, 2]),
         ([0, 2, 255], np.float32, [0, 2, 255]),
         ([0, 257, 65535], np.float32, [0, 1, 255]),
@@ -191,7 +192,7 @@ def test_floating_point_greys_are_scaled() -> None:
     ],
 )
 def test_wide_greys_are_scaled_by_the_range_that_they_use(
-    greys: list[int], kind: type[Any], expected: list[int]
+    greys: list[float], kind: type[Any], expected: list[int]
 ) -> None:
     """Up to 255 they are bytes already, beyond that they have 16 bits."""
     image = ImageArtifact.from_pil(Image.fromarray(np.array([greys], kind)))

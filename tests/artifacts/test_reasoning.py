@@ -12,6 +12,7 @@ from pytest_cepbench.artifacts.answer import (
     limit_steps,
     opened_by,
     read_answer,
+    read_objects,
     reasoning_spans,
     steps_without_reasoning,
     with_reasoning,
@@ -147,3 +148,19 @@ def test_any_text_is_read(text: str, answer: str) -> None:
     assert len(without_reasoning(text)) <= len(text)
     if not reasoning_spans(answer):
         assert without_reasoning(with_reasoning(text, answer)) == answer.strip()
+
+
+@pytest.mark.parametrize(
+    ("reply", "documents"),
+    [
+        ('{"a": {"b": 1}}', [{"a": {"b": 1}}]),
+        ('{"a": {"b": 1}} and {"c": "}{"} {d}', [{"a": {"b": 1}}, {"c": "}{"}]),
+        ('So: {"a": "\\"}"}', [{"a": '"}'}]),
+        ('no end: {"a": {"b": 1}', []),
+        ("[1, 2]", []),
+        ("", []),
+    ],
+)
+def test_objects_stand_in_a_reply_or_are_it(reply: str, documents: list[object]) -> None:
+    """From its first character on; braces in strings open and close nothing."""
+    assert list(read_objects(reply)) == documents
