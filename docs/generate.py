@@ -215,17 +215,18 @@ def commands() -> Iterator[str]:
             shared[row] = shared.get(row, 0) + 1
     most = {name.split()[0]: (name, text) for name, text in sorted(shared, key=shared.__getitem__)}
     common = [row for row in shared if shared[row] > 1 and row in most.values()]
-    yield from ("### Options of several commands", "")
-    yield from _head("option", "meaning")
-    yield from (_row(_code(name), text) for name, text in common)
     for words, about, rows in found:
-        yield from ("", f"### `{' '.join(['cepbench', *words])}`", "", about)
+        yield from (f"### `{' '.join(['cepbench', *words])}`", "", about)
         own = [row for row in rows if row not in common]
         if own:
             yield from ("", *_head("option", "meaning"))
             yield from (_row(_code(name), text) for name, text in own)
         if also := [_code(row[0].split()[0]) for row in common if row in rows]:
             yield from ("", f"Also: {', '.join(also)}.")
+        yield ""
+    yield from ("### Options of several commands", "")
+    yield from _head("option", "meaning")
+    yield from (_row(_code(name), text) for name, text in common)
 
 
 def _commands(words: list[str]) -> Iterator[tuple[list[str], str, list[tuple[str, str]]]]:

@@ -31,7 +31,7 @@ from benchmarks.error_rates.worlds import (
     WORLDS,
     World,
 )
-from benchmarks.pages import fill, table
+from benchmarks.pages import fill, largest, number, table
 from pytest_cepbench.gate import Policy, Verdict, judge, record_of
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.statistics import Bounds, Differences, mean_bounds
@@ -281,6 +281,12 @@ def test_a_page_without_a_place_for_a_table_is_refused() -> None:
     """The message names the mark that is missing."""
     with pytest.raises(ValueError, match="expected a line <!-- worlds --> in the page"):
         fill("Rates.\n", {"worlds": "| a |"})
+
+
+def test_a_page_shows_the_rows_that_err_most() -> None:
+    """In their order, by the figure without its brackets and error."""
+    rows = [["a", "3.0±0.1"], ["b", ""], ["c", "(2.0±9.0)"]]
+    assert largest(2, lambda row: number(row[1]))(rows) == [rows[0], rows[2]]
 
 
 def test_the_page_has_a_place_for_every_table() -> None:
