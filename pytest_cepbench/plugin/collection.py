@@ -81,7 +81,8 @@ def _resolved(folder: Path, name: str) -> Path:
 
 def is_tolerance(value: Any) -> bool:
     """True for a finite number of at least 0."""
-    return isinstance(value, int | float) and 0 <= value < float("inf")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 <= value < float("inf")
 
 
 def _check(name: str, value: Any) -> None:

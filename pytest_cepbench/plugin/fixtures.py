@@ -56,7 +56,8 @@ def cep_gate(
     runner = CaseRunner(
         evaluator,
         mark.suite_file(request.path),
-        acceptance="all" if snapshot.update_snapshots else new,
+        # Not by `snapshot`, which a conftest.py may have replaced: the run accepts by the option.
+        acceptance="all" if request.config.getoption("update_snapshots") else new,
         observe=partial(_count, snapshot),
     )
 
@@ -70,7 +71,8 @@ def cep_gate(
             evaluator.forget(runner.suite_file)
             record.after_error = False
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
-        result = runner(case, request.node.nodeid, here.over(mark.overrides))
+        with run.gating:
+            result = runner(case, request.node.nodeid, here.over(mark.overrides))
         if result.presentation.outcome == "inconclusive" and not result.accepted:
             try:  # the run warns once, of all such cases
                 with warnings.catch_warnings(record=True):

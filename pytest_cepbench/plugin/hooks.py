@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
@@ -53,6 +54,7 @@ class Run:
     records: the tests of this process.
     controller: in the process that the user started, else None.
     tickers: threads that show or write the progress of the run: "live" and "status".
+    gating: held while a case is judged; some plugins run tests in threads.
     """
 
     def __init__(self, config: pytest.Config) -> None:
@@ -68,6 +70,7 @@ class Run:
         self.records = Records()
         self.controller: Controller | None = None
         self.tickers: dict[str, Ticker] = {}
+        self.gating = threading.Lock()
         self._evaluator: Evaluator | None = None
         # An ini file that makes warnings errors means Python's, not a verdict that has its own
         # option.

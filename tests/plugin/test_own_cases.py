@@ -204,6 +204,60 @@ def test_a_gate_in_a_subtest_counts(accepted: Project) -> None:
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
 
 
+UPDATING = """\
+import pytest
+
+class Updating:
+    update_snapshots = True
+
+    def use_extension(self, _):
+        return lambda name: self
+
+    def __eq__(self, _):
+        return True
+
+@pytest.fixture
+def snapshot():
+    return Updating()
+"""
+
+
+def test_a_snapshot_fixture_of_the_user_accepts_nothing(accepted: Project) -> None:
+    """A conftest.py may replace syrupy's; whether a run accepts is said by its options alone."""
+    accepted.write("conftest.py", UPDATING)
+    result = accepted.run_here("-k", "crowded", REGRESSED)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert accepted.verdicts() == {"crowded-gc": "regressed"}
+
+
+IN_THREADS = """\
+from concurrent.futures import ThreadPoolExecutor
+from pytest_cepbench.evaluation.case_runner import CaseRunner
+
+def test_drift(cep_case, cep_gate, monkeypatch):
+    judge, inside = CaseRunner.__call__, []
+    def alone(*arguments):
+        inside.append(1)
+        seen.append(len(inside))
+        result = judge(*arguments)
+        inside.pop()
+        return result
+    seen = []
+    monkeypatch.setattr(CaseRunner, "__call__", alone)
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(lambda _: cep_gate(cep_case), range(4)))
+    assert {result.value for result in results} == {1.0}
+    assert seen == [1, 1, 1, 1]
+"""
+
+
+def test_threads_judge_one_after_the_other(accepted: Project) -> None:
+    """Plugins that run tests in threads have crashed the store's readers, which are of one."""
+    accepted.write("test_toy.py", IN_THREADS)
+    assert accepted.run_here("-k", "crowded").ret == pytest.ExitCode.OK
+    assert {case["verdict"] for case in accepted.report()["cases"]} == {"held"}
+
+
 BODY = "def test_drift(cep_case, cep_gate):\n    cep_gate(cep_case)\n"
 
 
@@ -247,10 +301,11 @@ def test_the_marker_names_a_suite_elsewhere(toy: Project) -> None:
         ("metrics=['GC']", "@pytest.mark.cep: unknown metric 'GC'. *Known: failures, gc."),
         ("categories='color'", "@pytest.mark.cep: categories is a list of names, got 'color'"),
         ("tolerance=-1", "@pytest.mark.cep: tolerance is a number of at least 0, got -1"),
+        ("tolerance=True", "@pytest.mark.cep: tolerance is a number of at least 0, got True"),
         ("tolerance='0.1'", "@pytest.mark.cep: tolerance is a number of at least 0, got '0.1'"),
         ("suite='nowhere.toml'", "suite file '*nowhere.toml' cannot be read: *"),
     ],
-    ids=["position", "argument", "part", "metric", "text", "negative", "no-number", "suite"],
+    ids=lambda text: text[:16],
 )
 def test_misuse_is_one_message_at_collection(toy: Project, mark: str, message: str) -> None:
     """What is wrong is named with what is possible, without a traceback into the plugin."""
