@@ -126,7 +126,9 @@ def test_what_is_printed(home: Home, measured: Measured) -> None:
         f"{m.key.part}/gc" for m in measured(MODEL) if m.key.metric == "gc"
     ]
     assert "seeds 0 to 4" in ended.out
-    assert ended.err.splitlines() == [f"{i + 1} of 5: seed {i}" for i in range(5)]
+    effort, *lines = ended.err.splitlines()
+    assert re.match(r"to be measured: \d+ samples under 5 seeds, .*\d+ model inputs in ", effort)
+    assert lines == [f"{i + 1} of 5: seed {i}" for i in range(5)]
 
 
 def test_a_tolerance_that_can_be_seen_is_no_warning(home: Home) -> None:

@@ -63,6 +63,11 @@ def test_tolerances_come_from_the_noise(project: Home) -> None:
     """The pilot's scatter gives the whole a tolerance, and smaller categories a larger one."""
     ended = init(project)
     assert ended.code == 0
+    assert re.match(
+        r"to be measured: 16 samples under 3 seeds, .*[1-9]\d* model inputs in [1-9]\d* calls; "
+        r"the store has 0 results; the time is not known",
+        ended.err,
+    )
     suite = written(project)
     tolerance = suite["gate"]["tolerance"]
     assert 0.01 < tolerance < max(case["tolerance"] for case in suite["cases"].values())
