@@ -25,7 +25,7 @@ from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.comparison_page import arena_leaderboard_page
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.arena import make_leaderboard
+from pytest_cepbench.studies.arena import Grouping, make_leaderboard
 from pytest_cepbench.studies.arena_play import (
     Battles,
     Entrant,
@@ -36,7 +36,7 @@ from pytest_cepbench.studies.arena_play import (
     reference_entrant,
     stored_entrant,
 )
-from pytest_cepbench.studies.judge_card import AskedOrder
+from pytest_cepbench.studies.judge_card import AskedOrder, AskedVerdicts
 from pytest_cepbench.studies.remeasurement import seeds_of
 from pytest_cepbench.suites import Suite, load_suite
 from pytest_cepbench.suites.data import load_data
@@ -51,7 +51,7 @@ def run(arguments: Namespace) -> int:
     Raises kinds of CepError for what is wrong with the suite, the answers or the judge, and
     DatasetError where the verdicts can rank nobody.
     """
-    file, seed, out = suite_file(arguments.suite), arguments.seed, arguments.out
+    file, seed = suite_file(arguments.suite), arguments.seed
     with measuring(arguments.store, file) as (pool, begin):
         suite = load_suite(file)
         if suite.answer_plan is None:
@@ -68,11 +68,7 @@ def run(arguments: Namespace) -> int:
             entrants, samples, pool.store, arguments.rounds,
             seed=seed, limit=arguments.samples, only=arguments.only,
         )  # fmt: skip
-        # By OpenING's ids where the questions are OpenING's, else by the suite's categories.
-        by = arguments.by
-        opening = all(question[:4] in TASKS for question in battles.tasks)
-        if by is not None and by != "task" and not opening:
-            raise SpecError(f"--by {by}: is known of OpenING's questions; these have --by task")
+        grouping = _grouping(arguments.by, battles)
         settings = {
             "suite": suite.name,
             "judge": judge.bound.spec,
@@ -82,15 +78,10 @@ def run(arguments: Namespace) -> int:
             "seed": seed,
         }
         if not arguments.plan:
-            _check_folder(out, settings)
+            _check_folder(arguments.out, settings)
         begin()
-        plan = plan_play(battles, judge, order, seed)
         lines = list(_battle_lines(battles))
-        asked = (
-            f"verdicts: {plan.verdicts:,}, of which the store has {plan.stored:,}; each of the "
-            f"other {plan.verdicts - plan.stored:,} shows the judge {plan.images:.1f} images and "
-            f"{plan.words:,.0f} words in the mean"
-        )
+        asked = plan_play(battles, judge, order, seed).sentence
         if arguments.plan:
             show([Section("plan of the battles", (*lines, asked, "nothing was asked: --plan"))])
             return 0
@@ -104,8 +95,35 @@ def run(arguments: Namespace) -> int:
             arguments.pair_model,
             forfeits=battles.forfeits,
             forfeit_policy=arguments.forfeits.replace("-", "_"),
-            grouping=battles.tasks if by == "task" and not opening else by,
+            grouping=grouping,
         )
+    facts = _written_facts(arguments.out, settings, battles, given)
+    if given.failures:
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
+        failures = sum(given.failures.values())
+        lines.append(f"the judge gave no verdict {failures} times ({kinds}): left out")
+    first, *others = board_page(board)
+    page = [Section(first.title, (*lines, *first.blocks)), *others]
+    content = {"leaderboards": [board], "play": facts}
+    write_and_show(arguments, content, page, "leaderboard", arena_leaderboard_page([board]))
+    return 0
+
+
+def _grouping(by: Grouping | None, battles: Battles) -> Grouping | Mapping[str, str] | None:
+    """By OpenING's ids where the questions are OpenING's, else by the suite's categories.
+
+    Raises SpecError for groups that other questions do not have.
+    """
+    opening = all(question[:4] in TASKS for question in battles.tasks)
+    if by is not None and by != "task" and not opening:
+        raise SpecError(f"--by {by}: is known of OpenING's questions; these have --by task")
+    return battles.tasks if by == "task" and not opening else by
+
+
+def _written_facts(
+    out: Path, settings: Mapping[str, Any], battles: Battles, given: AskedVerdicts
+) -> dict[str, Any]:
+    """Write verdicts and battles, and what they are of; returns the latter."""
     out.mkdir(parents=True, exist_ok=True)
     keep_out_of_git(HOME, out)
     write_battles(out / "verdicts.json", given.verdicts)
@@ -120,15 +138,7 @@ def run(arguments: Namespace) -> int:
         "judge_failures": dict(given.failures),
     }
     write_reports(out / PLAY, {".json": json.dumps(facts, indent=2, sort_keys=True) + "\n"})
-    if given.failures:
-        kinds = ", ".join(f"{kind}: {count}" for kind, count in given.failures.items())
-        failures = sum(given.failures.values())
-        lines.append(f"the judge gave no verdict {failures} times ({kinds}): left out")
-    first, *others = board_page(board)
-    page = [Section(first.title, (*lines, *first.blocks)), *others]
-    content = {"leaderboards": [board], "play": facts}
-    write_and_show(arguments, content, page, "leaderboard", arena_leaderboard_page([board]))
-    return 0
+    return facts
 
 
 def _check_folder(out: Path, settings: Mapping[str, Any]) -> None:

@@ -167,6 +167,11 @@ class ProjectPlan:
         """The folder of the suite."""
         return Path("suites") / self.name
 
+    @property
+    def baselines(self) -> Path:
+        """The folder of its baselines."""
+        return Path("baselines") / self.name
+
     def suite(self, folder: Path, proposal: Proposal) -> str:
         """The text of the suite's file, as it has to be in a folder."""
         roles = "".join(
@@ -259,30 +264,11 @@ def run(arguments: Namespace) -> int:
         _tell_unseen([arguments.model, *(getattr(arguments, role) for role in _ROLES)])
     else:
         proposal = _measured(arguments, plan, dataset)
-    files = plan.files(proposal)
-    _refuse_existing(files)
-    written: list[Path] = []
-    baselines = Path("baselines") / plan.name
-    try:
-        for path, text in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as stream:
-                written.append(path)
-                stream.write(text)
-    except OSError as error:
-        for path in written:
-            path.unlink(missing_ok=True)
-        raise WriteError(
-            f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
-        ) from error
-    try:
-        baselines.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise WriteError(str(error)) from error
+    written = _write_project(plan, proposal)
     report = Section(
         f"suite {plan.name}: {counted(len(dataset.samples), 'image')} in "
         f"{len(_counts(dataset))} categories",
-        (*_sight(dataset, proposal), *(f"written: {path}" for path in (*files, baselines))),
+        (*_sight(dataset, proposal), *(f"written: {path}" for path in written)),
     )
     if proposal.measured:
         known = Section("what was measured", _figures(dataset, proposal))
@@ -303,6 +289,47 @@ def run(arguments: Namespace) -> int:
             f"then gate another one:       {command('CHECKPOINT')}",
         )
         return 0
+    accepted = _accept(arguments, plan, proposal, accepting)
+    show(
+        [],
+        f"accepted: {accepted} baselines below {plan.baselines}",
+        f"gate another model: {command('CHECKPOINT')}",
+    )
+    return 0
+
+
+def _write_project(plan: ProjectPlan, proposal: Proposal) -> list[Path]:
+    """Write the files of a project, all or none, and its folder of baselines; returns the paths.
+
+    Raises WriteError, also where one of them is there.
+    """
+    files = plan.files(proposal)
+    _refuse_existing(files)
+    written: list[Path] = []
+    try:
+        for path, text in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as stream:
+                written.append(path)
+                stream.write(text)
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise WriteError(
+            f"nothing was written: {error.filename or 'a file'}: {error.strerror}"
+        ) from error
+    try:
+        plan.baselines.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WriteError(str(error)) from error
+    return [*written, plan.baselines]
+
+
+def _accept(arguments: Namespace, plan: ProjectPlan, proposal: Proposal, again: str) -> int:
+    """Accept the model's numbers; how many. again: the command that does it.
+
+    Raises EndedError where none could be accepted.
+    """
     options = GateOptions(model=arguments.model, store=arguments.store)
     if arguments.role is not None:
         options["role"] = arguments.role
@@ -315,13 +342,8 @@ def run(arguments: Namespace) -> int:
     if not result.changed:
         summary, _, _ = f"{result}".partition("\nverdict: ")  # each case in full comes behind it
         show_document("\n".join((summary, *cause_lines(result.cases), "")))
-        raise EndedError(f"nothing was accepted; the suite is written. Try again: {accepting}")
-    show(
-        [],
-        f"accepted: {len(result.changed)} baselines below {baselines}",
-        f"gate another model: {command('CHECKPOINT')}",
-    )
-    return 0
+        raise EndedError(f"nothing was accepted; the suite is written. Try again: {again}")
+    return len(result.changed)
 
 
 def _plan(arguments: Namespace) -> ProjectPlan:

@@ -226,6 +226,15 @@ class PlayPlan:
     images: float
     words: float
 
+    @property
+    def sentence(self) -> str:
+        """It in words."""
+        return (
+            f"verdicts: {self.verdicts:,}, of which the store has {self.stored:,}; each of the "
+            f"other {self.verdicts - self.stored:,} shows the judge {self.images:.1f} images and "
+            f"{self.words:,.0f} words in the mean"
+        )
+
 
 def plan_play(battles: Battles, judge: RoleRunner, order: AskedOrder, seed: int = 0) -> PlayPlan:
     """Count the verdicts of a play and what the judge is shown. No model is loaded."""

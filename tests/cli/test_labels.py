@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.cli import main
-from pytest_cepbench.cli.labels import labels_of
 from pytest_cepbench.gate.labels.label_file import LabelFile, read_label_file
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.store import Store
+from pytest_cepbench.studies.people_labels import labels_of
 from tests.cli.conftest import Home
 from tests.ratings.voted import cast, side_vote
 from tests.studies.toy import write_suite
@@ -98,6 +98,22 @@ def test_a_draw_asks_no_judge(drawn: Drawn) -> None:
         suite.judge()
         assert suite.inputs("interleaver") == 0
         assert suite.inputs("judge") > 0
+
+
+def test_a_draw_that_was_killed_goes_on(drawn: Drawn) -> None:
+    """Between the study and the label file: the same command writes the file, and votes stay."""
+    drawn.vote("ann", first_wins=True)
+    drawn.path.unlink()
+    words = f"rate draw . --model {WORSE} --battles=20 --ratings {FOLDER}".split()
+    other = drawn.home.command(*words, "--overlap=2", "--annotators=ann,zed")
+    less = drawn.home.command(*words, "--overlap=1", "--annotators=ann,bob")
+    assert {other.code, less.code} == {1}
+    assert "holds a study already" in other.err
+    assert not list((drawn.home.path / "labels").rglob("*.jsonl"))
+    again = drawn.home.command(*words, "--overlap=2", "--annotators=ann,bob")
+    assert again.code == 0, again.err
+    assert len(drawn.file.drawn) == 20
+    assert len(read_votes(drawn.ratings).answers()) == len(drawn.items)
 
 
 def test_what_people_see_names_no_model(drawn: Drawn) -> None:
