@@ -322,12 +322,12 @@ REMOVED: Mapping[str, str] = {
     "--limit": "--samples",
     "--pilot": "--samples",
     "--from": "--report",
+    "--format": "--describer=human:RATINGS for chains, rate export for battles",
     "--examples": "--prompts=paper, which has them",
     "dataset arena": "a folder in OpenING's layout, which the loader opening reads",
     "dataset patterns verify": "cepbench dataset verify FOLDER --annotators NAMES --only-write",
     "dataset pairs": "a list of ids (source,image_id) and the loader sdp, which joins them",
     "rate import": "cepbench rate ask, whose pages keep the votes",
-    "rate export label-studio": "cepbench rate ask, whose pages keep the votes",
     "store push": "--cep-publish",
 }
 """What a user typed that is gone -> what takes its place. An option's flag stands for its twins

@@ -352,21 +352,18 @@ SHARED["answer-models"] = options(
 
 RATE = Command(
     "rate",
-    "ask people on pages of this machine; their ratings as chains, battles and labels",
+    "ask people on pages of this machine; their ratings as battles and labels",
     commands=(
         _ASK,
         Command(
             "export",
-            "write a study's descriptions as chains, or its verdicts as battles",
+            "write the verdicts of the majority of a study of pairs, in OpenING's format",
             UNWRITTEN,
             "rate:export",
             options(
                 """
                 @ratings
-                --format {replay,opening} required
-                    descriptions as chains for replay:, or verdicts of the majority in OpenING's
-                    format
-                --out DIR         default: below .cepbench/ratings, by name and format
+                --out DIR         default: below .cepbench/ratings, by name
                 --annotator NAME  of this annotator alone; default: of all
                 """
             ),

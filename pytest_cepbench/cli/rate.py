@@ -23,7 +23,7 @@ from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items
 from pytest_cepbench.ratings.known_items import attention_remark, begin_study
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
-from pytest_cepbench.ratings.votes import shown_battles, write_replay
+from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.report.number_format import counted
 
 _EVERY = ("0.0.0.0", "::")  # noqa: S104 - to refuse them alone
@@ -228,23 +228,20 @@ def _study(arguments: Namespace, suite: str) -> Study:
 
 
 def export(arguments: Namespace) -> int:
-    """Write descriptions as chains, or verdicts in OpenING's format; exit codes as in `main`."""
+    """Write the verdicts of the majority in OpenING's format; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
     votes = read_votes(ratings)
     for line in votes.remarks.lines:
         tell(line)
-    form, annotator = arguments.format, arguments.annotator
-    out = arguments.out or HOME / "ratings" / f"{ratings.path.resolve().name}-{form}"
+    annotators = [] if arguments.annotator is None else [arguments.annotator]
+    battles = shown_battles(ratings, votes, annotators)
+    out = arguments.out or HOME / "ratings" / ratings.path.resolve().name
+    path = out / "verdicts.json"
     try:
-        if form == "replay":
-            written = write_replay(ratings, votes, out, annotator)
-        else:
-            battles = shown_battles(ratings, votes, [] if annotator is None else [annotator])
-            out.mkdir(parents=True, exist_ok=True)
-            written = [out / "verdicts.json"]
-            write_battles(written[0], battles)
+        out.mkdir(parents=True, exist_ok=True)
+        write_battles(path, battles)
         keep_out_of_git(HOME, out)
     except OSError as error:
         raise WriteError(f"{out}: {error.strerror or error}") from error
-    show([], *(f"written: {path}" for path in written))
+    show([], f"written: {path}")
     return 0

@@ -1,14 +1,11 @@
-"""People's votes in the forms that numbers are made of: verdicts, tables, scores and exports."""
+"""People's votes in the forms that numbers are made of: verdicts, tables and scores."""
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +18,6 @@ from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.metrics.human_ratings import Grade, grade_score
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.records import CHOICES, Item, Source, Task, Vote
-from pytest_cepbench.replacement import replace_files
 
 Rule = Literal["majority", "shares"]
 """majority: a side wins with more than half of the votes, all else is a tie. shares: the most
@@ -226,41 +222,6 @@ def vote_table(scale: VoteScale, votes: Iterable[Vote], annotators: Sequence[str
             values[row, column] = own.get(name, np.nan)
     owners = np.array([number[item] for item, _ in cells], np.int64)
     return VoteTable(scale, tuple(annotators), values, owners, items)
-
-
-REPLAYED = "image-first/gen-1.csv"
-"""Generation 1 of chains that begin with an image, in the layout `sdp` of `replay:`."""
-
-
-def write_replay(ratings: Ratings, votes: Votes, out: Path, annotator: str | None) -> list[Path]:
-    """Write people's descriptions as generation 1 of chains, which `replay:` reads.
-
-    annotator: whose; where None and several people described an image, the one who is first by
-        name, so that a folder has one description of each sample.
-    Raises DatasetError for a study of another kind, for an unknown annotator and where there is no
-    description; WriteError.
-    """
-    require_kind(ratings, "describe")
-    check_annotators(ratings, [] if annotator is None else [annotator])
-    texts: dict[str, str] = {}
-    for vote in sorted(votes.answers(), key=lambda vote: vote.annotator):
-        if annotator in (None, vote.annotator):
-            texts.setdefault(vote.item, vote.text or "")
-    rows = [
-        (source.sample, texts[source.item])
-        for source in ratings.sources
-        if source.item in texts and source.sample
-    ]
-    if not rows:
-        raise DatasetError(f"{ratings.path}: there is no description of a sample to write")
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("filename", "caption"))
-    writer.writerows(sorted(rows))
-    path = out / REPLAYED
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_files(out, {path: stream.getvalue().encode()})
-    return [path]
 
 
 def shown_battles(

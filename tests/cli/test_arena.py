@@ -117,7 +117,7 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
             verdict = "A" if place % 3 else "B"
             vote = side_vote(item, name, verdict, errors=ticked, swapped=bool(place % 2))
             cast(ratings, vote)
-    assert home.command("rate", "export", "rated", "--format=opening", "--out=people").code == 0
+    assert home.command("rate", "export", "rated", "--out=people").code == 0
     boards = []
     for source in ("rated", "people/verdicts.json"):
         ended = home.command("arena", "leaderboard", source)

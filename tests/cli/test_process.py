@@ -195,10 +195,6 @@ REMOVED_IMPORT = "was removed in 0.1.0: use cepbench rate ask, whose pages keep 
         ("rate suites/arena", "`cepbench rate suites/arena` is now `cepbench rate ask`"),
         ("answers export .", "`cepbench answers export` is now `cepbench store export --answers`"),
         ("rate import ratings/may back.json", f"rate import {REMOVED_IMPORT}"),
-        (
-            "rate export --format=label-studio ratings/may",
-            f"rate export label-studio {REMOVED_IMPORT}",
-        ),
         ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
     ],
 )

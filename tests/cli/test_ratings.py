@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_cepbench.datasets.opening.verdict_files import read_verdicts, write_battles
-from pytest_cepbench.datasets.replay import open_replay
-from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.ratings.folder import Ratings
-from pytest_cepbench.ratings.records import Vote
-from pytest_cepbench.store import Store
-from pytest_cepbench.studies.rated_items import ItemDraw, described_images
-from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite
 from tests.cli.conftest import Home
 from tests.ratings.studies import BLUE, RED, make_study
-from tests.ratings.voted import cast, side_vote, write_rated
-from tests.studies.toy import write_suite
+from tests.ratings.voted import cast, side_vote
 
 DESCRIBED = """\
 name = "toy"
@@ -108,9 +101,8 @@ def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
         ("agree", "people", "ratings/words"): "nobody has judged an item yet",
         ("agree", "people", "ratings/may", "--draws=0"): "--draws",
         ("agree", "models", "ratings/words"): "in which no models are compared",
-        ("rate", "export", "ratings/may", "--format=replay"): "'describe' is expected here",
-        ("rate", "export", "ratings/words", "--format=replay"): "there is no description",
-        ("rate", "export", "ratings/words", "--format=opening"): "'pair' is expected here",
+        ("rate", "export", "ratings/words"): "'pair' is expected here",
+        ("rate", "export", "ratings/words", "--format=replay"): "--describer=human:RATINGS",
     }
     for argv, message in cases.items():
         ended = home.command(*argv)
@@ -127,7 +119,7 @@ def test_votes_that_do_not_count_are_told(home: Home, rated: Ratings) -> None:
     """A line that was cut off is left out and counted; the rest is exported."""
     with rated.vote_path("a1").open("ab") as file:
         file.write(b'{"v":1,"task":"pair","it')
-    ended = home.command("rate", "export", "ratings/may", "--format=opening", "--out=out")
+    ended = home.command("rate", "export", "ratings/may", "--out=out")
     verdicts = read_verdicts(home.path / "out/verdicts.json")
 
     assert ended.code == 0
@@ -171,7 +163,7 @@ def test_exported_verdicts_can_be_ranked(home: Home) -> None:
     cast(ratings, side_vote(items[1], "a2", "Tie(A)"))  # as many saw either order: its own
     for name in ("a2", "a3"):
         cast(ratings, side_vote(items[2], name, "B", swapped=True))  # most saw it swapped
-    assert home.command("rate", "export", "ratings/may", "--format=opening", "--out=v").code == 0
+    assert home.command("rate", "export", "ratings/may", "--out=v").code == 0
     verdicts = {b.question: b for b in read_verdicts(home.path / "v/verdicts.json")}
     ended = home.command("arena", "leaderboard", "v/verdicts.json")
 
@@ -183,17 +175,6 @@ def test_exported_verdicts_can_be_ranked(home: Home) -> None:
     assert "the judge favours the first answer by" in " ".join(ended.out.split())
     (row,) = (line.split() for line in ended.out.splitlines() if line.startswith(RED))
     assert row[1] == "1"
-
-
-def test_descriptions_of_no_samples_are_no_chains(home: Home) -> None:
-    """Items of one's own are of no data set."""
-    ratings = make_study(home.path / "ratings/words", "describe", 3)
-    for number, item in enumerate(ratings.items):
-        vote = Vote(task="describe", item=item, annotator="a1", text=f'a "{number}",\nred')
-        cast(ratings, vote)
-    assert not ratings.sources  # items of one's own have no samples
-    ended = home.command("rate", "export", "ratings/words", "--format=replay", "--out=chains")
-    ended.refused("there is no description of a sample")
 
 
 def test_a_card_from_people(home: Home, rated: Ratings) -> None:
@@ -226,42 +207,3 @@ def test_a_judge_is_asked_on_a_ratings_folder(home: Home, rated: Ratings) -> Non
     assert card["people"] == "may"
     refused = home.command(*argv, "--data=opening=x")
     refused.refused("--on ratings/may brings questions and answers")
-
-
-def test_chains_of_descriptions_are_read(home: Home) -> None:
-    """What `ratings export` writes is what `replay:` opens: a text for each sample."""
-    dataset = load_shapes(samples_per_category=1)
-    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, ItemDraw(4)))
-    texts = {}
-    for number, source in enumerate(ratings.sources):
-        texts[source.sample] = f'a "{number}",\nred'
-        for name in ("bob", "ada"):
-            text = texts[source.sample] if name == "ada" else "by bob"
-            cast(ratings, Vote(task="describe", item=source.item, annotator=name, text=text))
-    ended = home.command("rate", "export", "ratings/d", "--format=replay", "--out=chains")
-    replay = open_replay("chains", None, {})
-
-    assert ended.code == 0, ended.err
-    assert replay.records("image", 1)
-    for sample in dataset.samples:
-        assert replay.artifact(sample, "image", 1) == texts.get(sample.id)
-
-
-def test_replayed_descriptions_are_gated(home: Home) -> None:
-    """A suite that compares images with their descriptions measures people's as a model's."""
-    dataset = load_shapes(samples_per_category=1)
-    ratings = write_rated(home.path / "ratings/d", described_images("toy", dataset, ItemDraw()))
-    samples = {sample.id: sample for sample in dataset.samples}
-    for source in ratings.sources:
-        text = samples[source.sample].text
-        cast(ratings, Vote(task="describe", item=source.item, annotator="ada", text=text))
-    home.command("rate", "export", "ratings/d", "--format=replay", "--out=chains")
-    suite = write_suite(home.path, DESCRIBED)
-    prepared = load_prepared_suite(suite, RoleChoices("replay:chains"), {})
-    with Store(home.path / "store") as store:
-        run = prepared.run(ModelPool(store))
-        (case,) = [case for case in prepared.cases if str(case.key) == "toy/overall/mcd"]
-        measured = run.measure(case)
-    assert measured.n == len(dataset.samples)
-    assert measured.failures == {}
-    assert measured.value == pytest.approx(1)  # the exact descriptions
