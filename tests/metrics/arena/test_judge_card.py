@@ -102,6 +102,21 @@ def test_symmetric_errors_shrink_what_is_seen() -> None:
     assert card.first_right.low < 0.8 < card.first_right.high
 
 
+@pytest.mark.parametrize(
+    ("pairs", "slope"),
+    [
+        (["ab", "ab"], None),
+        (["ab", "bc", "ca"], None),
+        (["ab", "bc", "ac"], 1),
+    ],
+    ids=["two models", "models that are equal", "three models"],
+)
+def test_a_slope_takes_three_models_that_differ(pairs: list[str], slope: float | None) -> None:
+    """A line through two points, or of points above one another, tells nothing of a judge."""
+    battles = [JudgedBattle(f"q{i}", *pair, "A") for i, pair in enumerate(pairs)]
+    assert judge_card(battles, battles).slope == (slope and pytest.approx(slope))
+
+
 def test_a_coin_sees_nothing() -> None:
     """The sentence says so, and there is no number of samples that would help."""
     card = judge_card(erring(PEOPLE, 0.6, np.random.default_rng(2)), PEOPLE)
