@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.tiny.common import SPECIAL, pil, skip_before, word_tokenizer
+from tests.tiny.describers import TEXT
 from tests.tiny.encoders import WORDS, clip_tokenizer
 
 TEXT_LENGTH = 32
@@ -273,6 +275,122 @@ def build_flux(folder: Path) -> Path:
         text_encoder_2=_t5(pieces),
         tokenizer_2=pieces,
         transformer=transformer,
+    ).save_pretrained(folder)
+    return folder
+
+
+def _chat_tokenizer(template: str | None, **named: str) -> Any:
+    """Whole words and marks of a prompt, in a chat template as pipelines call it."""
+    from tokenizers import pre_tokenizers
+
+    tokenizer = word_tokenizer((*SPECIAL, *named.values()), WORDS, **named)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.chat_template, tokenizer.model_max_length = template, 512
+    return tokenizer
+
+
+def build_qwen_image(folder: Path) -> Path:
+    """A QwenImagePipeline: its autoencoder is one of videos, with convolutions of three axes."""
+    skip_before("Qwen-Image as it is built here", "diffusers", "0.36")
+    import torch
+    from diffusers import (
+        AutoencoderKLQwenImage,
+        FlowMatchEulerDiscreteScheduler,
+        QwenImagePipeline,
+        QwenImageTransformer2DModel,
+    )
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    torch.manual_seed(27)
+    tokenizer = _chat_tokenizer(None)
+    rope = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}
+    vision = {"depth": 1, "hidden_size": 32, "intermediate_size": 32, "num_heads": 2}
+    config = Qwen2_5_VLConfig(
+        text_config={"vocab_size": len(tokenizer), "rope_parameters": rope, **TEXT},
+        vision_config={"out_hidden_size": 32, **vision},
+    )
+    QwenImagePipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=AutoencoderKLQwenImage(
+            base_dim=24,
+            z_dim=4,
+            dim_mult=[1, 2, 4],
+            num_res_blocks=1,
+            temperal_downsample=[False, True],
+            latents_mean=[0.0] * 4,
+            latents_std=[1.0] * 4,
+        ),
+        text_encoder=Qwen2_5_VLForConditionalGeneration(config),
+        tokenizer=tokenizer,
+        transformer=QwenImageTransformer2DModel(
+            patch_size=2,
+            in_channels=16,
+            out_channels=4,
+            num_layers=1,
+            attention_head_dim=16,
+            num_attention_heads=2,
+            joint_attention_dim=32,
+            axes_dims_rope=(8, 4, 4),
+        ),
+    ).save_pretrained(folder)
+    return folder
+
+
+def build_flux2(folder: Path) -> Path:
+    """A Flux2Pipeline: what it calls its tokenizer is a processor of images and texts."""
+    skip_before("FLUX.2 as it is built here", "diffusers", "0.36")
+    import torch
+    from diffusers import (
+        AutoencoderKLFlux2,
+        FlowMatchEulerDiscreteScheduler,
+        Flux2Pipeline,
+        Flux2Transformer2DModel,
+    )
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration, PixtralProcessor
+
+    torch.manual_seed(28)
+    named = {"image_token": "[IMG]", "image_break_token": "[BREAK]", "image_end_token": "[END]"}
+    template = "{% for turn in messages %}{{ turn['content'][0]['text'] }} {% endfor %}"
+    tokenizer = _chat_tokenizer(template, **named)
+    config = Mistral3Config(
+        # The pipeline reads layers 10, 20 and 30.
+        text_config={
+            "model_type": "mistral", "vocab_size": len(tokenizer), "head_dim": 8,
+            **TEXT, "num_hidden_layers": 31,
+        },
+        vision_config={
+            "model_type": "pixtral", "hidden_size": 32, "num_hidden_layers": 1,
+            "num_attention_heads": 4, "intermediate_size": 32, "image_size": 32, "patch_size": 8,
+        },
+        image_token_index=tokenizer.convert_tokens_to_ids("[IMG]"),
+    )  # fmt: skip
+    Flux2Pipeline(
+        scheduler=FlowMatchEulerDiscreteScheduler(),
+        vae=AutoencoderKLFlux2(
+            down_block_types=("DownEncoderBlock2D",),
+            up_block_types=("UpDecoderBlock2D",),
+            block_out_channels=(8,),
+            layers_per_block=1,
+            latent_channels=1,
+            norm_num_groups=1,
+        ),
+        text_encoder=Mistral3ForConditionalGeneration(config),
+        tokenizer=PixtralProcessor(
+            image_processor=pil("PixtralImageProcessor")(size={"longest_edge": 32}, patch_size=8),
+            tokenizer=tokenizer,
+            chat_template=template,
+            **named,
+        ),
+        transformer=Flux2Transformer2DModel(
+            patch_size=1,
+            in_channels=4,
+            num_layers=1,
+            num_single_layers=1,
+            attention_head_dim=16,
+            num_attention_heads=2,
+            joint_attention_dim=96,
+            axes_dims_rope=[4, 4, 4, 4],
+        ),
     ).save_pretrained(folder)
     return folder
 

@@ -333,7 +333,7 @@ def load_pipeline(
         for name, part in parts.items():
             encoder = parts.get(name.replace("tokenizer", "text_encoder"))
             if name.startswith("tokenizer") and part is not None and encoder is not None:
-                check_tokens(checkpoint.path / name, part, encoder)
+                check_tokens(checkpoint.path / name, _tokenizer_of(part), encoder)
         _check_call(plan, pipeline, supplied, kind)
         _settle_scheduler(spec, pipeline, params)
         if getattr(pipeline, "watermark", None) is not None:
@@ -355,11 +355,11 @@ def load_pipeline(
             apply_loras(pipeline, loras, each, fuse=params.fuse)
         if plan.device == "cpu":
             # Convolutions lie as the CPU's library computes them, or every call reorders them.
-            for part in pipeline.components.values():
-                if isinstance(part, torch.nn.Module) and any(
-                    isinstance(layer, torch.nn.Conv2d) for layer in part.modules()
-                ):
-                    part.to(memory_format=torch.channels_last)
+            # Each by itself: an autoencoder of videos, as Qwen-Image's, has others of three axes.
+            modules = (p for p in pipeline.components.values() if isinstance(p, torch.nn.Module))
+            layers = (layer for module in modules for layer in module.modules())
+            for layer in [layer for layer in layers if isinstance(layer, torch.nn.Conv2d)]:
+                layer.to(memory_format=torch.channels_last)
         pipeline.set_progress_bar_config(disable=True)
     take_weights(checkpoint, pipeline.components)
     with loading(plan):
@@ -513,6 +513,11 @@ class LoadedPipeline:
         return drawn
 
 
+def _tokenizer_of(part: Any) -> Any:
+    """The tokenizer that a pipeline calls so; FLUX.2 has a processor of images and texts there."""
+    return getattr(part, "tokenizer", part)
+
+
 _TOKENIZERS = ("tokenizer", "tokenizer_2", "tokenizer_3", "tokenizer_4")
 
 _BOUNDED = 1_000_000  # tokenizers that state no length have a huge one
@@ -531,8 +536,9 @@ def prompt_lengths(
     asked = call.get("max_sequence_length", parameter.default if parameter else None)
     bounded = []
     for name in _TOKENIZERS:
-        if (tokenizer := getattr(pipeline, name, None)) is None:
+        if (part := getattr(pipeline, name, None)) is None:
             continue
+        tokenizer = _tokenizer_of(part)
         stated = getattr(tokenizer, "model_max_length", None)
         own = stated if isinstance(stated, int) and stated < _BOUNDED else None
         is_clip = own is not None and "CLIP" in type(tokenizer).__name__

@@ -73,6 +73,17 @@ def test_an_image_depends_on_its_text_and_seed_and_not_on_its_batch(
     assert np.abs(rounded(again) - rounded(other_text)).max() > 1
 
 
+@pytest.mark.parametrize("build", [tiny.build_qwen_image, tiny.build_flux2])
+def test_newer_pipelines_draw(build: Callable[[Path], Path], tmp_path: Path) -> None:
+    """Their autoencoders and tokenizers are of other kinds; an image depends on its own text."""
+    model = load(f"{build(tmp_path)}?num_inference_steps=1&height=16&width=16")
+    texts = ["two red circles", "one"]
+    first, second = map(rounded, model.generate(texts, SEEDS[:2]))
+    assert np.abs(rounded(model.generate(texts[1:], SEEDS[1:2])[0]) - second).max() <= 1
+    assert np.abs(first - second).max() > 1
+    assert model.text_lengths(texts) == ([3, 1], 512)
+
+
 def test_the_callers_random_state_is_left_alone(folders: dict[str, Path]) -> None:
     """Drawing must not change what the caller's own torch.rand gives next."""
     import torch
