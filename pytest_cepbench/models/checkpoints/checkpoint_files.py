@@ -239,6 +239,20 @@ def check_weights(
                     "lie beside it. Keep them all in its folder, under the names that they were "
                     "saved with"
                 )
+            whole = PurePosixPath(name).name.partition(".index.")[0]
+            if str(parent / whole) in readable and whole not in named:
+                # transformers reads the one file and diffusers the shards, whichever is older.
+                raise CheckpointError(
+                    f"{folder / name}: names {len(named)} shards, and {whole} beside it is none of "
+                    "them: weights of two times in one folder. Remove those that are out of date"
+                )
+            shards = [folder / parent / shard for shard in named if shard.endswith(".safetensors")]
+            counts = Counter(tensor for shard in shards for tensor in tensor_shapes(shard))
+            if twice := sorted(tensor for tensor, count in counts.items() if count > 1):
+                raise CheckpointError(
+                    f"{folder / name}: several of its shards hold {few_of(twice)}, as where shards "
+                    "of two times lie in one folder. Save the model again into an empty one"
+                )
 
 
 def check_safetensors(path: Path) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import util
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, MissingDependencyError
 from pytest_cepbench.models.checkpoints import Checkpoint
@@ -55,6 +57,8 @@ _TEXTS_ALONE: Mapping[str, Any] = {
 """Settings of a generation_config.json that are not followed: `generate` would return more than the
 prompt and one text of each input, or change the prompt, take one input at a time, or end a text by
 the clock. What serves speed alone goes with them."""
+
+_PROBE = "describe"
 
 _COUNTING = ("patch_size", "vision_feature_select_strategy", "num_image_tokens")
 """Settings by which processors count the tokens of an image."""
@@ -202,7 +206,12 @@ def load_text_model(
     take_weights(checkpoint, {"": model})
     template = getattr(processor, "chat_template", None) or tokenizer.chat_template
     if isinstance(template, dict):  # several in one checkpoint come by name
-        template = template["default"]
+        if chat and "default" not in template:
+            raise CheckpointError(
+                f"{checkpoint.path}: of its chat templates ({', '.join(template)}) none is called "
+                "default. Save the one that the model is asked by as chat_template.jinja"
+            )
+        template = template.get("default")
     # Rotary positions, which chat models have, end nowhere hard.
     text = getattr(model.config, "decoder", None) or model.config.get_text_config(decoder=True)
     names = ("n_positions", "max_position_embeddings", "max_target_positions")
@@ -210,7 +219,7 @@ def load_text_model(
     positions = next((int(end) for end in ends if end is not None), None)
     if positions is not None and hasattr(model.generation_config, "no_timestamps_token_id"):
         positions -= 3  # Whisper begins with its language, its task, and that it writes no times
-    return LoadedTextModel(
+    loaded = LoadedTextModel(
         model=model,
         processor=processor,
         image_processor=image_processor,
@@ -223,6 +232,15 @@ def load_text_model(
         keeps_prompt=model.config.model_type == "blip",
         sounds=sounds,
     )
+    pieces = [Image.new("RGB", (64, 64)), _PROBE] if "image" in checkpoint.reads else [_PROBE]
+    if chat and _PROBE not in loaded.chat_text(conversation(pieces)).casefold():
+        msg = (
+            f"{checkpoint.path}: its chat template leaves out the text of a message, so the model "
+            "does not read what it is asked. A message's content is a list of parts here, as for "
+            "other models of images"
+        )
+        warnings.warn(msg, stacklevel=2)
+    return loaded
 
 
 def _read_processors(

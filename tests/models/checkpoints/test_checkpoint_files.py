@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,24 @@ def test_shards_that_are_not_all_beside_their_index(
     folder = write_checkpoint(tmp_path / "m", LLAVA, "model-00001-of-00002.safetensors")
     for other in (folder / "inner", tmp_path / "other"):
         write_checkpoint(other, {})
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=words):
+        inspect(folder)
+
+
+@pytest.mark.parametrize(
+    ("shards", "words"),
+    [
+        (["model-00001-of-00001.safetensors"], "names 1 shards, and model.safetensors beside it"),
+        (["model.safetensors", "model-00001-of-00001.safetensors"], "several of its shards hold"),
+    ],
+)
+def test_weights_of_two_times_in_one_folder(tmp_path: Path, shards: list[str], words: str) -> None:
+    """One library would read the older, another the newer."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    name = "model-00001-of-00001.safetensors"
+    shutil.copy(folder / "model.safetensors", folder / name)
+    index = {"weight_map": {f"w{i}": shard for i, shard in enumerate(shards)}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(CheckpointError, match=words):
         inspect(folder)

@@ -19,6 +19,7 @@ import pytest
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from pytest_cepbench.models.protocols import Generator, ImageLike, Reply
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.pipelines.conftest import BUILDERS, bind_generator, load
@@ -81,6 +82,7 @@ def test_newer_pipelines_draw(build: Callable[[Path], Path], tmp_path: Path) -> 
     first, second = map(rounded, model.generate(texts, SEEDS[:2]))
     assert np.abs(rounded(model.generate(texts[1:], SEEDS[1:2])[0]) - second).max() <= 1
     assert np.abs(first - second).max() > 1
+    assert isinstance(model, DiffusersGenerator)
     assert model.text_lengths(texts) == ([3, 1], 512)
 
 

@@ -201,6 +201,24 @@ def test_a_processor_that_counts_no_tokens_is_explained(
         bound(folder).load()
 
 
+def test_a_chat_template_that_cannot_ask_is_told(
+    copied: Build, describer: Callable[..., Describer]
+) -> None:
+    """Several templates without a default are refused; one that drops the prompt is warned of."""
+    folder = copied("llava")
+    template = folder / "chat_template.jinja"
+    text = template.read_text(encoding="utf-8")
+    template.write_text(text.replace("{{ part['text'] }}", ""), encoding="utf-8")
+    with pytest.warns(UserWarning, match="does not read what it is asked"):
+        describer(folder)
+    template.unlink()
+    file = folder / "tokenizer_config.json"
+    named = {"chat_template": [{"name": "tool_use", "template": text}]}
+    file.write_text(json.dumps(json.loads(file.read_text()) | named), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"\(tool_use\) none is called default"):
+        describer(folder)
+
+
 def test_other_weights_have_another_fingerprint(
     tmp_path: Path, tiny_describer: Build, bound: Callable[..., BoundRole]
 ) -> None:
