@@ -107,7 +107,7 @@ def derive_seed(run_seed: int, sample_id: str, generation: int) -> int:
     return int.from_bytes(sha256(name).digest()[:8], "big") % _SEEDS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Link:
     """One artifact of a chain.
 
@@ -130,7 +130,7 @@ class Link:
         return bool(self.digest)
 
 
-@dataclass
+@dataclass(slots=True)
 class Chain:
     """The chain of one sample, as far as it is grown.
 

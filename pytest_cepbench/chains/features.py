@@ -18,7 +18,7 @@ from pytest_cepbench.models.protocols import VqaQuestion
 from pytest_cepbench.store import Store, Vector
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trace:
     """The similarities of one chain to its own start.
 

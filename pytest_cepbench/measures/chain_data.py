@@ -16,7 +16,6 @@ from pytest_cepbench.chains.growth import (
     grow_together,
     look_ahead,
     start_chains,
-    whole_chain,
 )
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError
@@ -85,42 +84,44 @@ class ChainData(SampleData):
         starts = self.starts(start, samples)
         return look_ahead(self.plans[start], samples, self._models, self.replay, starts)
 
-    def looked_up(self, start: Modality, samples: Sequence[Sample]) -> dict[str, PendingChain]:
-        """`look_ahead` of each sample by id; what lacked nothing is not looked at again.
+    def looked_up(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
+        """The chains of samples by id, as far as they are there; whole ones are looked up once.
 
         At first of all samples at once: others are asked for next, and each look takes many
         queries.
         """
-        known = self._known.setdefault((start, "looked up"), {})
-        if self._twin is not None and not all(sample.id in known for sample in samples):
-            known.update(self._twin.whole_so_far(start))
-        if all(sample.id in known for sample in samples):
-            self._look_up(start, [sample for sample in samples if known[sample.id].missing])
-        else:
-            every = {sample.id: sample for sample in (*self.dataset.samples, *samples)}
-            self._look_up(start, [sample for name, sample in every.items() if name not in known])
-        return {sample.id: known[sample.id] for sample in samples}
+        known = self._whole(start)
+        wanted = {sample.id: sample for sample in samples}
+        every = wanted
+        if not wanted.keys() <= known.keys():
+            if self._twin is not None:
+                known.update(self._twin.whole_so_far(start))
+            every = {s.id: s for s in self.dataset.samples if s.id not in known} | wanted
+        missing = [own for n, own in every.items() if known.get(n) is None]
+        found: dict[str, Chain] = {}
+        for low in range(0, len(missing), _LOOK):
+            for pending in self.look_ahead(start, missing[low : low + _LOOK]):
+                name = pending.chain.sample.id
+                known[name] = None if pending.missing else pending.chain
+                if name in wanted:
+                    found[name] = pending.chain
+            self.store.artifact_cache.clear()
+        return {name: known[name] or found[name] for name in wanted}
 
-    def whole_so_far(self, start: Modality) -> dict[str, PendingChain]:
+    def _whole(self, start: Modality) -> dict[str, Chain | None]:
+        """The chains that were looked up, by sample id; None for one that lacked something."""
+        return self._known.setdefault((start, "looked up"), {})
+
+    def whole_so_far(self, start: Modality) -> dict[str, Chain]:
         """The chains that were looked up and lack nothing, by sample id."""
-        known = self._known.get((start, "looked up"), {})
-        whole = {name: own for name, own in known.items() if not own.missing}
-        for name, chain in self._grown(start).items():
-            if chain.failure is None:  # a failure that passes is not stored
-                whole.setdefault(name, whole_chain(chain))
-        return whole
+        # Of grown ones, a failure that passes is not stored.
+        grown = {n: own for n, own in self._grown(start).items() if own.failure is None}
+        return grown | {n: own for n, own in self._whole(start).items() if own is not None}
 
     def _grown(self, start: Modality) -> dict[str, Chain]:
         """The chains that were grown here to their ends, by sample id."""
         groups = {id(group): group for group in self._groups.get(start, {}).values()}
         return {c.sample.id: c for group in groups.values() if group.grown for c in group.begun}
-
-    def _look_up(self, start: Modality, missing: Sequence[Sample]) -> None:
-        known = self._known[start, "looked up"]
-        for low in range(0, len(missing), _LOOK):
-            pending = self.look_ahead(start, missing[low : low + _LOOK])
-            known.update((own.chain.sample.id, own) for own in pending)
-            self.store.artifact_cache.clear()
 
     def whole_chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain] | None:
         """The chains of the samples to their ends, by id, as they were grown or stores have them.
@@ -129,13 +130,13 @@ class ChainData(SampleData):
         """
         chains = self._grown(start)
         rest = [sample for sample in samples if sample.id not in chains]
-        known = self._known.get((start, "looked up"), {})
-        if any(sample.id in known and known[sample.id].missing for sample in rest):
+        known = self._whole(start)
+        if any(sample.id in known and known[sample.id] is None for sample in rest):
             return None  # nor is it now, but where another process grew it
-        for name, pending in self.looked_up(start, rest).items() if rest else ():
-            if pending.missing:
-                return None
-            chains[name] = pending.chain
+        if rest:
+            chains |= self.looked_up(start, rest)
+        if any(known[sample.id] is None for sample in rest):
+            return None
         return {sample.id: chains[sample.id] for sample in samples}
 
     def count_stored(self, start: Modality, chains: Mapping[str, Chain]) -> None:

@@ -46,7 +46,7 @@ WITH_PROVENANCE = "results LEFT JOIN provenances ON provenances.id = results.pro
 """Source of a query for results whose provenance is its column `text`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ArtifactRef:
     """An image or a sound in the store, by its digest."""
 
@@ -134,7 +134,7 @@ def unpack(kind: str, payload: bytes) -> Result:
         digest = payload.decode()
         if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file
             raise ValueError(f"no digest of an artifact: {digest[:80]!r}")
-        return ArtifactRef(digest, kind)
+        return ArtifactRef(digest, FILED[FILED.index(kind)])  # not one more text for each
     if kind == "vector":
         return np.frombuffer(payload, _FLOATS).astype(np.float32)
     if kind == "boxes":
@@ -292,8 +292,8 @@ def file_rows(read: Read, places: Iterable[tuple[str, str]]) -> Iterator[Row]:
 def column(read: Read, name: str, keys: Iterable[str], source: str = "results") -> dict[str, Any]:
     """A column of the results under these keys, unchecked. source: as of `pages`."""
     query = f"SELECT key, {name} FROM {source} WHERE key"  # noqa: S608 - our names
-    rows = rows_with(read, query, map(packed, keys))
-    return {unpacked(key): value for key, value in rows}
+    asked = {packed(key): key for key in keys}
+    return {asked.get(key) or unpacked(key): value for key, value in rows_with(read, query, asked)}
 
 
 def whole_rows(read: Read, keys: Iterable[str]) -> Iterator[Row]:
@@ -316,8 +316,9 @@ def results_under(
     payload = "payload" if most is None else f"CASE WHEN length(payload) <= {most} THEN payload END"
     query = f"SELECT id, created, key, kind, {payload}, seal FROM results WHERE key"  # noqa: S608 - our number
     midnight = today() * DAY_SECONDS
-    for number, created, stored, *row in rows_with(read, query, map(packed, keys)):
-        key = unpacked(stored)
+    asked = {packed(key): key for key in keys}  # whoever keeps a key keeps no second one beside it
+    for number, created, stored, *row in rows_with(read, query, asked):
+        key = asked.get(stored) or unpacked(stored)
         result = unseal(key, *row)
         if result is None:
             damaged.append(key)

@@ -111,8 +111,7 @@ class StoredChains:
         """Chains from a start, by sample id, as far as they are stored. Raises as `known`."""
         wanted = set(sample_ids)
         samples = [sample for sample in self._data.dataset.samples if sample.id in wanted]
-        pending = self._data.looked_up(start, samples)
-        return {name: own.chain for name, own in pending.items()}
+        return self._data.looked_up(start, samples)
 
 
 @dataclass(frozen=True)
