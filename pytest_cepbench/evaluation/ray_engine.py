@@ -132,7 +132,8 @@ class RayEngine:
         if self._over.is_set():
             return
         store, stopped = self._open_store(), self._over.is_set
-        for number in range(min(MOST_THREADS, self.pools.helpers)):
+        threads = min(MOST_THREADS, self.pools.helpers)
+        for number in range(threads):
             progress = Progress()
             models = ModelPool(store, progress=progress, place=partial(self.place, stopped=stopped))
             work = WorkQueue(
@@ -140,7 +141,7 @@ class RayEngine:
                 cache(partial(self._run, models)),
                 self._context.run_id,
                 self._context.folder,
-                processes=2,  # at least: shards that are done are noted in the run's folder
+                processes=threads + 1,  # shards that are done are noted in the run's folder
                 stopped=stopped,
                 progress=progress,
             )
