@@ -113,7 +113,7 @@ def test_symmetric_errors_shrink_what_is_seen() -> None:
 )
 def test_a_slope_takes_three_models_that_differ(pairs: list[str], slope: float | None) -> None:
     """A line through two points, or of points above one another, tells nothing of a judge."""
-    battles = [JudgedBattle(f"q{i}", *pair, "A") for i, pair in enumerate(pairs)]
+    battles = [JudgedBattle(f"q{i}", pair[0], pair[1], "A") for i, pair in enumerate(pairs)]
     assert judge_card(battles, battles).slope == (slope and pytest.approx(slope))
 
 
