@@ -90,6 +90,7 @@ def test_chains_without_vectors_have_no_similarities(stage_describer: Stage) -> 
     before, now = stage_describer("1"), stage_describer("3")
     case = now.cases["overall-gc"]
     before.run.grow([(case, before.run.dataset.samples)])
+    before.run.chain_data.chains("image", before.run.dataset.samples)  # waits until all are stored
     stored = stored_chains(now.run, _step(before))
     excerpt = stored.excerpt(case, _ids(now)[0], "image")
     assert excerpt is not None
