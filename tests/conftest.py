@@ -1,11 +1,18 @@
-"""Settings of all tests: none is timed; processes compile once and can be interrupted."""
+"""Settings of all tests, a store, and the projects that plugin and pages are tried in.
+
+No test is timed; processes compile once and can be interrupted.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+from collections.abc import Iterator
 from importlib import util
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 # A run of pytest in this process forgets what it imported, and these cannot be imported twice.
 import numpy as np  # noqa: F401
@@ -38,6 +45,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+if TYPE_CHECKING:  # the light tests import nothing of the package
+    from pytest_cepbench.store import Store
+    from tests.plugin.project import Project
+
 _MODEL_LIBRARIES = ("torch", "transformers", "diffusers")
 """Those that tests of `models` need; a test that needs others of that extra says so itself."""
 
@@ -59,3 +70,56 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    from pytest_cepbench.store import Store
+
+    with Store(tmp_path / "store") as opened:
+        yield opened
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A user's empty project, free of settings of the environment or of this test's workers."""
+    from tests.plugin.project import INI, Project
+
+    for name in [name for name in os.environ if name.startswith(("CEPBENCH_", "PYTEST_XDIST_"))]:
+        monkeypatch.delenv(name)
+    made = Project(pytester)
+    made.write("pytest.ini", INI)
+    return made
+
+
+@pytest.fixture
+def toy(project: Project) -> Project:
+    """A project with the toy suite over the embedded world; nothing accepted yet."""
+    from tests.plugin.project import SHAPES
+
+    project.suite(SHAPES)
+    return project
+
+
+@pytest.fixture(scope="session")
+def accepted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy project after its baselines were accepted, made once; only to be copied."""
+    from tests.plugin.project import INI, SHAPES, TEST_MODULE, run_plainly
+
+    root = tmp_path_factory.mktemp("accepted")
+    for name, text in {
+        "pytest.ini": INI,
+        "suite.toml": SHAPES,
+        "test_toy.py": TEST_MODULE,
+    }.items():
+        (root / name).write_text(text)
+    assert run_plainly(root, "--snapshot-update") == pytest.ExitCode.OK
+    return root
+
+
+@pytest.fixture
+def accepted(project: Project, accepted_root: Path) -> Project:
+    """The toy project with accepted baselines, and with every result of theirs in its store."""
+    shutil.copytree(accepted_root, project.path, dirs_exist_ok=True)
+    return project

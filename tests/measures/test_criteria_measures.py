@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,6 @@ WITHOUT_IMAGES = "shapes:?no_image=0.1"
 def judged_by(name: str) -> str:
     """The suite with a judge of `tests.suites.answers`."""
     return SCORES.replace('judge = "shapes:"', f'judge = "python:tests.suites.answers:{name}"')
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def _scores(suite: MeasuredSuite, metric: str) -> dict[str, float]:

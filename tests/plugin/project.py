@@ -81,6 +81,9 @@ tolerance = 0.0
 MODES = {"no-plugin": ("-p", "no:xdist"), "n0": ("-n", "0"), "n2": ("-n", "2")}
 """The three ways to run: without xdist, with xdist idle, with two workers."""
 
+EACH_MODE = pytest.mark.parametrize("mode", MODES.values(), ids=list(MODES))
+"""Arguments for each of them."""
+
 _ONE = pytest.param(MODES["no-plugin"], id="one")
 
 BOTH = pytest.mark.parametrize("arguments", [_ONE, pytest.param(MODES["n2"], id="two")])

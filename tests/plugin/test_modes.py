@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from tests.documents import flat_report
-from tests.plugin.project import REGRESSED, Project, contents, run_plainly, without_effort
+from tests.plugin.project import (
+    EACH_MODE,
+    REGRESSED,
+    Project,
+    contents,
+    run_plainly,
+    without_effort,
+)
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +32,7 @@ def regressed(accepted_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.slow
+@EACH_MODE
 def test_verdicts_and_numbers_are_those_of_one_plain_process(
     accepted: Project, mode: tuple[str, ...], regressed: list[Any]
 ) -> None:
@@ -37,6 +45,7 @@ def test_verdicts_and_numbers_are_those_of_one_plain_process(
 
 
 @pytest.mark.slow
+@EACH_MODE
 def test_a_second_run_asks_no_model(accepted: Project, mode: tuple[str, ...]) -> None:
     """Where everything is in the store nothing is loaded and nothing computed, and all is held."""
     result = accepted.run(*mode)
@@ -47,6 +56,7 @@ def test_a_second_run_asks_no_model(accepted: Project, mode: tuple[str, ...]) ->
 
 
 @pytest.mark.slow
+@EACH_MODE
 def test_accepting_writes_the_same_files(
     toy: Project, mode: tuple[str, ...], accepted_root: Path
 ) -> None:

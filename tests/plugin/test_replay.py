@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.datasets.replay.files import put, put_table
-from tests.plugin.project import PHOTOS, Color, Project, assert_one_message
+from tests.plugin.project import EACH_MODE, PHOTOS, Color, Project, assert_one_message
 from tests.report.pages import read_page
 
 COLORS: dict[str, Color] = {
@@ -68,6 +68,7 @@ def test_faithful_chains_are_accepted_and_held(photos: Project) -> None:
 
 
 @pytest.mark.slow
+@EACH_MODE
 def test_chains_that_drift_regress(photos: Project, mode: tuple[str, ...]) -> None:
     """The same numbers in every way to run, with the pictures of the other tool in the report."""
     _write_chains(photos)

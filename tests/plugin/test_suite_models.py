@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.project import PHOTOS, SHAPES, TEST_MODULE, Project, assert_one_message
+from tests.plugin.project import EACH_MODE, PHOTOS, SHAPES, TEST_MODULE, Project, assert_one_message
 
 TASKS = """\
 name = "tasks"
@@ -246,6 +246,7 @@ def test_a_curve_that_tells_no_rate_is_an_error_verdict(project: Project) -> Non
 
 
 @pytest.mark.slow
+@EACH_MODE
 def test_several_suites_in_one_folder(project: Project, mode: tuple[str, ...]) -> None:
     """One module, a suite file for each test, every case judged and named by its own suite."""
     project.write("suite.toml", SHAPES)

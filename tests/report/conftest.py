@@ -1,5 +1,5 @@
-"""The projects of the acceptance tests, for the reports that their runs write."""
+"""A browser for the report's pages, as tests of ratings have it."""
 
-from tests.plugin.conftest import accepted, accepted_root, project, toy
+from tests.ratings.conftest import browser
 
-__all__ = ["accepted", "accepted_root", "project", "toy"]
+__all__ = ["browser"]

@@ -18,7 +18,6 @@ from pytest_cepbench.report import ChainShown, LinkShown
 from pytest_cepbench.report.chain_pairs import sample_anchor
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.writers import Provenance, RunFacts
-from tests.report.browser import driven_chromium
 from tests.report.results import FULL, MEASURED, replace
 
 pytestmark = pytest.mark.slow
@@ -75,13 +74,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path: Path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(html_page(FACTS, [REGRESSED, HELD, QUIET], _picture), encoding="utf-8")
     return path.as_uri()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright; its tests are skipped where one of them is missing."""
-    with driven_chromium() as launched:
-        yield launched
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.writers import RunFacts
 from pytest_cepbench.studies.arena import make_leaderboard
 from tests.metrics.arena.panels import simulate
-from tests.report.browser import driven_chromium, violations
+from tests.report.browser import violations
 from tests.report.results import FULL, replace
 from tests.report.test_comparison_page import BOARD, COMPARISON
 
@@ -66,13 +65,6 @@ def test_they_violate_no_rule_of_accessibility(tmp_path: Path, name: str, dark: 
     page = tmp_path / "page.html"
     page.write_text(pages[name]())
     assert violations(page, dark=dark, width=390 if dark else 1400) == []
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium, driven by Playwright."""
-    with driven_chromium() as launched:
-        yield launched
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,13 +19,6 @@ from pytest_cepbench.store.artifact_files import ArtifactCache
 from pytest_cepbench.store.database import FORMAT
 from tests.artifacts.files import noise
 from tests.store.strategies import KEYS, PATIENT, RESULTS, same
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 @settings(PATIENT, max_examples=30)

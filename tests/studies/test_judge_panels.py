@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -63,13 +62,6 @@ def test_a_panel_that_tells_little() -> None:
 
 
 UID = "0101001"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 @given(panels(), st.integers(0, 40), st.integers(0, 3))

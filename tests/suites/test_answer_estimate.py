@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from pytest_cepbench.suites.estimate import Forecast
 from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 
 PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def _foresee(suite: MeasuredSuite) -> Forecast:

@@ -16,13 +16,6 @@ from tests.suites.answers import ANSWERS, HEAD, WORSE, MeasuredSuite, prepare
 PIPELINE = ANSWERS.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
-
-
 def _accept(tmp_path: Path, store: Store, text: str = ANSWERS) -> MeasuredSuite:
     suite = prepare(tmp_path, store, text)
     suite.accept()

@@ -24,13 +24,6 @@ Setter = Callable[..., Staged]
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> object:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
-
-
-@pytest.fixture
 def stage_model(tmp_path: Path, store: Store) -> Setter:
     """Stages a suite with models of given roles that spoil given generations."""
 

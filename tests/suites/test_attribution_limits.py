@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,6 @@ GC = SUITE + "[metrics.gc]\n"
 BASELINE = "python:tests.suites.spoiling:describer"
 
 CANDIDATE = "python:tests.suites.spoiling:describer?at=1"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """The store of the candidate's run."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 @pytest.fixture

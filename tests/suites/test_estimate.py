@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +60,6 @@ class Unlike:
 def unlike() -> Unlike:
     """The player of that name."""
     return Unlike()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as store:
-        yield store
 
 
 def _foreseen(staged: Staged, *names: str, most: int | None = None) -> Forecast:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,6 @@ ROOT = Path(__file__).parents[2]
 AGREEMENT = "overall-agreement"
 
 MUTE = "python:tests.measures.test_answer_measures:mute"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """Where verdicts are kept."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def judged(store: Store, spec: str, *names: str) -> dict[str, Judgement]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +13,6 @@ from pytest_cepbench.store import Store
 from pytest_cepbench.suites import ModelPool
 from pytest_cepbench.suites.model_options import RoleAssignment
 from pytest_cepbench.suites.model_pool import describe_role
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def _assign(role: RoleName, spec: str = "shapes:") -> RoleAssignment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import exp
 from pathlib import Path
 
@@ -48,13 +48,6 @@ class SureJudge(ShapesJudge):
 def _text(parameters: str = "", score: str = "soft") -> str:
     judge = f'judge = "{_MODULE}:SureJudge{parameters}"'
     return ANSWERS.replace('judge = "shapes:"', judge) + f'[arena]\nscore = "{score}"\n'
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def _gated(tmp_path: Path, store: Store, text: str) -> MeasuredSuite:

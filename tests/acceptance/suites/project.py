@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from PIL import Image
@@ -194,3 +194,11 @@ def assert_held_unasked(run: Run, cases: int) -> None:
     assert_none_lost(run.report["cases"])
     assert all(case["difference"] == 0 for case in run.cases.values())
     assert (run.spent("loads"), run.spent("inputs")) == (0, 0)
+
+
+class Gated(NamedTuple):
+    """A project, what was typed, and the run that accepted it."""
+
+    project: Project
+    cast: Cast
+    run: Run

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from operator import ge, lt
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from pytest_cepbench.datasets.geneval import OBJECTS
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import REWRITTEN, write_lines, write_rewritten
-from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked, good_verdict
+from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked, good_verdict
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -42,14 +41,6 @@ IMAGES = range(1, 20, 2)
 
 SURE = 0.625
 """A score that so small an OWLv2 reaches in some images and not in others."""
-
-
-class Gated(NamedTuple):
-    """The project, what was typed, and the run that accepted it."""
-
-    project: Project
-    cast: Cast
-    run: Run
 
 
 @pytest.fixture(scope="module")

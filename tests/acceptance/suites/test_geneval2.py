@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -13,7 +12,7 @@ from pytest_cepbench.datasets.shapes.questions import plural_of
 from pytest_cepbench.datasets.shapes.samples import sample_scene
 from pytest_cepbench.datasets.shapes.scene import COUNTS
 from tests.acceptance.suites.conftest import MakeProject
-from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked
+from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked
 from tests.tiny.common import JUDGE_WORDS
 
 pytestmark = pytest.mark.slow
@@ -42,14 +41,6 @@ def write_prompts(folder: Path) -> Path:
     file = folder / "geneval2_data.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     return folder
-
-
-class Gated(NamedTuple):
-    """The project, what was typed, and the run that accepted it."""
-
-    project: Project
-    cast: Cast
-    run: Run
 
 
 @pytest.fixture(scope="module")

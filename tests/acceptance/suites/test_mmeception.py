@@ -6,7 +6,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
 
 import pytest
 from PIL import Image
@@ -14,7 +13,7 @@ from PIL import Image
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import write_mme
-from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked, good_verdict
+from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked, good_verdict
 from tests.tiny.generators import poison_decoder
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
@@ -24,14 +23,6 @@ DRAW = "num_inference_steps=2&height=64&width=64&max_sequence_length=256"
 CASES = 3 * (14 + 2 + 1) + 1
 
 TEXTUAL = ("OCR", "code_reasoning", "numerical_calculation", "text_translation")
-
-
-class Gated(NamedTuple):
-    """The project, what was typed, and the run that accepted it."""
-
-    project: Project
-    cast: Cast
-    run: Run
 
 
 def cast(tiny: Checkpoint, data: Path, describer: str) -> Cast:

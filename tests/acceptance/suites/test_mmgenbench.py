@@ -11,7 +11,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from pytest_cepbench.datasets.sample import EmbeddedImage
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import PATTERNS, mmgenbench_images, write_mmgenbench
-from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked, good_verdict
+from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked, good_verdict
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -34,14 +34,6 @@ CASES = (len(PATTERNS) + 1) + 1 + 1 + 3
 IDS = {f"{index:06}": index for index in mmgenbench_images()}
 
 FIRST_WORDS = 70
-
-
-class Gated(NamedTuple):
-    """The project, what was typed, and the run that accepted it."""
-
-    project: Project
-    cast: Cast
-    run: Run
 
 
 def preset(tiny: Checkpoint, name: str, family: str, length: int) -> str:

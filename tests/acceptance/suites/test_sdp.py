@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from pytest_cepbench.chains import Link, Modality
 from tests.acceptance.suites import plainly
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.data import LISTED, SDP_CAPTIONS, write_listed, write_sdp
-from tests.acceptance.suites.project import Cast, Project, Run, assert_held_unasked, good_verdict
+from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked, good_verdict
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
 
@@ -25,14 +24,6 @@ GENERATIONS = 20
 Encode = Callable[[list[Link]], plainly.FloatArray]
 
 CASES = (4 + 1) + (2 + 1) + 1
-
-
-class Gated(NamedTuple):
-    """The project, what was typed, and the run that accepted it."""
-
-    project: Project
-    cast: Cast
-    run: Run
 
 
 def cast(tiny: Checkpoint, data: Path, describer: str) -> Cast:

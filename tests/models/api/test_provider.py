@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -203,13 +202,6 @@ def test_what_others_stored_is_shown_and_not_obeyed() -> None:
     )
     assert warning.isprintable()
     assert "sk-0123456789" not in warning
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with Store(tmp_path / "store") as opened:
-        yield opened
 
 
 def _warnings(server: FakeServer, store: Store) -> list[str]:

@@ -542,17 +542,18 @@ def test_gating_it_is_an_error_and_accepting_it_a_warning(tmp_path: Path) -> Non
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
     begun = build_adapter(tmp_path / "begun", DESCRIBER, config, spread=0)
     trained = build_adapter(tmp_path / "trained", DESCRIBER, config)
+    brief = "?max_new_tokens=8"
     remark = f"{begun} changes nothing: it is as a training begins"
 
-    accepted = gate_checkpoint(suite, model=str(begun), snapshot_update=True, **options)
+    accepted = gate_checkpoint(suite, model=f"{begun}{brief}", snapshot_update=True, **options)
     assert accepted.passed, str(accepted)
     assert all(f"{remark}. Has its training begun?" in case.warnings for case in accepted.cases)
 
-    gated = gate_checkpoint(suite, model=str(begun), **options)
+    gated = gate_checkpoint(suite, model=f"{begun}{brief}", **options)
     assert {case.verdict for case in gated.cases} == {"error"}
     assert f"nothing is gated: {remark}" in gated.cases[0].reasons[0]
     assert not gated.passed
 
-    other = gate_checkpoint(suite, model=str(trained), **options)
+    other = gate_checkpoint(suite, model=f"{trained}{brief}", **options)
     assert "error" not in {case.verdict for case in other.cases}
     assert not any(remark in line for case in other.cases for line in case.warnings)

@@ -54,6 +54,8 @@ def spec(tiny_model: Build, speaker: Path) -> Load:
     def text(name: str, *options: str) -> str:
         if name == "speecht5":
             options = (f"vocoder={tiny_model('hifigan')}", f"speaker={speaker}", *options)
+        if name == "qwen2-audio":  # which seldom ends a text of its own
+            options = ("max_new_tokens=32", *options)
         return f"{tiny_model(name)}?{'&'.join(options)}"
 
     return text

@@ -63,7 +63,7 @@ def test_a_text_is_what_the_library_makes_of_the_sound(
                 "<bos> user : <|audio_bos|><|AUDIO|><|audio_eos|> describe the image assistant : "
             )
             inputs = processor(text=[text], audio=wave, return_tensors="pt")
-            tokens = model.generate(**inputs, do_sample=False, max_new_tokens=512)
+            tokens = model.generate(**inputs, do_sample=False, max_new_tokens=32)
             tokens = tokens[:, inputs["input_ids"].shape[1] :]
         else:
             inputs = extractor(wave, sampling_rate=tiny.RATE, return_tensors="pt")
