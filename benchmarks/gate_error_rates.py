@@ -114,64 +114,38 @@ def _short(row: Row) -> float:
     return theirs - ours
 
 
+def _unseen(row: Row) -> float:
+    """How little power there is at a drop of two tolerances."""
+    return -number(row[2])
+
+
+def _stopped(row: Row) -> float:
+    """How many good trainings single gates stop."""
+    return number(row[2])
+
+
 def _off(row: Row) -> float:
     """Points by which the worst prediction of a row is off."""
     pairs = [cell.removesuffix(" (off)").split(", ") for cell in row[3:]]
     return max(abs(float(said) - float(found)) for said, found in pairs)
 
 
-_ERRORS = _promised(2, 6)
+_CASES, _LOOKS = _promised(2, 6), _promised(2, 4)  # columns of a run of one case
+
+_SERIES_HEAD = ("differences", "units", "at 0.0036", "at 0.0006")
 
 PARTS = (
-    Part(
-        "worlds", ("scores", "units", *errors.HEAD), errors.worlds, 1, largest(4, _promised(2, 6))
-    ),
+    Part("worlds", ("scores", "units", *errors.HEAD), errors.worlds, 1, largest(4, _CASES)),
     Part("hard", ("scores, hard", "units", *errors.HEAD), errors.hard, 1, largest(10, _hard)),
-    Part(
-        "chains",
-        ("scores of chains", "units", *errors.HEAD),
-        errors.chains,
-        2,
-        largest(1, _ERRORS),
-    ),
-    Part(
-        "series",
-        ("differences", "units", "at 0.0036", "at 0.0006"),
-        errors.series,
-        1,
-        largest(2, _promised(2, 3)),
-    ),
+    Part("chains", ("chains", "units", *errors.HEAD), errors.chains, 2, largest(1, _CASES)),
+    Part("series", _SERIES_HEAD, errors.series, 1, largest(2, _promised(2, 3))),
     Part("cliff", ("ties", *_TIES), errors.cliff, 8),
-    Part(
-        "looks",
-        ("scores", "looks", *errors.LOOKS_HEAD),
-        errors.looks_of,
-        4,
-        largest(2, _promised(2, 4)),
-    ),
+    Part("looks", ("scores", "looks", *errors.LOOKS_HEAD), errors.looks_of, 4, largest(2, _LOOKS)),
     Part("power", ("scores", "units", *power.HEAD), power.power, 10, largest(4, _short)),
-    Part(
-        "embedded",
-        ("layout", "units", *power.HEAD, "at least 0.9 of t"),
-        power.embedded,
-        10,
-        largest(4, lambda row: -number(row[2])),
-    ),
+    Part("embedded", power.LAYOUTS_HEAD, power.embedded, 10, largest(4, _unseen)),
     Part("told", power.TOLD_HEAD, power.told, 10, largest(4, _off)),
-    Part(
-        "labels",
-        ("judge", "labels", *labelled.HEAD),
-        labelled.rows,
-        5,
-        largest(2, _promised(2, 4)),
-    ),
-    Part(
-        "trainings",
-        ("training", "n", *trainings.HEAD),
-        trainings.good,
-        20,
-        largest(2, lambda row: number(row[2])),
-    ),
+    Part("labels", ("judge", "labels", *labelled.HEAD), labelled.rows, 5, largest(2, _LOOKS)),
+    Part("trainings", ("training", "n", *trainings.HEAD), trainings.good, 20, largest(2, _stopped)),
     Part("delays", ("training", "n", *trainings.LATE_HEAD), trainings.bad, 20),
     Part("speed", ("cases", "seconds", "in paired t tests", "goal, s"), speed),
 )

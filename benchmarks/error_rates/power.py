@@ -44,6 +44,8 @@ HEAD = (
 )  # fmt: skip
 """Columns of `beside_t`: each the gate's rate and that of the t test, in percent."""
 
+LAYOUTS_HEAD = ("layout", "units", *HEAD, "at least 0.9 of t")
+
 LEAST = 0.9
 """Share of the t test's power that the gate promises in the layouts of the embedded suites."""
 
