@@ -41,7 +41,14 @@ from pytest_cepbench.chains.growth import ChainGroup
 from pytest_cepbench.datasets.sample import Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.metrics.gc import cosine_to_start, gc_at_t
-from pytest_cepbench.models.protocols import Describer, Encoder, Generator, Model, Reply
+from pytest_cepbench.models.protocols import (
+    Describer,
+    Encoder,
+    Generator,
+    Model,
+    Reply,
+    RoleName,
+)
 from pytest_cepbench.models.roles import check_text
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
@@ -204,23 +211,17 @@ def main() -> None:
     samples = seed_images(options.images)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        checkpoints = {
-            role: getattr(options, role) for role in ("describer", "generator", "encoder")
-        }
-        texts = checkpoints if all(checkpoints.values()) else tiny_checkpoints(folder)
-        specs = {role: parse_spec(text) for role, text in texts.items()}
+        roles: tuple[RoleName, ...] = ("describer", "generator", "encoder")
+        texts: dict[str, str] = {role: getattr(options, role) for role in roles}
+        if not all(texts.values()):
+            texts = tiny_checkpoints(folder)
         with Store(folder / "store") as store:
-            roster = ModelPool(store, options.threads)
-            crew = Team(
-                describer=roster.runner(
-                    RoleAssignment("describer", specs["describer"], "benchmark")
-                ),
-                generator=roster.runner(
-                    RoleAssignment("generator", specs["generator"], "benchmark")
-                ),
-                encoder=roster.runner(RoleAssignment("encoder", specs["encoder"], "benchmark")),
+            pool = ModelPool(store, options.threads)
+            assigned = (
+                RoleAssignment(role, parse_spec(texts[role]), "benchmark") for role in roles
             )
-            warm_up(plan, samples[:2], crew)
+            crew = Team(*map(pool.runner, assigned))
+            one_at_a_time(plan, samples[:2], crew)  # loads, and compiles what is at first use
             ours, by_hand, theirs = [], [], []
             for repeat in range(options.repeats):
                 ours.append(batched(plan, samples, crew, folder / f"run-{repeat}"))
@@ -228,11 +229,6 @@ def main() -> None:
                 if not options.bare_only:
                     theirs.append(one_at_a_time(plan, samples, crew))
     report(options, texts, ours, by_hand, theirs)
-
-
-def warm_up(plan: ChainPlan, samples: Sequence[Sample], crew: Team) -> None:
-    """Load the models and let their libraries compile what they compile at first use."""
-    one_at_a_time(plan, samples, crew)
 
 
 def report(

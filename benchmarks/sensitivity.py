@@ -61,7 +61,6 @@ _BLIND = 0.1
 
 _MOST_NAMED = 3
 
-
 ALPHA = 0.05
 """The share of undamaged runs that alarm, the same for every metric."""
 
@@ -85,35 +84,24 @@ class Threshold:
     tie: float
 
 
-def calibrate(null: Array, alpha: float = ALPHA) -> Threshold:
-    """The threshold that a share alpha of the drops without damage exceeds.
+def calibrate(null: Array) -> Threshold:
+    """The threshold that a share `ALPHA` of the drops without damage exceeds.
 
     null: (runs,) drops between two undamaged runs, positive where the second is worse.
-    alpha: in (0, 1).
-    Raises ValueError for another alpha, for no drops, and for drops that are not finite.
     """
-    if not 0 < alpha < 1 or null.size == 0 or not np.isfinite(null).all():
-        raise ValueError(
-            f"expected an alpha in (0, 1) and finite drops, got {alpha} and {null.size} drops"
-        )
     drops = np.round(null, _DECIMALS)
     values, counts = np.unique(drops, return_counts=True)
     above = 1 - np.cumsum(counts) / drops.size  # the share beyond each value
-    first = int(np.argmax(above <= alpha + 1e-12))
+    first = int(np.argmax(above <= ALPHA + 1e-12))
     at = counts[first] / drops.size
-    return Threshold(float(values[first]), float(min(1.0, max(0.0, alpha - above[first]) / at)))
+    return Threshold(float(values[first]), float(min(1.0, max(0.0, ALPHA - above[first]) / at)))
 
 
 def alarm_rate(threshold: Threshold, drops: Array) -> float:
     """The share of runs that alarm: the power where they are damaged, in [0, 1].
 
     drops: (runs,), infinite where the damaged run has no value, which fails it.
-    Raises ValueError for no runs, and for NaN.
     """
-    if drops.size == 0 or np.isnan(drops).any():
-        raise ValueError(
-            f"expected drops that are numbers, got {drops.size} of which some may be NaN"
-        )
     rounded = np.round(drops, _DECIMALS)
     beyond, even = (rounded > threshold.drop).mean(), (rounded == threshold.drop).mean()
     return float(beyond + threshold.tie * even)
@@ -142,22 +130,19 @@ class Need:
     bound: str = ""
 
 
-def samples_needed(rates: Mapping[int, float], target: float = TARGET) -> Need:
+def samples_needed(rates: Mapping[int, float]) -> Need:
     """The fewest samples with the target power, between two sizes by the logarithm of the size.
 
     rates: number of samples -> power. A larger number is taken to see at least as much as a
     smaller one: where the rates fall, the earlier one holds.
-    Raises ValueError where there are none.
     """
-    if not rates:
-        raise ValueError("expected the power at one number of samples at least")
     sizes = sorted(rates)
     best = np.maximum.accumulate([rates[size] for size in sizes]).tolist()
-    if best[0] >= target:
+    if best[0] >= TARGET:
         return Need(float(sizes[0]), "at most")
     for place in range(1, len(sizes)):
-        if best[place] >= target:
-            part = (target - best[place - 1]) / (best[place] - best[place - 1])
+        if best[place] >= TARGET:
+            part = (TARGET - best[place - 1]) / (best[place] - best[place - 1])
             low, high = log2(sizes[place - 1]), log2(sizes[place])
             return Need(float(2 ** (low + part * (high - low))))
     return Need(float(sizes[-1]), "over")
