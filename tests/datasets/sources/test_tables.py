@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -405,6 +406,33 @@ def test_categories_of_a_data_set_of_lists(tmp_path: Path) -> None:
         (("x", "y"), "one"),
         (("y",), "three"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "data", "listed"),
+    [
+        (pa.large_string(), pa.large_binary(), pa.large_list),
+        (pa.string_view(), pa.binary_view(), pa.list_),
+        (pa.string(), pa.binary(), lambda kind: pa.list_(kind, 1)),
+    ],
+    ids=["large", "view", "fixed"],
+)
+def test_texts_and_bytes_lie_in_several_ways(
+    tmp_path: Path, text: pa.DataType, data: pa.DataType, listed: Callable[..., pa.DataType]
+) -> None:
+    """Polars writes views where pandas writes plain ones: they mean the same."""
+    columns = {
+        "id": pa.array(["s0", "s1"], text),
+        "image": pa.array([png(0), png(1)], data),
+        "category": pa.array([["x"], ["y"]], listed(text)),
+        "caption": pa.array(["one", "two"], text),
+    }
+    path = write_parquet(tmp_path / "t.parquet", pa.table(columns))
+    plain = [list(values) for values in (("s0", "s1"), (png(0), png(1)), ("x", "y"))]
+    table = pa.table({**dict(zip(columns, plain, strict=False)), "caption": ["one", "two"]})
+    expected = write_parquet(tmp_path / "plain.parquet", table)
+    line = 'loader = "folder"\ntext = "caption"'
+    assert contents(load(tmp_path, path, line)) == contents(load(tmp_path, expected, line))
 
 
 def test_categories_of_pandas(tmp_path: Path) -> None:
