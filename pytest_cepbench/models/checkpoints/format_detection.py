@@ -300,6 +300,8 @@ def _detect_multimodal(
             return what, roles, "reads images, writes text and draws"
         roles = ("describer",) if model_type in _CAPTIONERS else ("describer", "writer")
         return what, roles, "reads images and writes text"
+    if architecture.endswith("Model") and not _TEXT_KEYS.isdisjoint(config):
+        return what, (), "is a model that writes without what writes: an image has several vectors"
     both = "vision_config" in config and "text_config" in config
     embeds = architecture.endswith(("Model", "ForImageTextRetrieval", "WithProjection"))
     if model_type in _DUAL_ENCODERS or model_type in _VISION_TYPES or (both and embeds):

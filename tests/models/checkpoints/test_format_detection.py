@@ -217,6 +217,16 @@ def test_a_model_type_tells_the_role_where_nothing_else_does(
             "reads images, but no rule recognises what it gives",
         ),
         (
+            {
+                MODEL: ["Qwen3VLModel"],
+                "model_type": "qwen3_vl",
+                "vision_config": {},
+                "text_config": {},
+                "image_token_id": 1,
+            },
+            "an image has several vectors",
+        ),
+        (
             {MODEL: ["GlmImageForConditionalGeneration"], "model_type": "glm_image", "visual": {}},
             "makes image tokens that a second model decodes",
         ),
