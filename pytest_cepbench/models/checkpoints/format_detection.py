@@ -396,6 +396,8 @@ def identify(folder: Path) -> tuple[CheckpointKind, Mapping[str, Any]]:
     if index is None and not listed:
         names = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir())
         inner = [name for name in names if holds_model(folder / name)]
+        # The hub's cache of a repository.
+        inner = inner or [str(path.relative_to(folder)) for path in folder.glob("snapshots/*/")]
         shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
         hint = f" Did you mean {folder / inner[-1]}?" if inner else ""
         raise CheckpointError(

@@ -219,6 +219,13 @@ def test_a_folder_without_checkpoint_lists_what_is_there(tmp_path: Path) -> None
         inspect(tmp_path)
 
 
+def test_the_hubs_cache_of_a_repository_points_to_its_snapshot(tmp_path: Path) -> None:
+    """Its folder is easily taken for the model's."""
+    write_checkpoint(tmp_path / "snapshots" / "0a1b", LLAVA)
+    with pytest.raises(CheckpointError, match=r"Did you mean .*snapshots/0a1b"):
+        inspect(tmp_path)
+
+
 def test_a_component_of_a_pipeline_points_to_the_pipeline(tmp_path: Path) -> None:
     """A unet's folder has a config.json too; the message must say what to give instead."""
     folder = write_checkpoint(tmp_path / "unet", {"_class_name": "UNet2DConditionModel"})

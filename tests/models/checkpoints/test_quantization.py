@@ -47,6 +47,17 @@ def test_a_quantization_without_method_is_refused(tmp_path: Path) -> None:
     assert quantization_method(inspect(write_checkpoint(tmp_path / "plain", LLAVA))) is None
 
 
+def test_whole_numbers_without_a_quantization_are_refused(tmp_path: Path) -> None:
+    """Read as weights they are hundreds of times too large."""
+    folder = write_checkpoint(tmp_path / "m", LLAVA)
+    header = {"lm_head.weight": {"dtype": "I8", "shape": [4], "data_offsets": [0, 4]}}
+    text = json.dumps(header).encode()
+    data = len(text).to_bytes(8, "little") + text + bytes(4)
+    (folder / "model.safetensors").write_bytes(data)
+    with pytest.raises(CheckpointError, match=r"whole numbers in lm_head\.weight"):
+        inspect(folder)
+
+
 METHODS = ("bitsandbytes 8 bit", "bitsandbytes 4 bit", "torchao")
 
 
