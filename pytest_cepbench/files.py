@@ -287,3 +287,9 @@ class FileStamp:
 
     def __str__(self) -> str:
         return f"{self.size} {self.modified_ns} {self.changed_ns} {self.inode}"
+
+
+def shown_path(path: Path) -> Path:
+    """A path, relative to the working directory where it lies below it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path

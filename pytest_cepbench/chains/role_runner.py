@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import Any, TypeVar
 
 from pytest_cepbench.artifacts import (
     MODALITIES,
@@ -57,6 +57,10 @@ _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
 
 _QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
+
+S = TypeVar("S")
+
+T = TypeVar("T")
 
 Results = Callable[[], list[Result]]
 """Waits until all results are stored, and returns one for each step."""
@@ -154,9 +158,7 @@ class RoleRunner:
             answer = self._without_reasoning(stored)
             return answer is not stored, isinstance(answer, str) and beginning(answer) != answer
 
-        new = self.store.get(key for key in keys if key not in self._faults)
-        self._faults.update((key, faults(stored)) for key, stored in new.items())
-        stored = [self._faults[key] for key in dict.fromkeys(keys) if key in self._faults]
+        stored = _remembered(self._faults, keys, self.store.get, faults)
         reasoned, long = (sum(own[which] for own in stored) for which in (0, 1))
         notes = []
         if reasoned:
@@ -173,10 +175,12 @@ class RoleRunner:
 
     def cut_warning(self, keys: Sequence[str], what: str) -> list[str]:
         """How many stored texts ended at the limit of their length, as `text_notes`."""
-        new = self.store.provenance(key for key in keys if key not in self._cut)
-        cuts = {text: CUT.items() <= _read_provenance(text).items() for text in set(new.values())}
-        self._cut.update((key, cuts[text]) for key, text in new.items())
-        made = [self._cut[key] for key in dict.fromkeys(keys) if key in self._cut]
+
+        @cache  # thousands of texts came about in the same few ways
+        def is_cut(text: str) -> bool:
+            return CUT.items() <= _read_provenance(text).items()
+
+        made = _remembered(self._cut, keys, self.store.provenance, is_cut)
         limit = "the limit of their length (max_tokens or max_new_tokens in the spec)"
         return [f"{sum(made)} of {len(made)} {what} were cut at {limit}"] if any(made) else []
 
@@ -382,6 +386,18 @@ class RoleRunner:
             if len(known) >= _MOST_PROVENANCES:
                 return
             known[text] = None
+
+
+def _remembered(
+    known: dict[str, T],
+    keys: Sequence[str],
+    read: Callable[[Iterable[str]], Mapping[str, S]],
+    judge: Callable[[S], T],
+) -> list[T]:
+    """What is known of each key, once; what is not yet is read and judged."""
+    new = read(key for key in keys if key not in known)
+    known.update((key, judge(value)) for key, value in new.items())
+    return [known[key] for key in dict.fromkeys(keys) if key in known]
 
 
 def _read_provenance(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pytest_cepbench.cli.output import Section, Table, rank_range, show, write_a
 from pytest_cepbench.cli.session import fixed_roles
 from pytest_cepbench.errors import HistoryError, SpecError, did_you_mean, few_of
 from pytest_cepbench.evaluation.run_report import RunReport, key_of, read_report
-from pytest_cepbench.evaluation.run_result import shown_path
+from pytest_cepbench.files import shown_path
 from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha

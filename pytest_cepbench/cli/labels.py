@@ -8,13 +8,13 @@ from pytest_cepbench.cli.arguments import ANSWER_ROLES
 from pytest_cepbench.cli.output import tell
 from pytest_cepbench.cli.session import measuring
 from pytest_cepbench.errors import SpecError, SuiteError
+from pytest_cepbench.files import shown_path
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.number_format import counted
 from pytest_cepbench.studies.people_labels import (
     find_battles,
-    shown_path,
     take_labels,
     write_study,
 )

@@ -40,12 +40,11 @@ from pytest_cepbench.evaluation.run_result import (
     record_run,
     remove_reports,
     run_verdict,
-    shown_path,
     unmeasured_lines,
     write_run_reports,
 )
 from pytest_cepbench.evaluation.settings import RunSettings, read_settings
-from pytest_cepbench.files import read_text
+from pytest_cepbench.files import read_text, shown_path
 from pytest_cepbench.gate.baseline import baseline_path
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.spec import PRESET

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cepbench.errors import WriteError
-from pytest_cepbench.files import keep_out_of_git
+from pytest_cepbench.files import keep_out_of_git, shown_path
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator
@@ -251,9 +251,3 @@ def _written_file(
         return path, b"" if path is None else path.read_bytes()
     except OSError:  # someone removed it, and the history links to nothing
         return None, b""
-
-
-def shown_path(path: Path) -> Path:
-    """A path, relative to the working directory where it lies below it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path

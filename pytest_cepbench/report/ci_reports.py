@@ -30,7 +30,6 @@ from pytest_cepbench.report.fact_table import (
 from pytest_cepbench.report.headline import (
     undecided,
     without_pooled,
-    worst_case,
     worst_first,
     worst_samples,
 )
@@ -38,6 +37,7 @@ from pytest_cepbench.report.number_format import counted, name_of, number, print
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import (
     cause_lines,
+    next_step,
     one_line,
     people_lines,
     pooled_line,
@@ -46,7 +46,7 @@ from pytest_cepbench.report.text import (
     scores_of_sample,
     shortage_lines,
     warning_lines,
-    where_lost,
+    worst_loss,
 )
 from pytest_cepbench.report.totals import (
     counts_line,
@@ -301,12 +301,8 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
         lines += ["", f"and {len(loud) - len(shown)} more, in the table of the other cases below"]
     lines += _worst_samples(results)
     lines += ["", *_some("", shortage_lines(results), 500)] if undecided(results) else []
-    worst = worst_case(results)
-    if worst is not None:
-        lines += ["", f"**Next:** {escaped(worst.presentation.next_step, 500)}"]
-    elif undecided(results):
-        advice = shortage_advice(undecided(results)).partition(": ")[2]
-        lines += ["", f"**Next:** {escaped(advice, 500)}"]
+    if step := next_step(results):
+        lines += ["", f"**Next:** {escaped(step, 500)}"]
     said = [*error_lines(results), *improvement_lines(results), *judge_lines(results)]
     said += fact_lines(results)
     lines += _details("facts and promises", [f"- {escaped(line, 700)}" for line in said])
@@ -347,8 +343,7 @@ def _worst_samples(results: Sequence[CaseResult]) -> Iterator[str]:
         yield f"- {escaped(f'{scores_of_sample(sample)} ({name_of(sample.result)})', 300)}"
         for line in sample_words(sample, _LONGEST_TEXT):
             yield f"  - {escaped(line, _LONGEST_TEXT)}"
-    lost = next(((r, where) for r in regressed if (where := where_lost(r))), None)
-    if lost is not None:
+    if lost := worst_loss(results):
         yield from ("", escaped(f"{name_of(lost[0])}: {lost[1]}", 500))
 
 

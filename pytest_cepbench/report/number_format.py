@@ -113,9 +113,12 @@ def p_value(p: float | None) -> str:
     return "< 1e-5" if p < 1e-5 else f"{p:.2g}".replace("e-0", "e-")
 
 
-def change_of(compared: _Compared) -> str:
-    """The difference, its bounds and the p of its test, as far as they are known."""
-    bounds = bounds_of(compared)
+def change_of(compared: _Compared, bounds: str = "") -> str:
+    """The difference, its bounds and the p of its test, as far as they are known.
+
+    bounds: in the place of those that `bounds_of` gives, such as those that a verdict rests on.
+    """
+    bounds = bounds or bounds_of(compared)
     change = number(compared.difference, signed=True) + (f" {bounds}" if bounds != "-" else "")
     return change if compared.p is None else f"{change}, p {p_value(compared.p)}"
 

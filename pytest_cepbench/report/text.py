@@ -34,10 +34,13 @@ from pytest_cepbench.report.headline import (
     is_pooled,
     undecided,
     without_pooled,
+    worst_case,
+    worst_first,
     worst_samples,
 )
 from pytest_cepbench.report.number_format import (
     bounds_used,
+    change_of,
     counted,
     name_of,
     number,
@@ -230,6 +233,21 @@ def where_lost(result: CaseResult) -> str:
     return f"lost {percent(hop.cost / whole)} by the {printable(hop.role, 30)}{at}"
 
 
+def worst_loss(results: Sequence[CaseResult]) -> tuple[CaseResult, str] | None:
+    """The worst of regressed cases of which it is known, and where it lost its score."""
+    regressed = (case for case in worst_first(results) if case.verdict == Verdict.REGRESSED)
+    return next(((case, where) for case in regressed if (where := where_lost(case))), None)
+
+
+def next_step(results: Sequence[CaseResult]) -> str:
+    """What to do about the worst case, else about undecided ones; empty where there is neither."""
+    worst = worst_case(results)
+    if worst is not None:
+        return worst.presentation.next_step
+    cases = undecided(results)
+    return shortage_advice(cases).partition(": ")[2] if cases else ""
+
+
 def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
     """A sample of `worst_samples` in words: its start, the first difference and its end.
 
@@ -285,16 +303,9 @@ def one_line(result: CaseResult) -> str:
     if result.judgement.difference is None or result.unseen:
         reason = result.reasons[0] if result.reasons else result.presentation.meaning
         return f"{named}: {printable(reason)}"
+    change = change_of(result.judgement, bounds_used(result))
     tolerance = number(result.tolerance)
-    return f"{named}: difference {_change_of(result)}, tolerance {tolerance}, n = {result.n}"
-
-
-def _change_of(result: CaseResult) -> str:
-    """The difference, with what the verdict rests on."""
-    bounds, p = bounds_used(result), result.judgement.p
-    change = number(result.judgement.difference, signed=True)
-    change += f" {bounds}" if bounds != "-" else ""
-    return change if p is None else f"{change}, p {p_value(p)}"
+    return f"{named}: difference {change}, tolerance {tolerance}, n = {result.n}"
 
 
 def figures_first(result: CaseResult) -> str:
@@ -304,7 +315,8 @@ def figures_first(result: CaseResult) -> str:
         reason = result.refused or next(iter(result.reasons), result.presentation.meaning)
         value = "" if result.value is None else f"{number(result.value)} now, "
         return f"{value}{printable(reason)}: {name}"
-    change, tolerance = _change_of(result), number(result.tolerance)
+    change = change_of(result.judgement, bounds_used(result))
+    tolerance = number(result.tolerance)
     return f"{change}, tolerance {tolerance}, n = {result.n}: {name}"
 
 

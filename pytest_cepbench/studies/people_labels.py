@@ -11,6 +11,7 @@ from msgspec.structs import replace as changed
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.errors import LabelError, SpecError, SuiteError
+from pytest_cepbench.files import shown_path
 from pytest_cepbench.gate.labels.label_file import (
     BattleDigests,
     Contestant,
@@ -125,12 +126,6 @@ def find_battles(prepared: PreparedSuite, run: SuiteRun, baselines: Path) -> Bat
             "between two"
         )
     return BattlesToLabel(run, opponents, battles, judged, path)
-
-
-def shown_path(path: Path) -> Path:
-    """A path as the engineer would write it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def write_study(

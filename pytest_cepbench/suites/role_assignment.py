@@ -19,6 +19,7 @@ from pytest_cepbench.errors import (
     SuiteNotApplicableError,
     unknown_name,
 )
+from pytest_cepbench.files import shown_path
 from pytest_cepbench.measures import Measure, SuiteContext, make_measures
 from pytest_cepbench.measures.base import JUDGE, grower, readers_of
 from pytest_cepbench.measures.measure_registry import make_answer_measures, tests_judges
@@ -293,9 +294,7 @@ def locate(suite: Suite, text: str) -> ModelSpec:
     if not text.startswith(_RELATIVE):
         return parse_spec(text)
     folder, rest = _split_located(suite, text)
-    here = Path.cwd()
-    path = folder.relative_to(here) if folder.is_relative_to(here) else folder
-    return parse_spec(f"{path}{rest}")
+    return parse_spec(f"{shown_path(folder)}{rest}")
 
 
 def _check_located(suite: Suite, role: str, key: str, text: str) -> None:

@@ -11,7 +11,7 @@ from string import hexdigits
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_cepbench.errors import SpecError, did_you_mean
-from pytest_cepbench.evaluation.run_result import shown_path
+from pytest_cepbench.files import shown_path
 
 if TYPE_CHECKING:
     from pytest_cepbench.evaluation.evaluator import Evaluator

@@ -12,7 +12,8 @@ import pytest
 
 from pytest_cepbench.errors import did_you_mean
 from pytest_cepbench.escapes import visible, width_of
-from pytest_cepbench.evaluation.run_result import shown_path, unmeasured_lines
+from pytest_cepbench.evaluation.run_result import unmeasured_lines
+from pytest_cepbench.files import shown_path
 from pytest_cepbench.plugin.controller import NO_CHANGE, Controller, RunOutcome
 from pytest_cepbench.plugin.records import GATED, ONE_SUITE, SUITES
 from pytest_cepbench.plugin.versions import rename_count
@@ -201,7 +202,7 @@ def _samples(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Sentence]:
     """The samples that lost most, in words, and where the worst case lost its score."""
     from pytest_cepbench.report.headline import worst_first, worst_samples
     from pytest_cepbench.report.number_format import name_of
-    from pytest_cepbench.report.text import sample_words, scores_of_sample, where_lost
+    from pytest_cepbench.report.text import sample_words, scores_of_sample, worst_loss
 
     regressed = [r for r in worst_first(outcome.results) if r.verdict == "regressed"]
     if not regressed:
@@ -210,10 +211,8 @@ def _samples(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Sentence]:
     for sample in worst_samples(regressed, MOST_SAMPLES):
         yield f"lost most: {scores_of_sample(sample)} ({name_of(sample.result)})", ""
         yield from ((f"    {line}", "") for line in sample_words(sample, width))
-    lost = next(((r, where) for r in regressed if (where := where_lost(r))), None)
-    if lost is not None:
-        result, where = lost
-        yield f"where: {name_of(result)} {where}", ""
+    if lost := worst_loss(outcome.results):
+        yield f"where: {name_of(lost[0])} {lost[1]}", ""
 
 
 def _causes(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
@@ -307,14 +306,12 @@ def _problems(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
 
 def _next_step(outcome: RunOutcome) -> Iterator[Sentence]:
     """What to do about the worst case; where it has no baseline, that is said already."""
-    from pytest_cepbench.report.case_table import shortage_advice
-    from pytest_cepbench.report.headline import undecided, worst_case
+    from pytest_cepbench.report.headline import worst_case
+    from pytest_cepbench.report.text import next_step
 
     worst = worst_case(outcome.results)
-    if worst is not None and worst.verdict != "no-baseline":
-        yield f"next: {worst.presentation.next_step}", ""
-    elif worst is None and undecided(outcome.results):
-        yield f"next: {shortage_advice(undecided(outcome.results)).partition(': ')[2]}", ""
+    if (worst is None or worst.verdict != "no-baseline") and (step := next_step(outcome.results)):
+        yield f"next: {step}", ""
 
 
 def _acceptance(
