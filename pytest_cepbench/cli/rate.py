@@ -31,12 +31,11 @@ _EVERY = ("0.0.0.0", "::")  # noqa: S104 - to refuse them alone
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
 
-def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) -> None:
+def serve_ratings(path: Path, arguments: Namespace) -> None:
     """Serve a study until the process is interrupted.
 
     path: its folder.
     arguments: port, host, name (of `--name`), peek.
-    suite: the name of the suite that it has to be of; None for any.
     Raises DatasetError, WriteError, SpecError and MissingDependencyError.
     """
     host: str = arguments.host
@@ -56,7 +55,7 @@ def serve_ratings(path: Path, arguments: Namespace, suite: str | None = None) ->
         raise MissingDependencyError(
             'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
         ) from error
-    ratings = read_ratings(path, suite)
+    ratings = read_ratings(path)
     write_texts(path, ratings.study.kind)
     shown = f"[{host}]" if ":" in host else host  # pages have addresses of IPv6 in brackets
     with LiveStudy(ratings) as live, bind(arguments.port, host) as listener:
@@ -95,7 +94,6 @@ _MOST_PEOPLE, _SHARE = 3, 0.2  # who judge an item of the share, where options d
 def run(arguments: Namespace) -> int:
     """Write a study where it is new, and serve it; exit codes as in `main`."""
     folder: Path = arguments.target
-    suite = None
     if (folder / STUDY).is_file():
         options = {"out": "--out", **{name: f"--{name}" for name in _SETTINGS}, **_SOURCES}
         given = [o for name, o in options.items() if getattr(arguments, name) not in (None, [])]
@@ -110,21 +108,20 @@ def run(arguments: Namespace) -> int:
                 f"{str(folder)!r} is no ratings folder: of a suite or a file of items a new one is "
                 "written, which needs --kind KIND and --out ratings/NAME"
             )
-        folder, suite = arguments.out, ""
+        folder = arguments.out
+        if (folder / STUDY).is_file():
+            raise SpecError(
+                f"{str(folder)!r} is a study already: go on with cepbench rate ask {folder}, or "
+                "name another folder with --out"
+            )
+        suite = ""
         if arguments.target.suffix != SUFFIX:  # else they are items of one's own
             from pytest_cepbench.suites import load_suite
 
             suite = load_suite(suite_file(arguments.target)).name
-        if (folder / STUDY).is_file():
-            _check_same(arguments, folder, suite)
-            tell(
-                f"{folder}: the study is there already, and goes on as it was written; what "
-                "it asks is not read again"
-            )
-        else:
-            _write(arguments, folder, suite)
+        _write(arguments, folder, suite)
     if not arguments.only_write:
-        serve_ratings(folder, arguments, suite)
+        serve_ratings(folder, arguments)
     return 0
 
 
@@ -135,39 +132,6 @@ _SETTINGS = (
 
 _SOURCES = {"samples": "--samples", "reports": "--report", "data": "--data", "store": "--store"}
 """Options that say what is asked, and how they are written."""
-
-
-def _check_same(arguments: Namespace, folder: Path, suite: str) -> None:
-    """Settings that are given are those of the study that is there. Raises SpecError if not."""
-    ratings = read_ratings(folder, suite)
-    written = ratings.study
-    changed = []
-    for name in _SETTINGS:
-        known = getattr(written, name)
-        if getattr(arguments, name) not in (None, known):
-            has = ", ".join(known) if isinstance(known, tuple) else known
-            changed.append(f"--{name} (it has {has})")
-    if arguments.samples is not None:
-        every = written.population if isinstance(written.population, int) else 0
-        drawn = round(written.probability * every)
-        if not every or min(arguments.samples, every) != drawn:
-            changed.append(f"--samples (it has {drawn or 'all'})")
-    if arguments.reports:
-        rated = {(source.model, source.fingerprint) for source in ratings.sources}
-        named = []
-        if written.suite and written.kind not in ("describe", "verify"):
-            from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
-
-            source = RatedSource(arguments.reports, baselines=arguments.baselines)
-            named = named_runs(written.kind, arguments.target, source)
-        if not named or not rated.issuperset((run.name, run.fingerprint) for run in named):
-            models = sorted({model for model, _ in rated} - {""})
-            changed.append(f"--report (it has {', '.join(models) or 'no runs'})")
-    if changed:
-        raise SpecError(
-            f"{str(folder)!r} is a study already, which goes on as it was written: drop "
-            f"{', '.join(changed)}, or name another folder with --out"
-        )
 
 
 def _write(arguments: Namespace, folder: Path, suite: str) -> None:

@@ -204,7 +204,6 @@ def make_app(
             Route("/a/{token}/agree", people.agree, methods=["POST"]),
             Route("/o/{token}/", operator.page),
             Route("/o/{token}/part", operator.part),
-            Route("/o/{token}/progress.json", operator.progress),
             Route("/page/{name}", _asset),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
@@ -329,11 +328,6 @@ class _Operator:
         """What of the page changes."""
         content = await self._content(request)
         return HTMLResponse(render("operator_part.html.jinja", **content), headers=_HEADERS)
-
-    async def progress(self, request: Request) -> Response:
-        """The same as data."""
-        content = await self._content(request)
-        return _json(msgspec.to_builtins(asdict(content["summary"])))
 
     async def _content(self, request: Request) -> dict[str, Any]:
         # As bytes: of texts, which an address may have any of, only ASCII could be compared.

@@ -79,21 +79,12 @@ class Ratings:
         return self.path / VOTES / f"{annotator}{_LINES}"
 
 
-def read_ratings(path: Path, suite: str | None = None) -> Ratings:
-    """The study in a folder.
-
-    suite: the name of the suite that it has to be of; None for any.
-    Raises DatasetError for a folder that holds no study, a damaged one, or one of another suite.
-    """
+def read_ratings(path: Path) -> Ratings:
+    """The study in a folder. Raises DatasetError for one that holds none, or a damaged one."""
     if not (path / STUDY).is_file():
         raise DatasetError(f"{str(path)!r} is no ratings folder: it has no {STUDY}")
     study = decoded(read_file(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
     _check_version(study.v, path / STUDY)
-    if suite is not None and study.suite != suite:
-        other = f"the suite {study.suite!r}" if study.suite else "no suite"
-        raise DatasetError(
-            f"{str(path)!r} holds ratings of {other}, and those of {suite!r} are expected"
-        )
     data = read_file(path / ITEMS, _MOST_ITEMS)
     if study.data and digest_bytes(data) != study.data:
         raise DatasetError(

@@ -17,6 +17,7 @@ import pytest
 from pytest_cepbench.cli.rate import decision
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from tests.cli.conftest import Home
+from tests.plugin.project import contents
 from tests.ratings.serving import ROOT, agree, request, served, slots
 from tests.ratings.studies import make_study
 
@@ -61,7 +62,7 @@ def test_a_suite_gives_images_to_describe(home: Home) -> None:
         "rate", "ask", ".", "--kind=describe", "--out=ratings/people", "--samples=3", "--only-write"
     )
     assert (ended.code, ended.out) == (0, "")
-    ratings = read_ratings(home.path / "ratings" / "people", "toy")
+    ratings = read_ratings(home.path / "ratings" / "people")
     items = [item for item in ratings.items.values() if item.kind == "item"]
     assert len(items) == 3
     assert ratings.study.probability == 3 / int(ratings.study.population)
@@ -144,41 +145,15 @@ def test_a_study_that_is_there_goes_on_as_it_is(argv: list[str], message: str, h
     assert (ended.code, message in ended.err) == (2, True), ended.err
 
 
-def test_the_same_command_goes_on_with_the_study(home: Home, items: str) -> None:
-    """It says that nothing was written, and refuses settings that the study has not."""
-    command = (
-        "rate",
-        "ask",
-        items,
-        "--kind=pair",
-        "--out=ratings/mine",
-        "--annotators=2",
-        "--only-write",
-    )
+def test_a_study_is_written_once(home: Home, items: str) -> None:
+    """The same command again is refused, with the one that goes on; so is another suite's."""
+    command = ("rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--only-write")
     assert home.command(*command).code == 0
-    data = (home.path / "ratings" / "mine" / "study.json").read_bytes()
-
+    before = contents(home.path / "ratings")
     again = home.command(*command)
-    same = home.command(*command, "--practice=5", "--attention=0.05", "--repeats=0.05")
-    other = home.command(*command, "--annotators=ann,ben", "--seed=3")
-    checks = home.command(*command, "--practice=0", "--attention=0.3", "--repeats=0.4")
-    source = home.command(*command, "--samples=10", "--report=none.json")
-
-    assert (again.code, same.code) == (0, 0)
-    assert "--practice (it has 5), --attention (it has 0.05), --repeats (it has" in checks.err
-    assert "drop --samples (it has all), --report (it has no runs)" in source.err
-    assert (checks.code, source.code) == (2, 2)
-    assert "ratings/mine: the study is there already" in again.err
-    assert other.code != 0
-    assert "drop --annotators (it has a1, a2), --seed (it has 0)" in other.err
-    assert (home.path / "ratings" / "mine" / "study.json").read_bytes() == data
-
-
-def test_a_folder_of_another_suite_is_refused(home: Home, items: str) -> None:
-    """Votes of one suite say nothing of another."""
-    make_study(home.path / "ratings", "pair")
-    ended = home.command("rate", "ask", items, "--kind=pair", "--out=ratings")
-    ended.refused("holds ratings of the suite 'toy', and those of '' are expected")
+    again.refused("is a study already: go on with cepbench rate ask ratings/mine", lines=1)
+    assert home.command("rate", "ask", "ratings/mine", "--only-write").code == 0
+    assert contents(home.path / "ratings") == before
 
 
 @pytest.mark.slow

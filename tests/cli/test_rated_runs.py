@@ -81,7 +81,7 @@ def rate(home: Home, kind: str, *names: str, sample: int = 6) -> Ratings:
         f"--samples={sample}", "--annotators=ada,bob", "--only-write", *reports,
     )  # fmt: skip
     assert ended.code == 0, ended.err
-    return read_ratings(home.path / "ratings/it", "drift")
+    return read_ratings(home.path / "ratings/it")
 
 
 def asked(ratings: Ratings) -> list[str]:
@@ -163,28 +163,6 @@ def test_mistakes_are_told_in_a_line(runs: Home) -> None:
         assert ended.code == 2, (options, ended)
         assert message in ended.err
         assert len(ended.err.splitlines()) == 1
-
-
-def test_a_study_of_other_runs_or_samples_does_not_go_on(runs: Home) -> None:
-    """The same command goes on; other reports, names or numbers of samples are refused."""
-    rate(runs, "caption", "fine", "poor")
-    base = ("rate", "ask", "suite.toml", "--kind=caption", "--out=ratings/it", "--store=store")
-    same = ("--report=fine=fine.json", "--report=poor=poor.json", "--samples=6", "--only-write")
-    again = runs.command(*base, *same)
-    assert again.code == 0, again.err
-    assert "the study is there already" in again.err
-
-    cases = {
-        ("--report=fine=odd.json", "--report=poor=poor.json"): "drop --report (it has fine, poor)",
-        ("--report=odd=odd.json", "--report=poor=poor.json"): "drop --report (it has fine, poor)",
-        ("--report=before=fine.json",): "drop --report (it has fine, poor)",
-        ("--samples=5",): "drop --samples (it has 6)",
-        ("--samples=5", "--report=odd.json"): "drop --samples (it has 6), --report",
-        ("--report=none.json",): "none.json",
-    }
-    for options, message in cases.items():
-        ended = runs.command(*base, *options, "--only-write")
-        assert (ended.code, message in ended.err) == (2, True), (options, ended)
 
 
 def test_caption_votes_align_with_metrics(runs: Home) -> None:

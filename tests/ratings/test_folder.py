@@ -57,11 +57,8 @@ def test_a_study_is_read_as_it_was_written(ratings: Ratings) -> None:
     assert "session.json" in (ratings.path / ".gitignore").read_text()
 
 
-def test_a_folder_of_another_suite_is_refused(ratings: Ratings) -> None:
-    """It names both suites."""
-    assert read_ratings(ratings.path, "toy").study.suite == "toy"
-    with pytest.raises(DatasetError, match="ratings of the suite 'toy', and those of 'arena'"):
-        read_ratings(ratings.path, "arena")
+def test_a_folder_without_a_study_is_refused(ratings: Ratings) -> None:
+    """Votes alone are none."""
     with pytest.raises(DatasetError, match="no ratings folder"):
         read_ratings(ratings.path / "votes")
 

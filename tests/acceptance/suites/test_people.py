@@ -80,7 +80,7 @@ def test_from_a_report_to_a_verdict_of_people(tmp_path: Path, workers: tuple[str
         *("--out=ratings/may", "--annotators=ada,bob", "--only-write"),
     )
     assert rated.returncode == 0, rated.stderr
-    ratings = read_ratings(tmp_path / "ratings/may", "arena")
+    ratings = read_ratings(tmp_path / "ratings/may")
     people = "--judge=human:ratings/may"
     prefer(ratings, "accepted", "ada", leave_out=4)
     changed = run(tmp_path, "pytest_cepbench.cli", "arena", "rejudge", "suite.toml", people)
@@ -136,7 +136,7 @@ def test_a_draw_that_nobody_finished_rating_never_passes(drawn: Path) -> None:
     do not stand for those that people have not rated.
     """
     needed = '"needed"' in (drawn / "suite.toml").read_text(encoding="utf-8")
-    ratings = read_ratings(drawn / "ratings/new", "arena-instrument")
+    ratings = read_ratings(drawn / "ratings/new")
     items = [item for item in ratings.items.values() if item.kind == "item"]
     random.Random(0).shuffle(items)  # as every annotator has an order of their own
     shown: dict[int, dict[str, object]] = {}
@@ -195,7 +195,7 @@ def test_ratings_of_one_suite_leave_the_other_of_a_folder_alone(tmp_path: Path) 
     )
     rated = run(tmp_path, *rate, "--out=ratings/may", "--annotators=ada", "--only-write")
     assert rated.returncode == 0, rated.stderr
-    prefer(read_ratings(tmp_path / "ratings/may", "arena"), "accepted", "ada")
+    prefer(read_ratings(tmp_path / "ratings/may"), "accepted", "ada")
     people = "--judge=human:ratings/may"
     run(tmp_path, "pytest_cepbench.cli", "arena", "rejudge", "suites/arena", people)
 
@@ -231,7 +231,7 @@ def test_people_describe_photographs(tmp_path: Path) -> None:
     data = ("--data", "folder=photos", "--only-write")
     rated = run(tmp_path, *rate, "--out=ratings/words", "--annotators=ada,bob", *data)
     assert rated.returncode == 0, rated.stderr
-    ratings = read_ratings(tmp_path / "ratings/words", "folder-described")
+    ratings = read_ratings(tmp_path / "ratings/words")
     items = [item for item in ratings.items.values() if item.kind == "item"]
     for item in items[1:]:
         text = words[item.question[0].image or ""]
