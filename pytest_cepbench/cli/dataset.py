@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_cepbench.cli.output import Section, Table, show, tell
 from pytest_cepbench.construction import folder as files
 from pytest_cepbench.construction.folder import open_construction
-from pytest_cepbench.construction.frozen_set import settle_labels, table_path, write_frozen
+from pytest_cepbench.construction.frozen_set import settle_labels, write_frozen
 from pytest_cepbench.construction.patterns import MOST_PATTERNS
 from pytest_cepbench.construction.stages import (
     STAGES,
@@ -194,7 +194,7 @@ def freeze(arguments: Namespace) -> int:
         f"checked by people: {verified} images; they changed the labels of {frozen.changed}",
         *frozen.people.remarks,
     ]
-    if not table_path(target, name).is_file():
+    if not arguments.copy:
         lines.append(
             "the images are not copied, paths and digests stand for them: with --copy the table "
             "that suites load is written"

@@ -192,7 +192,7 @@ def settle_labels(
 def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
     """Write the files of a set; returns their paths.
 
-    copy: whether the images are copied into the table; one that is there already stays.
+    copy: whether the images are copied into the table.
     Raises DatasetError for an image that has changed, and for a folder that holds another set;
     WriteError.
     """
@@ -219,8 +219,7 @@ def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
     with _written_table(frozen, table) if copy else nullcontext(None) as digest:
         if digest is not None:
             digests[table.name] = digest
-        kept = refuse_other_files(folder, name, digests, copy=copy)
-    copied = copy or bool(kept)
+        refuse_other_files(folder, name, digests)
     chosen, construction = labelled.chosen, labelled.construction
     fields = ("role", "spec", "what", "adapter", "fingerprint", "prompt_digest")
     tables: dict[str, Mapping[str, Any]] = {
@@ -228,7 +227,7 @@ def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
             "name": name,
             "kind": "patterns",
             "images": len(images),
-            "images_copied": copied,
+            "images_copied": copy,
             "unverified": frozen.unverified,
             "data": digest_json(sorted(frozen.labels)),
         },
@@ -238,11 +237,11 @@ def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
             "seed": chosen.seed,
         },
         "prompts": {"style": construction.prompts},
-        FILES: digests | kept,
+        FILES: digests,
     }
     for stage, model in frozen.models.items():
         tables[f"models.{quote_toml(stage)}"] = {field: getattr(model, field) for field in fields}
-    contents[CARD] = _card(frozen, copy=copied).encode()
+    contents[CARD] = _card(frozen, copy=copy).encode()
     contents[MANIFEST] = manifest_text(tables)
     replace_files(folder, {folder / file: data for file, data in contents.items()})
     return [folder / file for file in (*digests, CARD, MANIFEST)]
@@ -313,16 +312,10 @@ def manifest_text(tables: Mapping[str, Mapping[str, Any]]) -> bytes:
     return ("\n\n".join(blocks) + "\n").encode()
 
 
-def refuse_other_files(
-    folder: Path, name: str, digests: Mapping[str, str], *, copy: bool
-) -> dict[str, str]:
+def refuse_other_files(folder: Path, name: str, digests: Mapping[str, str]) -> None:
     """Raise DatasetError where a folder holds other files, or a frozen set that would change.
 
-    name: of the set that is to be written.
-    digests: of its files, by their paths in the folder.
-    copy: whether images are among them.
-    Returns the images' files that are there from before and are not written now, with their
-    digests; of a set whose images are copied once more there are none.
+    name: of the set that is to be written. digests: of its files, by their paths in the folder.
     """
     if not (folder / MANIFEST).is_file():
         files = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
@@ -336,32 +329,23 @@ def refuse_other_files(
             raise DatasetError(
                 f"{str(folder)!r} holds other files ({min(others)}): name a new folder with --to"
             )
-        return {}
+        return
     manifest = read_toml(folder / MANIFEST, _LARGEST)
     place = f"{str(folder / MANIFEST)!r} is no manifest of a data set"
     before = convert_record(place, manifest, _Manifest)
-    copied = before.images_copied and not copy
-    left = {file: digest for file, digest in before.files.items() if file not in digests}
-    changed = sorted(
-        file
-        for file, digest in before.files.items()
-        if digests.get(file) != digest and not (file in left and copied)
-    )
-    if before.name != name:
-        changed = [MANIFEST]
-    if changed:
+    changed = sorted(f for f, digest in before.files.items() if digests.get(f) != digest)
+    if before.name != name or changed:
+        first = MANIFEST if before.name != name else changed[0]
         raise DatasetError(
             f"{str(folder)!r} holds the set {before.name!r}, which was frozen with other labels "
-            f"or images, or under another name ({changed[0]} would change): what is frozen stays; "
-            "name another folder with --to"
+            f"or images, with --copy, or under another name ({first} would change): what is frozen "
+            "stays; name another folder with --to"
         )
-    return left if all((folder / file).is_file() for file in left) else {}
 
 
 class _Manifest(msgspec.Struct, frozen=True):
     name: str
     files: dict[str, str]
-    images_copied: bool = False
 
 
 # -- the card: where a set comes from, who labelled it, and how to use it --------------------------

@@ -553,23 +553,18 @@ def test_another_name_needs_another_folder(photos: Home) -> None:
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_copied_table_stays_in_the_manifest(photos: Home) -> None:
-    """Frozen once more without --copy: the table is there, and card and manifest say so."""
+def test_a_copied_table_stays(photos: Home) -> None:
+    """A set that was frozen without images gets them; frozen without --copy it would lose them."""
     construct(photos)
-    freeze(photos, "--unverified", "--copy")
+    freeze(photos, "--unverified")
+    assert freeze(photos, "--unverified", "--copy").code == 0
     folder = photos.path / "bench" / "frozen"
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    again = freeze(photos, "--unverified")
-    after = {path: path.read_bytes() for path in folder.iterdir()}
-    (folder / "bench.tsv").unlink()
-    passed_on = freeze(photos, "--unverified")
-
-    assert (again.code, passed_on.code) == (0, 0), again.err
-    assert after == before
-    assert "the images are not copied" not in again.out
-    assert "the images are not copied" in passed_on.out
+    freeze(photos, "--unverified").refused("with --copy, or under another name (bench.tsv would")
+    assert freeze(photos, "--unverified", "--copy").code == 0
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
     manifest = parse_toml((folder / "dataset.toml").read_text())
-    assert (manifest["images_copied"], len(manifest["files"])) == (False, 2)
+    assert (manifest["images_copied"], len(manifest["files"])) == (True, 3)
 
 
 def test_a_freeze_that_was_killed_goes_on(photos: Home) -> None:
