@@ -320,6 +320,7 @@ REMOVED: Mapping[str, str] = {
     "two_stage=": "the spec without it: Emu3 writes and draws in turns, as Janus does",
     "--family": "the bias of each model, which every card has",
     "--limit": "--samples",
+    "--score": "no option: a label is the mean of the votes on its battle",
     "--pilot": "--samples",
     "--from": "--report",
     "--format": "--describer=human:RATINGS for chains, rate export for battles",

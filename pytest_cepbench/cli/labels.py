@@ -75,10 +75,9 @@ def import_ratings(arguments: Namespace) -> int:
     doubts = {} if arguments.all_annotators else doubtful_annotators(ratings, votes)
     for name, why in doubts.items():
         tell(f"left out: {name}, {why}; --all-annotators counts everybody")
-    majority = arguments.score == "majority"
     for line in votes.remarks.lines:
         tell(line)
-    taken = take_labels(ratings, votes, arguments.baselines, doubts, majority=majority)
+    taken = take_labels(ratings, votes, arguments.baselines, doubts)
     if taken.files:
         contents = {file.path: file.dump().encode() for file in taken.files}
         replace_files(taken.files[0].path.parent, contents)

@@ -400,8 +400,6 @@ RATE = Command(
             options(
                 """
                 ratings RATINGS   a ratings folder of pairs
-                --score {mean,majority} = mean
-                                  what the votes of several people on a battle make
                 --all-annotators  count those too who fail known items or agree with nobody;
                                   default: left out
                 @baselines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,7 +200,7 @@ class TakenLabels:
 
 
 def take_labels(
-    ratings: Ratings, votes: Votes, baselines: Path, doubts: Collection[str], *, majority: bool
+    ratings: Ratings, votes: Votes, baselines: Path, doubts: Collection[str]
 ) -> TakenLabels:
     """The label files of a suite with what people said of drawn battles.
 
@@ -213,7 +212,7 @@ def take_labels(
     counting = {vote.annotator for vote in votes.answers()} - set(doubts)
     if doubts and not counting:
         raise LabelError(f"{ratings.path}: no annotator is left whose votes count")
-    labels = labels_of(ratings, votes, counting, majority=majority)
+    labels = labels_of(ratings, votes, counting)
     gone = labels_of(ratings, votes, doubts) if doubts else {}
     folder = label_folder(baselines, ratings.study.suite)
     files = read_label_files(folder)
@@ -230,13 +229,12 @@ def take_labels(
 
 
 def labels_of(
-    ratings: Ratings, votes: Votes, annotators: Collection[str] = (), *, majority: bool = False
+    ratings: Ratings, votes: Votes, annotators: Collection[str] = ()
 ) -> dict[BattleDigests, Label]:
     """People's labels of the battles of a ratings folder, the first answer as the candidate.
 
-    annotators: whose votes count; everybody's where empty. A win scores 1, a tie half, a loss 0.
-    majority: whether the most frequent of the three counts, a tie where there is none, in the place
-    of their mean.
+    annotators: whose votes count; everybody's where empty. A label is the mean of their votes, of
+    which a win scores 1, a tie half and a loss 0.
     """
     labels = {}
     for _, own in sorted(battle_votes(ratings, votes, annotators).items()):
@@ -244,10 +242,6 @@ def labels_of(
         pieces = (own.item.question, first.parts, second.parts)
         battle = BattleDigests(*map(_pieces_digest, pieces))  # as runs have it
         score = round(own.score, 6)
-        if majority:
-            given = Counter(0.5 if w.startswith("Tie") else w == "A" for w in own.winners.values())
-            (most, times), *others = given.most_common()
-            score = 0.5 if others and others[0][1] == times else float(most)
         labels[battle] = Label(**battle._asdict(), score=score, votes=len(own.winners))
     return labels
 

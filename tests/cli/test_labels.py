@@ -15,7 +15,6 @@ from pytest_cepbench.cli import main
 from pytest_cepbench.gate.labels.label_file import LabelFile, read_label_file
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.people_labels import labels_of
 from tests.cli.conftest import Home
 from tests.ratings.voted import cast, side_vote
 from tests.studies.toy import write_suite
@@ -194,15 +193,6 @@ def test_a_draw_takes_the_other_roles_models(home: Home) -> None:
     files = [read_label_file(path) for path in (home.path / "labels" / "arena").glob("*.jsonl")]
     assert len({file.draw.population for file in files}) == 2
     assert home.command(*words, "--interleaver=shapes:").code == 2
-
-
-def test_majorities(drawn: Drawn) -> None:
-    """The most frequent of win, tie and loss; a tie where two are as frequent."""
-    first, second = drawn.items[:2]
-    drawn.vote("ann", first_wins=True, items=[first, second])
-    drawn.vote("bob", first_wins=False, items=[first])
-    labels = labels_of(drawn.ratings, read_votes(drawn.ratings), majority=True)
-    assert sorted(label.score for label in labels.values()) == [0.5, 1.0]
 
 
 def test_labels_decide_the_next_run(drawn: Drawn) -> None:
