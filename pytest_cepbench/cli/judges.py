@@ -167,27 +167,7 @@ def file_titles(paths: Sequence[Path]) -> dict[Path, str]:
 
 def _ask_judge(arguments: Namespace) -> int:
     """Ask the judge; print, write and keep its card; exit codes as in `main`."""
-    if arguments.verdicts or arguments.people is not None:
-        file = "--people" if arguments.people else f"the file {str(arguments.verdicts[0])!r}"
-        raise SpecError(
-            f"--judge is asked itself: drop {file}, and give people's verdicts with --on FILE"
-        )
-    if arguments.on is None:
-        raise SpecError(
-            "--judge needs --on FILE, verdicts of people on the battles that it is to judge, or "
-            f"--on {SHAPES_PANEL}"
-        )
-    whole = arguments.on == SHAPES_PANEL or Path(arguments.on).is_dir()
-    if whole and (arguments.answers or arguments.data or arguments.partial):
-        raise SpecError(
-            f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
-        )
-    if len(arguments.repeat) > 1:
-        raise SpecError("--repeat is given several times: with --judge one number is expected")
-    try:
-        repeats = at_least_one(arguments.repeat[0], "--repeat") if arguments.repeat else 0
-    except ValueError as error:
-        raise SpecError(str(error)) from error
+    repeats = _repeats_of_asked(arguments)
     order: AskedOrder = arguments.order or "both"
     seed: int = arguments.seed or 0
     with measuring(arguments.store, Path(arguments.on)) as (pool, begin):
@@ -217,21 +197,46 @@ def _ask_judge(arguments: Namespace) -> int:
     name = re.sub(r"[^A-Za-z0-9.+_-]+", "-", card.judge).strip("-.")[-80:] or "judge"
     file = f"judge-card-{name}"
     write_and_show(arguments, {"card": card}, card_page(card), file)
-    files: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": given.verdicts}
+    verdicts: dict[str, Sequence[JudgedBattle]] = {f"{name}-verdicts.json": given.verdicts}
     for index, repeat in enumerate(given.repeats, 1):
-        files[f"{name}-again-{index}.json"] = repeat
+        verdicts[f"{name}-again-{index}.json"] = repeat
     if arguments.on == SHAPES_PANEL:
-        files[f"{name}-truth.json"] = panel.people
+        verdicts[f"{name}-truth.json"] = panel.people
     try:
-        for path, verdicts in files.items():
-            write_battles(arguments.out / path, verdicts)
-        lines = [f"verdicts: {arguments.out / path}" for path in files]
+        for path, battles in verdicts.items():
+            write_battles(arguments.out / path, battles)
+        lines = [f"verdicts: {arguments.out / path}" for path in verdicts]
         if not arguments.dry_run:
             lines.append(_keep(arguments.baselines, arguments.out / f"{file}.json", identity))
     except (CepError, OSError) as error:
         raise EndedError(str(error)) from error
     show([], *lines)
     return 0
+
+
+def _repeats_of_asked(arguments: Namespace) -> int:
+    """How often a judge is asked again. Raises SpecError for options that it cannot be asked by."""
+    if arguments.verdicts or arguments.people is not None:
+        file = "--people" if arguments.people else f"the file {str(arguments.verdicts[0])!r}"
+        raise SpecError(
+            f"--judge is asked itself: drop {file}, and give people's verdicts with --on FILE"
+        )
+    if arguments.on is None:
+        raise SpecError(
+            "--judge needs --on FILE, verdicts of people on the battles that it is to judge, or "
+            f"--on {SHAPES_PANEL}"
+        )
+    whole = arguments.on == SHAPES_PANEL or Path(arguments.on).is_dir()
+    if whole and (arguments.answers or arguments.data or arguments.partial):
+        raise SpecError(
+            f"--on {arguments.on} brings questions and answers: drop --answers, --data, --partial"
+        )
+    if len(arguments.repeat) > 1:
+        raise SpecError("--repeat is given several times: with --judge one number is expected")
+    try:
+        return at_least_one(arguments.repeat[0], "--repeat") if arguments.repeat else 0
+    except ValueError as error:
+        raise SpecError(str(error)) from error
 
 
 def _people_panel(arguments: Namespace, store: Store, names: ModelNames, seed: int) -> BattlePanel:

@@ -172,13 +172,7 @@ def make_leaderboard(
     records = battle_records(table, lost, forfeit_policy)
     groups = _groups(battles, grouping)
     by_group = {group: battle_records(BattleTable(part)) for group, part in groups.items()}
-    wrong = {
-        (model, battle.question, kind)
-        for battle in battles
-        for model, kinds in zip((battle.first, battle.second), battle.errors, strict=True)
-        for kind in kinds
-    }
-    errors = Counter((model, kind) for model, _, kind in wrong)
+    errors = _seen_errors(battles)
     order = sorted(range(len(ratings.models)), key=lambda i: -ratings.ratings[i])
     ranks = ratings.rank_intervals()
     standings = [
@@ -220,6 +214,17 @@ def make_leaderboard(
         pair_win_rates={policy: rates(policy) for policy in TIE_POLICIES},
         curves=tuple(_curve(battles, standing.model) for standing in standings),
     )
+
+
+def _seen_errors(battles: Sequence[JudgedBattle]) -> Counter[tuple[str, str]]:
+    """(model, kind of error) -> answers in which it was seen, each once."""
+    wrong = {
+        (model, battle.question, kind)
+        for battle in battles
+        for model, kinds in zip((battle.first, battle.second), battle.errors, strict=True)
+        for kind in kinds
+    }
+    return Counter((model, kind) for model, _, kind in wrong)
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ def visible_drops(calibrations: Sequence[Calibrated], baselines: Path) -> Check:
     findings: list[Finding] = []
     if blind:
         names = _listed([key.within for key in blind])
-        sentence = f"not even a fall to the worst there is would mostly fail: {names}"
+        sentence = f"could not detect even a drop to the worst score: {names}"
         whole = any(key.part == OVERALL for key in blind)
         findings.append(("problem" if whole else "remark", sentence, ""))
     if small:

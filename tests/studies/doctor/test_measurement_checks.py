@@ -196,7 +196,7 @@ def test_a_fall_to_chance_that_does_not_show(part: str, floor: float, status: st
     policy = replace(POLICY, tolerance=0.001)
     check = drops(case(part, floor=floor, policy=policy), case("z", policy=policy))
     assert check.status == status
-    blind = f"not even a fall to the worst there is would mostly fail: {part}/gc"
+    blind = f"could not detect even a drop to the worst score: {part}/gc"
     assert (check.said[0] == blind) is (floor == 0.79)
     assert check.said[-1].endswith(f"would often be undecided: z/gc, {part}/gc")
 
