@@ -13,7 +13,8 @@ Rows = Sequence[Row]
 
 def table(head: Row, rows: Iterable[Row]) -> str:
     """A Markdown table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *rows))
+    lines = [f"| {' | '.join(line)} |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
 
 
 def fill(page: str, tables: Mapping[str, str]) -> str:
