@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.gate.statistics import Differences, mean_bounds
-from pytest_cepbench.gate.statistics.constants import LEAST_LABELLED
+from pytest_cepbench.gate.statistics.constants import LEAST_LABELLED, LEAST_UNLIKE
 from pytest_cepbench.gate.statistics.differences import Array
 from pytest_cepbench.gate.statistics.prediction_powered import (
     PEOPLE_ONLY,
@@ -226,13 +226,16 @@ def test_bounds_of_few_labels_are_peoples_alone() -> None:
 
 
 def test_bounds_of_labels_that_are_alike_are_peoples_alone() -> None:
-    """Fifty ties and five losses show too little of a spread to be corrected by a judge."""
-    said = np.array([0.0] * 50 + [-0.5] * 5)
+    """Fifty ties and 14 losses show too little of a spread to be corrected by a judge."""
     judge = np.array([0.5, -0.5] * 150)
-    bounds, _ = labelled_bounds(scores_of_array(said, judge[:55], judge[55:]), 0.05, span=0.5)
-    assert bounds.method == f"{PEOPLE_ONLY}, Gaffke"
+    for losses in (5, LEAST_UNLIKE - 1, LEAST_UNLIKE):
+        said = np.array([0.0] * 50 + [-0.5] * losses)
+        scores = scores_of_array(said, judge[: len(said)], judge[len(said) :])
+        bounds, _ = labelled_bounds(scores, 0.05, span=0.5)
+        alone = losses < LEAST_UNLIKE
+        assert bounds.method == (f"{PEOPLE_ONLY}, Gaffke" if alone else PREDICTION_POWERED)
     everything, _ = labelled_bounds(
-        scores_of_array(said * 0, judge[:55], judge[55:]), 0.05, span=0.5
+        scores_of_array(said * 0, judge[: len(said)], judge[len(said) :]), 0.05, span=0.5
     )
     assert everything.method == f"{PEOPLE_ONLY}, Gaffke"
     assert everything.low is not None
