@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import jinja2
 import msgspec
 import uvicorn
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -37,7 +38,6 @@ from pytest_cepbench.artifacts.answer import cut_into_steps
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line, visible
-from pytest_cepbench.ratings.consent import to_html
 from pytest_cepbench.ratings.folder import Votes
 from pytest_cepbench.ratings.live_study import MOST_WORDS, LiveStudy, ShownItem, parse_answer
 from pytest_cepbench.ratings.records import Part, Study, Task, Vote, option_name
@@ -125,6 +125,16 @@ def render_item(shown: ShownItem, study: Study, image_name: Callable[[str], str]
         others=[] if item.known else [name for name in study.names if name not in offered],
         practice=shown.kind == "practice",
     )
+
+
+# Neither links nor images nor HTML: these stay text.
+_MARKDOWN = MarkdownIt("zero").enable(["heading", "list", "emphasis"])
+
+
+def to_html(text: str) -> Markup:
+    """Headings, paragraphs, lists and emphasis of Markdown as HTML; all else stays text."""
+    rendered = _MARKDOWN.render(visible(text.replace("\r\n", "\n")))
+    return Markup(rendered)  # noqa: S704 - it escapes all but its own tags
 
 
 def _displayed(value: object) -> object:

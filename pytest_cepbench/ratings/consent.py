@@ -1,23 +1,18 @@
 """The texts that people read before they begin, and who agreed to them.
 
-`consent.md` and `instructions.md` of a ratings folder are the organizer's to edit. What they may
-hold is a small part of Markdown: headings, paragraphs, lists, **bold**. Nothing in them is HTML.
+`consent.md` and `instructions.md` of a ratings folder are the organizer's to edit, in Markdown.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from markupsafe import Markup, escape
 
 from pytest_cepbench.errors import DatasetError, WriteError
-from pytest_cepbench.escapes import visible
 from pytest_cepbench.files import digest_text, read_text, write_small
 from pytest_cepbench.ratings.folder import LineFile
 from pytest_cepbench.ratings.records import Task
@@ -168,51 +163,3 @@ def _text(path: Path) -> str:
         return ""
     except (OSError, UnicodeDecodeError) as error:
         raise DatasetError(f"{path} cannot be read: {error}") from error
-
-
-# -- a small part of Markdown --------------------------------------------------------------------
-
-_LIST = re.compile(r"(?P<mark>[-*]|\d+[.)])\s+(?P<text>.*)")
-
-_HEADING = re.compile(r"(#{1,3})\s+(.*)")
-
-_BOLD = re.compile(r"\*\*(.+?)\*\*")
-
-
-def to_html(text: str) -> Markup:
-    """Headings, paragraphs, lists and **bold** of a text as HTML; all else stays text."""
-    blocks = re.split(r"\n\s*\n", visible(text.replace("\r\n", "\n")).strip())
-    return Markup("\n").join(markup for block in blocks for markup in _block(block))
-
-
-def _block(block: str) -> Iterator[Markup]:
-    """The markup of lines without an empty one between them."""
-    lines = [line.strip() for line in block.splitlines() if line.strip()]
-    if lines and (heading := _HEADING.fullmatch(lines[0])):
-        level = len(heading[1])
-        yield Markup("<h{0}>{1}</h{0}>").format(level, _inline(heading[2]))
-        lines = lines[1:]
-    if not lines:
-        return
-    first = _LIST.fullmatch(lines[0])
-    if first is None:
-        yield Markup("<p>{}</p>").format(_inline(" ".join(lines)))
-        return
-    entries: list[str] = []
-    for line in lines:
-        match = _LIST.fullmatch(line)
-        if match:
-            entries.append(match["text"])
-        else:
-            entries[-1] += f" {line}"
-    shown = Markup("").join(Markup("<li>{}</li>").format(_inline(entry)) for entry in entries)
-    numbered = first["mark"][0].isdigit()
-    yield (Markup("<ol>{}</ol>") if numbered else Markup("<ul>{}</ul>")).format(shown)
-
-
-def _inline(text: str) -> Markup:
-    parts = _BOLD.split(text)
-    return Markup("").join(
-        Markup("<b>{}</b>").format(part) if at % 2 else escape(part)
-        for at, part in enumerate(parts)
-    )

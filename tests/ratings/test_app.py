@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_cepbench.option_values import bind
-from pytest_cepbench.ratings.app import render_item
+from pytest_cepbench.ratings.app import render_item, to_html
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Task
@@ -303,3 +305,20 @@ def test_one_server_has_a_study(untouched: Site) -> None:
 
     with pytest.raises(WriteError, match="another server has"):
         LiveStudy(read_ratings(untouched.folder))
+
+
+def test_the_part_of_markdown() -> None:
+    """Headings, paragraphs, lists of both kinds, emphasis; no links, images or code."""
+    text = "# One\nA **b** & c\n\n- d\n  e\n- <f>\n\n1. g\n2. h\n\n## Two\n[a](b) ![i](j) `k`"
+    assert str(to_html(text)) == (
+        "<h1>One</h1>\n<p>A <strong>b</strong> &amp; c</p>\n<ul>\n<li>d\ne</li>\n"
+        "<li>&lt;f&gt;</li>\n</ul>\n<ol>\n<li>g</li>\n<li>h</li>\n</ol>\n<h2>Two</h2>\n"
+        "<p>[a](b) ![i](j) `k`</p>\n"
+    )
+
+
+@given(text=st.text(st.sampled_from('#-*1. \n<b>"&ax'), max_size=60) | st.text(max_size=40))
+def test_no_text_becomes_markup(text: str) -> None:
+    """Whatever it holds: the tags are those of the part, and without attributes of the text's."""
+    left = re.sub(r"</?(?:h[1-6]|p|strong|em|ul|ol|li)>|<ol start=\"[0-9]+\">", "", to_html(text))
+    assert "<" not in left

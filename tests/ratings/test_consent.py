@@ -1,4 +1,4 @@
-"""Texts of the organizer: a small part of Markdown, and nothing of it is HTML."""
+"""Texts of the organizer, and who agreed to them."""
 
 from __future__ import annotations
 
@@ -8,31 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pytest_cepbench.ratings.consent import Consents, to_html, write_texts
+from pytest_cepbench.ratings.consent import Consents, write_texts
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
 from tests.ratings.serving import ROOT
-
-
-def test_the_part_of_markdown() -> None:
-    """Headings, paragraphs, lists of both kinds, bold."""
-    text = "# One\nA **b** & c\n\n- d\n  e\n- <f>\n\n1. g\n2) h\n\n## Two"
-    assert str(to_html(text)) == (
-        "<h1>One</h1>\n<p>A <b>b</b> &amp; c</p>\n<ul><li>d e</li><li>&lt;f&gt;</li></ul>\n"
-        "<ol><li>g</li><li>h</li></ol>\n<h2>Two</h2>"
-    )
-
-
-@given(text=st.text(st.sampled_from('#-*1. \n<b>"&ax'), max_size=60) | st.text(max_size=40))
-def test_no_text_becomes_markup(text: str) -> None:
-    """Whatever it holds: the tags are those of the part, and without attributes."""
-    html = str(to_html(text))
-    left = html
-    for tag in ("h1", "h2", "h3", "p", "b", "ul", "ol", "li"):
-        left = left.replace(f"<{tag}>", "").replace(f"</{tag}>", "")
-    assert "<" not in left
 
 
 @pytest.mark.parametrize("task", TASKS)
