@@ -13,6 +13,7 @@ from pytest_cepbench.artifacts.modality import as_given, modality_of
 from pytest_cepbench.datasets.sample import Sample, Seed
 from pytest_cepbench.errors import ArtifactError, DamagedChainsError, DamagedInputsError
 from pytest_cepbench.store import Store
+from pytest_cepbench.store.rows import packed, unpacked
 
 PLACEHOLDER = "{description}"
 
@@ -107,9 +108,9 @@ def derive_seed(run_seed: int, sample_id: str, generation: int) -> int:
     return int.from_bytes(sha256(name).digest()[:8], "big") % _SEEDS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, init=False)
 class Link:
-    """One artifact of a chain.
+    """One artifact of a chain; a run holds as many as it has steps, so digests are kept as bytes.
 
     kind: its modality.
     digest: of its content; empty where it was not recorded.
@@ -119,15 +120,39 @@ class Link:
     """
 
     kind: Modality
-    digest: str
-    text: str | None = None
-    key: str | None = None
-    source: Seed | None = None
+    text: str | None
+    source: Seed | None
+    _digest: bytes | str
+    _key: bytes | str | None
+
+    def __init__(
+        self,
+        kind: Modality,
+        digest: str,
+        text: str | None = None,
+        key: str | None = None,
+        source: Seed | None = None,
+    ) -> None:
+        self.kind = kind
+        self.text = text
+        self.source = source
+        self._digest = packed(digest)
+        self._key = None if key is None else packed(key)
+
+    @property
+    def digest(self) -> str:
+        """Of its content; empty where it was not recorded."""
+        return unpacked(self._digest)
+
+    @property
+    def key(self) -> str | None:
+        """Of the step that made it, None for the start and for what another tool made."""
+        return None if self._key is None else unpacked(self._key)
 
     @property
     def recorded(self) -> bool:
         """Whether the artifact is known; some layouts of other tools leave out the texts."""
-        return bool(self.digest)
+        return bool(self._digest)
 
 
 @dataclass(slots=True)

@@ -317,13 +317,15 @@ class ChainData(SampleData):
         samples: Sequence[Sample],
         runner: RoleRunner,
         texts_of: Callable[[Chain], list[str]],
-    ) -> Iterable[list[str | None]]:
+    ) -> Iterable[tuple[str | None, ...]]:
         """For each sample its texts: None for one that was read whole, else how long it was."""
 
-        def read(group: ChainGroup) -> dict[str, list[str | None]]:
+        def read(group: ChainGroup) -> dict[str, tuple[str | None, ...]]:
             texts = {chain.sample.id: texts_of(chain) for chain in group.chains}
             cut = runner.cut_texts(text for own in texts.values() for text in own)
-            return {name: [cut.get(text) for text in own] for name, own in texts.items()}
+            same: dict[tuple[str | None, ...], tuple[str | None, ...]] = {}  # nearly all are alike
+            lengths = {name: tuple(map(cut.get, own)) for name, own in texts.items()}
+            return {name: same.setdefault(own, own) for name, own in lengths.items()}
 
         return self.per_sample(key, start, samples, read).values()
 
@@ -378,7 +380,7 @@ class ChainData(SampleData):
         return list({id(group): group for group in (groups[s.id] for s in wanted)}.values())
 
 
-def _sentence(cuts: Iterable[list[str | None]], runner: RoleRunner, what: str, so: str) -> str:
+def _sentence(cuts: Iterable[Sequence[str | None]], runner: RoleRunner, what: str, so: str) -> str:
     every = [length for own in cuts for length in own]
     cut = [length for length in every if length is not None]
     if not cut:
