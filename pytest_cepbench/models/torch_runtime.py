@@ -7,6 +7,7 @@ and goes when that is the oldest supported one.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
@@ -142,6 +143,45 @@ def bound_spinning() -> None:
     if "torch" in sys.modules or any(name in os.environ for name in _WAITING_VARIABLES):
         return
     os.environ[_WAITING_VARIABLES[0]] = _SPINS
+
+
+_TRIM, _MAP = -1, -3
+"""Of `mallopt` in glibc: how much free memory at the end of the heap goes back to the system, and
+from which size on a block has pages of its own, which go back as it is freed."""
+
+_KEPT_BYTES, _LARGEST_BLOCK = 256 << 20, 32 << 20  # the latter is the most that glibc takes
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep memory that tensors on the CPU leave for the next ones.
+
+    glibc gives it back after nearly every operation on megabytes, and the next one waits for the
+    system to clear each page. What the user said about it stands, as do other C libraries.
+    """
+    said = [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
+    mallopt = None if said or os.name != "posix" else getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_TRIM, _KEPT_BYTES)
+        mallopt(_MAP, _LARGEST_BLOCK)
+
+
+_YOUNG = 50_000
+"""New objects before Python looks for garbage among them, while a model is loaded."""
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Have Python look for garbage more rarely while libraries are imported and a model is made.
+
+    The half million objects that they make stay, and were looked at eight times meanwhile.
+    """
+    youngest, *older = gc.get_threshold()
+    if youngest:  # 0: never
+        gc.set_threshold(max(youngest, _YOUNG), *older)
+    try:
+        yield
+    finally:
+        gc.set_threshold(youngest, *older)
 
 
 def threads_set_by_user() -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
+import platform
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,6 +27,7 @@ from pytest_cepbench.models.torch_runtime import (
     is_out_of_memory,
     library_versions,
     need,
+    rare_collections,
     release_memory,
     resolve_device,
     resolve_dtype,
@@ -99,6 +103,65 @@ def test_threads_wait_briefly_unless_the_user_said_how(
         check=True,
     )
     assert ast.literal_eval(ended.stdout) == expected
+
+
+FAULTS = """\
+import resource, sys
+from pytest_cepbench.models.torch_runtime import keep_freed_memory
+if "keep" in sys.argv:
+    keep_freed_memory()
+def work():
+    together = [b"x" * (size << 20) for size in (23, 24, 25)]
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+work()
+before = faults()
+for _ in range(5):
+    work()
+print(faults() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+@pytest.mark.parametrize(
+    ("asked", "said", "kept"),
+    [("keep", {}, True), ("leave", {}, False), ("keep", {"MALLOC_TRIM_THRESHOLD_": "0"}, False)],
+    ids=["kept", "as by default", "the user said"],
+)
+def test_freed_memory_is_used_again(asked: str, said: dict[str, str], kept: bool) -> None:
+    """Each operation on megabytes would wait for the system to clear pages that were just freed."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    ended = subprocess.run(
+        [sys.executable, "-c", FAULTS, asked],
+        env=plain | said,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    pages = 5 * 3 * (24 << 20) // resource.getpagesize()
+    assert (int(ended.stdout) < pages / 10) == kept
+
+
+@pytest.mark.parametrize("before", [(700, 10, 10), (0, 10, 10), (90_000, 5, 5)])
+def test_garbage_is_looked_for_rarely_while_a_model_is_loaded(
+    before: tuple[int, int, int],
+) -> None:
+    """What the user set is back afterwards, after an error too; where they want none, none is."""
+    seen = []
+
+    def load() -> None:
+        seen.append(gc.get_threshold())
+        raise ModelError("broken")
+
+    own = gc.get_threshold()
+    try:
+        gc.set_threshold(*before)
+        with pytest.raises(ModelError, match="broken"), rare_collections():
+            load()
+        assert seen == [(max(before[0], 50_000) if before[0] else 0, *before[1:])]
+        assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*own)
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"])

@@ -30,7 +30,9 @@ from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
 from pytest_cepbench.models.torch_runtime import (
     bound_spinning,
     check_configuration_names,
+    keep_freed_memory,
     library_versions,
+    rare_collections,
     require,
     resolve_device,
     resolve_dtype,
@@ -136,7 +138,10 @@ def adapter(
 
         def load_plan() -> Model:
             bound_spinning()
-            return load(plan)
+            if device == "cpu":
+                keep_freed_memory()
+            with rare_collections():
+                return load(plan)
 
         return BoundRole(
             role=role,
