@@ -449,6 +449,8 @@ def _preparation_parts(
     beside += [] if weights is None else [weights.path, weights.path.parent]
     for folder in beside:
         images, texts = has_processor(folder), left_open and has_tokenizer(folder)
+        # A chat template alone goes before the base's too.
+        texts |= left_open and (folder / "chat_template.jinja").is_file()
         if folder != path and (images or texts):
             return parts, [preparation_part(folder, images=images, texts=texts)]
     if checkpoint.revision is not None:  # not all of its files may be here yet

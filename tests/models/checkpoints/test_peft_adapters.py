@@ -369,14 +369,22 @@ def test_an_adapter_of_a_unified_model(tmp_path: Path, merged: str) -> None:
     )
 
 
-def test_a_tokenizer_beside_the_adapter_is_used(base: Path, copied: Path) -> None:
-    """Trainers save the one that they trained with there, and its chat template counts."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_tokenizer_beside_the_adapter_is_used(base: Path, copied: Path, alone: bool) -> None:
+    """Trainers save the one that they trained with there, and its chat template counts.
+
+    alone: without the tokenizer.
+    """
     from transformers import AutoProcessor
 
     processor = AutoProcessor.from_pretrained(base)
     processor.tokenizer.chat_template = processor.chat_template.replace("assistant", "system")
     before = bind_text(f"{copied}?{SETTINGS}", "describer")
-    processor.tokenizer.save_pretrained(copied)
+    if alone:
+        template = processor.tokenizer.chat_template
+        (copied / "chat_template.jinja").write_text(template, encoding="utf-8")
+    else:
+        processor.tokenizer.save_pretrained(copied)
 
     bound = bind_text(f"{copied}?{SETTINGS}", "describer")
 
