@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pytest_cepbench.datasets.folder import CATEGORIES
+from pytest_cepbench.datasets.mmgenbench import UNLABELLED
 from pytest_cepbench.errors import DatasetError, SuiteError
 from tests.datasets.sources.tables import contents, load, png, suite_of, write_parquet
 
@@ -86,14 +87,19 @@ def test_mmgenbench_in_a_table_is_its_tsv(tmp_path: Path) -> None:
 def test_mmgenbench_with_patterns_in_a_column(tmp_path: Path) -> None:
     """A list of them, where the table has it, and no label index is needed."""
     rows = {
-        "index": [0, 1],
-        "image": [png(0), png(1)],
-        "patterns": [["Surreal", "Anime"], ["Food"]],
+        "index": [0, 1, 2],
+        "image": [png(0), png(1), png(2)],
+        "patterns": [["Surreal", "Anime"], ["Food"], []],
     }
     write_parquet(tmp_path / "x.parquet", pa.table(rows))
     dataset = load(tmp_path, tmp_path / "x.parquet", MMGENBENCH)
-    assert [s.categories for s in dataset.samples] == [("Surreal", "Anime"), ("Food",)]
-    rows["index"] = ["0", "x"]
+    assert [s.categories for s in dataset.samples] == [
+        ("Surreal", "Anime"),
+        ("Food",),
+        (UNLABELLED,),
+    ]
+    assert dataset.identity["labels"]
+    rows["index"] = ["0", "x", "2"]
     write_parquet(tmp_path / "x.parquet", pa.table(rows))
     with pytest.raises(DatasetError, match="row 1, column 'index': a whole number is expected"):
         load(tmp_path, tmp_path / "x.parquet", MMGENBENCH)

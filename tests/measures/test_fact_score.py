@@ -73,6 +73,12 @@ def _scores(staged: Staged) -> dict[str, list[float]]:
     return scores
 
 
+def test_artifacts_of_both_kinds_are_required(staged: Staged) -> None:
+    """Texts and pictures of every generation, each by its own checker; no model reads them."""
+    required = staged.run.measures["facts"].required_features(None)
+    assert [(own.generations, own.reader) for own in required] == [((1, 3), None), ((2, 4), None)]
+
+
 def test_the_score_of_a_chain_is_the_mean_over_its_artifacts(staged: Staged) -> None:
     """Texts and pictures count alike; the course is the mean of each generation."""
     rows = _scores(staged)
