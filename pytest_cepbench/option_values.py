@@ -7,9 +7,9 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
-LEAST_ALPHA = 1e-6
-"""The smallest error that a user may ask for: at less no drop could be told from noise by as many
-samples as suites have, and nothing would ever fail."""
+LEAST_ALPHA = 4e-6
+"""The smallest error that a user may ask for, and that a case among many may have: of at most 2^18
+sign flips one always shows as much, so at less than 2^-18 nothing would ever fail."""
 
 LONGEST_SERIES = 25_000
 """The most checkpoints for which a series may be begun: the last of so many has 1e-5 of alpha."""

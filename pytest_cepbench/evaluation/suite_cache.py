@@ -18,6 +18,7 @@ from pytest_cepbench.gate.sensitivity import Record, check_headroom
 from pytest_cepbench.measures.cases import PooledCase
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import PRESET
+from pytest_cepbench.option_values import LEAST_ALPHA
 from pytest_cepbench.suites import (
     Case,
     PreparedSuite,
@@ -136,13 +137,21 @@ class SuiteCache:
         baseline: Record | None = None,
         anchor: Record | None = None,
     ) -> None:
-        """Raise SuiteError for a tolerance that no drop of the case can exceed.
+        """Raise SuiteError for a tolerance or a share of alpha at which no drop of the case fails.
 
         baseline, anchor: from which a case that can fail a run loses no more than down to what
         chance gives; without a baseline, which becomes the anchor next, the whole span counts. Of a
         tolerance that nobody set, the case says that it sees nothing, and is undecided.
         """
         measure = self.get(path).measures.get(key.metric)
+        flips = policy.gate == "regression" and not (policy.bets or self._settings.series)
+        # Anchor and baseline have half each, and so has the last of several looks.
+        halves = (anchor is not None) + (self._settings.inconclusive == "more")
+        if flips and policy.primary and (level := policy.alpha / 2**halves) < LEAST_ALPHA:
+            raise SuiteError(
+                f"{key} has {level:.2g} of alpha, at which no drop could be told from noise, so "
+                "it would never fail: give it a larger weight, the run fewer cases or more alpha"
+            )
         if measure is None or measure.span is None:
             return
         what = f"{key} ({measure.label})"

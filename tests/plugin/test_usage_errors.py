@@ -434,7 +434,7 @@ COUNT = "a number of at least 1 is expected"
 
 
 BLIND = (
-    "no drop could be told from noise, so nothing would ever fail; give 1e-06 or more, such as 0.05"
+    "no drop could be told from noise, so nothing would ever fail; give 4e-06 or more, such as 0.05"
 )
 
 
@@ -495,6 +495,21 @@ def test_in_the_environment_and_the_ini_file(
 def test_an_empty_budget_is_refused(project: Project) -> None:
     """`--cep-budget=` was meant to say something; an empty ini key or variable says nothing."""
     assert _refused(project, "--cep-budget=") == f"--cep-budget '': {BUDGET}"
+
+
+def test_shares_of_alpha_at_which_nothing_fails_are_refused(toy: Project) -> None:
+    """What is enough for one case may be too little for each of ten, or beside further looks."""
+    arguments = ["--cep-gate=regression", "--cep-alpha=5e-5"]
+    assert toy.run_here(*arguments, "--snapshot-update").ret == pytest.ExitCode.OK
+    assert toy.run_here(*arguments).ret == pytest.ExitCode.OK
+    more = toy.run_here(*arguments, "--cep-inconclusive=more")
+    less = toy.run_here(arguments[0], "--cep-alpha=3e-5")
+    for result, share in ((more, "2.5e-06"), (less, "3e-06")):
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        (line,) = (line for line in result.errlines if line.startswith("ERROR: "))
+        assert f"toy/color/gc has {share} of alpha, at which no drop could be told" in line
+    in_series = toy.run_here(*arguments, "--cep-series=one", "--cep-inconclusive=more")
+    assert in_series.ret == pytest.ExitCode.OK  # where bounds decide
 
 
 STOPPED = {

@@ -15,7 +15,11 @@ from statistics import NormalDist
 import numpy as np
 
 from pytest_cepbench.gate.statistics.bounds import Bounds, hall_step
-from pytest_cepbench.gate.statistics.constants import FEWEST_IN_STRATUM, MOST_SCATTER
+from pytest_cepbench.gate.statistics.constants import (
+    FEWEST_IN_STRATUM,
+    FLIP_ROUNDS,
+    MOST_SCATTER,
+)
 from pytest_cepbench.gate.statistics.differences import Array, Differences
 from pytest_cepbench.metrics.uncertainty import t_upper_quantile
 
@@ -101,7 +105,7 @@ def chance_to_fail(design: Design, drop: float, alpha: float, tolerance: float) 
     Failing means a mean below -tolerance and p <= alpha. Of bell-shaped differences flips find as
     much as Student's t does whose degrees of freedom are the effective units less one.
     """
-    if alpha < 0.5**design.units or not design.sd:
+    if alpha < 0.5 ** min(design.units, FLIP_ROUNDS[-1]) or not design.sd:
         return 0.0
     degrees = max(design.effective - 1, 1.0)
     t = t_upper_quantile(alpha, whole_degrees(degrees))

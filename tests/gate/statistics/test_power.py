@@ -26,6 +26,7 @@ from pytest_cepbench.gate.statistics import (
     units_needed,
     units_to_fail,
 )
+from pytest_cepbench.gate.statistics.bounds import flip_p_value
 from tests.gate.build import bell
 from tests.gate.statistics.build import Array, raised, sample
 
@@ -143,6 +144,14 @@ def test_shares_that_scatter_are_held_as_often_as_said(shares: float) -> None:
     lows = [mean_bounds(sample(row), 0.05, shares=True).low for row in rows]
     held = sum(low is not None and low > -tolerance for low in lows)
     assert held / RUNS == pytest.approx(0.8, abs=0.1)
+
+
+def test_nothing_fails_at_less_than_one_flip_of_all() -> None:
+    """At most 2^18 flips are made: no number of units has a smaller p value."""
+    design = Design.plain(0.01, 1000)
+    assert flip_p_value(np.full(1000, -1.0), 1e-7) == 0.5**18
+    assert chance_to_fail(design, 0.5, 0.5**18, 0.01) == pytest.approx(1.0)
+    assert chance_to_fail(design, 0.5, 0.5**18 / 2, 0.01) == 0.0
 
 
 def test_without_any_difference_the_rule_of_three_decides() -> None:
