@@ -69,9 +69,16 @@ class SuiteCache:
         if path not in self._loaded:
             settings = self._settings
             folders = LoadingFolders(settings.home / "indexes", self._run_folder)
-            self._loaded[path] = load_prepared_suite(
+            loaded = load_prepared_suite(
                 path, self.choices, settings.data, settings.samples, settings.seeds, folders
             )
+            for other, known in self._loaded.items():
+                if known.suite.name == loaded.suite.name:
+                    raise SuiteError(
+                        f"{path} and {other} are both called {known.suite.name!r}, by which their "
+                        "baselines are found: rename one, or run them apart"
+                    )
+            self._loaded[path] = loaded
             if settings.home.exists():
                 with suppress(OSError):  # a project that cannot be written to
                     keep_out_of_git(settings.home, settings.home)

@@ -512,6 +512,15 @@ def test_shares_of_alpha_at_which_nothing_fails_are_refused(toy: Project) -> Non
     assert in_series.ret == pytest.ExitCode.OK  # where bounds decide
 
 
+def test_two_suites_of_one_name_are_refused(toy: Project) -> None:
+    """Their baselines would be the same files: the one accepted last would be that of both."""
+    toy.suite(SHAPES.replace("iterations = 2", "iterations = 1"), "other")
+    result = toy.run_here("--snapshot-update", "--import-mode=importlib")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["*suite.toml are both called 'toy', *: rename one*"])
+    assert not toy.baselines.exists()
+
+
 STOPPED = {
     "alpha": ["--cep-alpha=2"],
     "budget": ["--cep-budget=5x"],
