@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -139,6 +140,20 @@ class StoreFullError(StoreError):
 
 class NotInStoreError(CepError):
     """A step of a baseline's model is not in the store, and the model is not there to be asked."""
+
+
+@contextmanager
+def name_errors() -> Iterator[None]:
+    """Raise SpecError where a name is longer than any file's, which `Path.exists` raises OSError
+    for: what was pasted into an option is looked up in many places.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        name = max(Path(error.filename).parts, key=len)
+        raise SpecError(f"{name[:60]}...: no file has so long a name") from error
 
 
 class UnfitFileError(OSError):

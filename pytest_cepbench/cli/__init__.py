@@ -19,6 +19,7 @@ from pytest_cepbench.errors import (
     SpecError,
     UnreadError,
     WriteError,
+    name_errors,
 )
 
 
@@ -43,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 tell(recovered)
         module, _, function = arguments.run.partition(":")
         run = getattr(import_module(f"{__name__}.{module}"), function or "run")
-        return int(run(arguments))
+        with name_errors():
+            return int(run(arguments))
     except SystemExit as leaving:  # argparse has printed what was wrong, or its help
         return leaving.code if isinstance(leaving.code, int) else MISTAKE
     except KeyboardInterrupt:

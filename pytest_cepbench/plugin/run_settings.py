@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import CepError
+from pytest_cepbench.errors import CepError, name_errors
 from pytest_cepbench.escapes import visible
 from pytest_cepbench.evaluation.settings import OPTIONS, RunSettings, check_engine, read_settings
 from pytest_cepbench.plugin.versions import accepts_new_only
@@ -49,13 +49,14 @@ def settings_of(config: pytest.Config) -> RunSettings:
 
     xdist = getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)
     try:
-        settings = read_settings(
-            values,
-            sources,
-            config.rootpath,
-            resolve=resolve,
-            listing=any(config.getoption(name, default=False) for name in _LISTINGS),
-        )
+        with usage_errors():
+            settings = read_settings(
+                values,
+                sources,
+                config.rootpath,
+                resolve=resolve,
+                listing=any(config.getoption(name, default=False) for name in _LISTINGS),
+            )
         check_engine(values, sources, workers=bool(xdist) or hasattr(config, "workerinput"))
     except ValueError as error:
         raise pytest.UsageError(visible(str(error))) from None
@@ -66,7 +67,8 @@ def settings_of(config: pytest.Config) -> RunSettings:
 def usage_errors() -> Iterator[None]:
     """Turn a CepError into pytest.UsageError: one message, and no traceback."""
     try:
-        yield
+        with name_errors():
+            yield
     except CepError as error:
         raise pytest.UsageError(visible(str(error))) from None
 

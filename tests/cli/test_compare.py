@@ -189,6 +189,7 @@ def test_distances_between_sets(home: Home) -> None:
     [
         (["best.json"], "expected two or more runs"),
         (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
+        (["best.json", "x" * 5000], "xxxxx...: no file has so long a name"),
         (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
         (["best.json", "shapes:?mis=0.3"], "no run of it is in .cepbench/history. Did you mean"),
         (["best.json", "x", "--history=none"], "no model can be looked up: history 'none'"),
@@ -518,6 +519,7 @@ def test_ranks_by_distances_between_sets(home: Home, pool: str, line: str) -> No
             ["best.json", "low.json", "--suite=toys"],
             "the run of best has no case that is asked for: it has toy/",
         ),
+        (["best.json", "x" * 5000], "xxxxx...: no file has so long a name"),
         (["best.json", "none.json"], "results 'none.json' cannot be read: No such file"),
         (["best.json", "best.json"], "two runs are called 'best': name them, NAME=best.json"),
         (

@@ -521,6 +521,13 @@ def test_two_suites_of_one_name_are_refused(toy: Project) -> None:
     assert not toy.baselines.exists()
 
 
+@pytest.mark.parametrize("option", ["model=", "encoder=a=", "cep-baselines=", "cep-shared="])
+def test_a_name_that_no_file_can_have(toy: Project, option: str) -> None:
+    """A whole text that was pasted into an option: one message, with its beginning."""
+    result = toy.run_here(f"--{option}{'x' * 5000}", "-k", "color")
+    assert_one_message(result, "xxxxx...: no file has so long a name")
+
+
 STOPPED = {
     "alpha": ["--cep-alpha=2"],
     "budget": ["--cep-budget=5x"],
