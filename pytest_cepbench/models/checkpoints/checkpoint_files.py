@@ -45,6 +45,8 @@ _CONFIG_SUFFIXES = {
     ".tokenizer",
 }  # fmt: skip
 
+_CODE_SUFFIXES = {".py", ".npy", ".npz", ".yaml", ".yml", ".csv", ".tsv"} | _CONFIG_SUFFIXES
+
 # Written by trainers and people next to a model; no loader reads them.
 _NOT_READ = re.compile(
     r"(trainer_state|all_results|train_results|eval_results|predict_results)\.json"
@@ -96,7 +98,7 @@ def readable_files(
         # A processor's second tokenizer has a folder of its own.
         parents = {PurePosixPath(name).parent for name in names}
         folders += [str(path) for path in sorted(parents) if _TOKENIZER.fullmatch(str(path))]
-    wanted = [name for name in names if options.trust_remote_code and name.endswith(".py")]
+    wanted = [name for name in names if options.trust_remote_code and _code_reads(name)]
     for folder in dict.fromkeys(folders):
         inside = [PurePosixPath(name) for name in names]
         inside = [path for path in inside if str(path.parent) == folder]
@@ -113,6 +115,14 @@ def readable_files(
         prefix = "" if folder == "." else f"{folder}/"
         wanted += [n for n in names if n.startswith(f"{prefix}additional_chat_templates/")]
     return sorted(set(wanted))
+
+
+def _code_reads(name: str) -> bool:
+    """Whether a file is code, or may be data that a checkpoint's own code reads, in any folder."""
+    path = PurePosixPath(name)
+    if path.suffix not in _CODE_SUFFIXES or _NOT_READ.fullmatch(path.name):
+        return False
+    return ".index" not in path.name and not name.startswith("checkpoint-")
 
 
 def _parts(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:

@@ -127,11 +127,15 @@ def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
     assert of(folder, "?allow_pickle=true") != before
 
 
-def test_code_counts_where_it_runs(llava: Path) -> None:
-    """With remote code on, a line of Python is part of the model."""
-    before = of(llava, "?trust_remote_code=true")
-    (llava / "modeling_custom.py").write_text("x = 1", encoding="utf-8")
-    assert of(llava, "?trust_remote_code=true") != before
+@pytest.mark.parametrize("name", ["modeling_custom.py", "table.npy", "extra/table.json"])
+def test_code_counts_where_it_runs(llava: Path, name: str) -> None:
+    """With remote code on, a line of Python is part of the model, and so is what it may read."""
+    code = "?trust_remote_code=true"
+    before, without = of(llava, code), of(llava)
+    (llava / name).parent.mkdir(exist_ok=True)
+    (llava / name).write_text("x = 1", encoding="utf-8")
+    assert of(llava, code) != before
+    assert of(llava) == without
 
 
 def test_code_from_another_repository_is_refused(tmp_path: Path) -> None:
