@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -9,10 +10,10 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from _pytest.pytester import SysModulesSnapshot
 from PIL import Image
 
 import pytest_cepbench
@@ -100,22 +101,15 @@ REGRESSED = "--model=shapes:?miss=0.3"
 _INSTALLED = (f"{Path(pytest_cepbench.__file__).parent}/", f"{sys.prefix}/", f"{sys.base_prefix}/")
 
 
-class _Imports:
-    """What a run in this process imported of the package and of libraries.
+def _installed(name: str) -> bool:
+    """Whether a module is of package, library or Python, and not of a test's project."""
+    return str(getattr(sys.modules[name], "__file__", None)).startswith(_INSTALLED)
 
-    pytester forgets it after the run: the next one would import it, and compile templates, again.
-    """
 
-    def __init__(self) -> None:
-        self.modules: dict[str, ModuleType] = {}
-
-    def pytest_unconfigure(self) -> None:
-        """What is imported by the end, without the project's own modules."""
-        self.modules = {
-            name: module
-            for name, module in sys.modules.items()
-            if str(getattr(module, "__file__", None)).startswith(_INSTALLED)
-        }
+# After each run and each test pytester forgets what was imported since: the next run would import
+# the package, and compile its templates, again.
+_FORGETTING = "_Pytester__take_sys_modules_snapshot"
+setattr(pytest.Pytester, _FORGETTING, lambda _: SysModulesSnapshot(_installed))
 
 
 @dataclass(frozen=True)
@@ -181,10 +175,11 @@ class Project:
         For runs of one process whose start, imports and death are not what is tested.
         """
         python_model.make_model.cache_clear()  # of another test's project, under the same name
-        imports = _Imports()
-        result = self.pytester.runpytest_inprocess(*args, plugins=[imports])
-        for name, module in imports.modules.items():
-            sys.modules.setdefault(name, module)
+        before = len(sys.modules)
+        result = self.pytester.runpytest_inprocess(*args)
+        if len(sys.modules) > before:
+            gc.collect()
+            gc.freeze()  # a run ends with several collections, which would look through them
         return result
 
     def report(self, name: str = ".cepbench/report.json") -> dict[str, Any]:
