@@ -136,9 +136,9 @@ def _stopped(
 class VerificationSettings:
     """Who checks how much.
 
-    annotators: names of the people; none for those of a study which is there already.
+    annotators: names of the people.
     overlap: people who see each item; None for all of them.
-    seed: of the order of items; None for 0, or for that of a study which is there already.
+    seed: of the order of items; None for 0.
     """
 
     annotators: tuple[str, ...] = ()
@@ -162,34 +162,10 @@ class VerificationSettings:
         )
 
 
-def existing_study(
-    folder: files.ConstructionFolder, settings: VerificationSettings
-) -> Ratings | None:
-    """The study of a data set, None where there is none.
-
-    Raises DatasetError where it was written with other settings than these.
-    """
+def existing_study(folder: files.ConstructionFolder) -> Ratings | None:
+    """The study of a data set, None where there is none. Raises DatasetError."""
     path = folder.path / files.RATINGS
-    if not (path / STUDY).is_file():
-        return None
-    ratings = read_ratings(path)
-    study = ratings.study
-    given = (
-        ("--annotators", settings.annotators or None, study.annotators),
-        ("--overlap", settings.overlap, study.overlap),
-        ("--seed", settings.seed, study.seed),
-    )
-    changed = [
-        f"{option} (it has {', '.join(has) if isinstance(has, tuple) else has})"
-        for option, wanted, has in given
-        if wanted is not None and wanted != has
-    ]
-    if changed:
-        raise DatasetError(
-            f"{str(path)!r} is a study already, which goes on as it was written: drop "
-            f"{', '.join(changed)}, or move it away"
-        )
-    return ratings
+    return read_ratings(path) if (path / STUDY).is_file() else None
 
 
 def write_verification(
@@ -198,12 +174,18 @@ def write_verification(
     """Write the study of the chosen images, where there is none.
 
     images: the folder of images, where it has moved.
-    Raises DatasetError for settings that cannot be, for images that are not there any more, and for
-    a study that is of other images or other people.
+    Raises DatasetError for settings that cannot be, for images that are not there any more, for a
+    study that is of other images, and for settings of one that is there.
     """
     labelled = read_labelled(folder, images)
-    ratings = existing_study(folder, settings)
+    ratings = existing_study(folder)
     if ratings is not None:
+        given = [name for name, value in vars(settings).items() if value not in ((), None)]
+        if given:
+            raise DatasetError(
+                f"{str(ratings.path)!r} is a study already, which goes on as it was written: drop "
+                f"{', '.join(f'--{name}' for name in given)}, or move it away"
+            )
         _refuse_unasked(ratings, labelled.names)
         items = [item for item in ratings.items.values() if item.kind == "item"]
         asked = {part.image for item in items for part in item.question if part.image}
@@ -250,7 +232,7 @@ def read_people(folder: files.ConstructionFolder, names: Sequence[str]) -> Peopl
 
     Raises DatasetError for a study that cannot be read, and one that asked about other names.
     """
-    ratings = existing_study(folder, VerificationSettings())
+    ratings = existing_study(folder)
     if ratings is None:
         return PeopleLabels({})
     _refuse_unasked(ratings, names)
