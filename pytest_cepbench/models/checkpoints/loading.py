@@ -90,6 +90,12 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
                 "device_map=auto (--cep-devices-per-worker) or leave parts in host memory with "
                 "offload=, or use a larger device"
             ) from error
+        if "trust_remote_code" in str(error):
+            raise CheckpointError(
+                f"{checkpoint.path}: {checkpoint.what} is made by Python files of its own "
+                "(auto_map): add trust_remote_code=true to the model's spec if you trust where "
+                "they come from"
+            ) from error
         raise CheckpointError(
             f"{checkpoint.path}: {checkpoint.what} could not be loaded: {line}. Was it "
             "written completely, and by a version that the installed libraries can read?"

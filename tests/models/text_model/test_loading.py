@@ -219,6 +219,19 @@ def test_a_chat_template_that_cannot_ask_is_told(
         describer(folder)
 
 
+def test_code_of_its_own_is_asked_for_by_name(
+    copied: Build, describer: Callable[..., Describer]
+) -> None:
+    """What transformers says of it speaks of the hub."""
+    folder = copied("llava")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    own = {"model_type": "own", "auto_map": {"AutoConfig": "own.OwnConfig"}}
+    (folder / "config.json").write_text(json.dumps(config | own), encoding="utf-8")
+    (folder / "own.py").write_text("raise SystemError", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="add trust_remote_code=true to the model's spec"):
+        describer(folder)
+
+
 def test_other_weights_have_another_fingerprint(
     tmp_path: Path, tiny_describer: Build, bound: Callable[..., BoundRole]
 ) -> None:
