@@ -545,7 +545,7 @@ def test_a_component_is_compared_with_the_one_that_it_replaces(
 def test_gating_it_is_an_error_and_accepting_it_a_warning(tmp_path: Path) -> None:
     """Also where everything is stored: then no model is loaded that could be looked at."""
     shutil.copytree(REPOSITORY / "suites" / "instrument", tmp_path / "suite")
-    options: Any = {"root": tmp_path, "samples": 3, "role": "describer"}
+    options: Any = {"root": tmp_path, "samples": 1, "role": "describer"}
     suite = tmp_path / "suite" / "suite.toml"
     config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"])
     begun = build_adapter(tmp_path / "begun", DESCRIBER, config, spread=0)
