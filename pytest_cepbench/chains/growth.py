@@ -465,7 +465,7 @@ def look_ahead(
     """
     if replay is not None:
         chains = replay_chains(plan, samples, replay, models.store)
-        return [whole_chain(chain) for chain in chains]
+        return [PendingChain(chain, _digests(chain), (), ()) for chain in chains]
     chains = start_chains(plan, samples, models.store, starts)
     for generation in range(1, plan.generations + 1):
         alive = [
@@ -495,11 +495,6 @@ def look_ahead(
             digests.append(f"made by {key}")
         pending.append(PendingChain(chain, tuple(digests), tuple(stored), tuple(missing)))
     return pending
-
-
-def whole_chain(chain: Chain) -> PendingChain:
-    """A chain that needs no more steps; those that made it are not listed."""
-    return PendingChain(chain, _digests(chain), (), ())
 
 
 def _digests(chain: Chain) -> tuple[str | None, ...]:
