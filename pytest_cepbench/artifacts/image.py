@@ -67,10 +67,6 @@ _REMARKS = {b"tEXt", b"zTXt", b"iTXt", b"iCCP"}
 
 _WEBP_MAX_SIDE = 16383  # a limit of the WebP format; larger images are stored as PNG
 
-_SMALL = 3 * 32 * 32
-"""Bytes of pixels that fit into a block of a disk (4 KiB) uncompressed. libwebp fills a table of a
-megabyte before each image: that takes longer than all else that keeping such an image takes."""
-
 _DECODING_BYTES = 24  # for a pixel; libwebp 1.6 and Pillow 13 take 21 together
 
 
@@ -172,15 +168,6 @@ def encode_image(image: ImageArtifact) -> bytes:
         image.to_pil().save(stream, "PNG", compress_level=1)
     else:
         image.to_pil().save(stream, "WEBP", lossless=True, method=0, quality=0)
-    return stream.getvalue()
-
-
-def encode_stored(image: ImageArtifact) -> bytes:
-    """Lossless bytes for a store: BMP, uncompressed, where a block of a disk holds them."""
-    if image.nbytes > _SMALL:
-        return encode_image(image)
-    stream = io.BytesIO()
-    image.to_pil().save(stream, "BMP")
     return stream.getvalue()
 
 

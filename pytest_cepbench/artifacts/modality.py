@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from PIL import Image
 
-from pytest_cepbench.artifacts.image import DECODER, ImageArtifact, decode_image, encode_stored
+from pytest_cepbench.artifacts.image import DECODER, ImageArtifact, decode_image, encode_image
 from pytest_cepbench.artifacts.outcome import Failure
 from pytest_cepbench.artifacts.sound import Sound, sound_decoder
 from pytest_cepbench.errors import ArtifactError, ImageError, ModelError, SoundError
@@ -130,12 +130,12 @@ MODALITIES: Mapping[Modality, ModalityEntry] = {
         ImageError,
         lambda: DECODER,
         ImageArtifact.to_pil,
-        encode_stored,
+        encode_image,
         decode_image,
         ".webp",
     ),
 }
-"""By name. Images come last: their files have no magic of their own (WebP, PNG or BMP)."""
+"""By name. Images come last: their files have no magic of their own (WebP or PNG)."""
 
 FILED: tuple[Modality, ...] = tuple(name for name, own in MODALITIES.items() if own.suffix)
 """Those whose artifacts are files."""

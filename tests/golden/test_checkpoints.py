@@ -25,7 +25,6 @@ from tests.models.checkpoints.test_pipeline_parts import FORMS, write_base, writ
 from tests.models.files import (
     LLAVA,
     STABLE_DIFFUSION,
-    safetensors_bytes,
     write_checkpoint,
     write_pipeline,
     write_tensors,
@@ -121,7 +120,7 @@ def _llava(folder: Path) -> Path:
 def _sharded(folder: Path) -> None:
     names = [f"model-0000{k}-of-00002.safetensors" for k in (1, 2)]
     write_checkpoint(folder, LLAVA, names[0])
-    (folder / names[1]).write_bytes(safetensors_bytes())
+    write_tensors(folder / names[1], {"v": (1,)})
     index = {"metadata": {}, "weight_map": {"w": names[0], "v": names[1]}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
