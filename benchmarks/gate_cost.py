@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 from benchmarks.pages import table
 from pytest_cepbench.gate.statistics import Design, smallest_visible
 from pytest_cepbench.measures.cases import SHARD
-from pytest_cepbench.suites.shards import longest_share
 
 TERA = 1e12
 
@@ -275,10 +274,11 @@ class Whole:
 
     @property
     def shards(self) -> list[int]:
-        """Samples of each shard, which one process takes at a time, or a part of it."""
-        return [
+        """Samples of each shard, which one process takes at a time, the largest first."""
+        sizes = [
             min(SHARD, count - low) for count in self.categories for low in range(0, count, SHARD)
         ]
+        return sorted(sizes, reverse=True)
 
     def hours(self, drawing: float, speed: float, devices: int) -> float:
         """Until the last of so many devices is done. drawing: seconds of an image."""
@@ -286,9 +286,10 @@ class Whole:
         battle = 2 * 2 * weights * _SHOWN * prompt / (speed * TERA)  # both orders are read
         text = describing_seconds(weights, prompt, speed)
         sample = self.texts * text + self.images * drawing + self.battles * battle
-        batches = () if self.battles else (_BATCH,)  # answers are not made by parts of shards
-        share = longest_share(self.shards, devices, batches)
-        return share * sum(self.shards) * sample / 3600
+        busy = [0] * devices
+        for shard in self.shards:
+            busy[busy.index(min(busy))] += shard
+        return max(busy) * sample / 3600
 
 
 _SHOWN = 6  # images and texts of a battle, each taken for an image: a question and two answers

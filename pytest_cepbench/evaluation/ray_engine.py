@@ -132,8 +132,7 @@ class RayEngine:
         if self._over.is_set():
             return
         store, stopped = self._open_store(), self._over.is_set
-        threads = min(MOST_THREADS, self.pools.helpers)
-        for number in range(threads):
+        for number in range(min(MOST_THREADS, self.pools.helpers)):
             progress = Progress()
             models = ModelPool(store, progress=progress, place=partial(self.place, stopped=stopped))
             work = WorkQueue(
@@ -141,7 +140,7 @@ class RayEngine:
                 cache(partial(self._run, models)),
                 self._context.run_id,
                 self._context.folder,
-                processes=threads + 1,  # shards that are done are noted in the run's folder
+                processes=2,  # at least: shards that are done are noted in the run's folder
                 stopped=stopped,
                 progress=progress,
             )

@@ -271,10 +271,6 @@ class ChainData(SampleData):
         """Grow the chains of the samples, all of them by a generation before the next."""
         grow_together(self._groups_of(start, samples))
 
-    def grow_apart(self, start: Modality, samples: Sequence[Sample]) -> None:
-        """Have the store hold the chains of samples; nothing of them is kept in memory."""
-        ChainGroup(self.plans[start], samples, self._models, self.replay).read(list)
-
     def chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
         """The chain of each sample by id."""
         groups = self._groups_of(start, samples)

@@ -136,11 +136,11 @@ class AnswerRun(SuiteRun):
             reads.append(["scores"])
         return reads
 
-    def steps(self, case: Case, *, read: bool = True) -> int:
-        """As of every suite."""
+    def steps(self, case: Case) -> int:
+        """How many results a case needs of each sample, as far as that is known before."""
         battles = 2 if self.suite.battle_rules.order == "both" else 1
         measure = self.measures[case.key.metric]
-        return 1 + read * (battles * measure.judged + measure.scored)
+        return 1 + battles * measure.judged + measure.scored
 
     def read(self, case: Case, samples: Sequence[Sample]) -> None:
         """Compute what a case needs of the samples and the store lacks.

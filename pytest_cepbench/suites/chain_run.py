@@ -114,25 +114,12 @@ class ChainRun(SuiteRun):
         )
         return list(dict.fromkeys(plan.start for plan in plans))
 
-    def steps(self, case: Case, *, read: bool = True) -> int:
-        """As of every suite: of growing its chains, and reading them."""
+    def steps(self, case: Case) -> int:
+        """How many results a case needs of each sample: of growing its chains, and reading them."""
         required = self.measures[case.key.metric].required_features(case)
-        reads = [len(features.generations) for features in required if features.reader is not None]
+        read = [len(features.generations) for features in required if features.reader is not None]
         grown = {plan.start: plan.generations for plan in plans_of(required)}
-        return read * sum(reads) + sum(grown.values())
-
-    @property
-    def batches(self) -> Sequence[int]:
-        """As of every suite; small models on the CPU keep their packs, and need few processes."""
-        if self.chain_data.small or self.assignments.replay is not None:
-            return ()
-        growers = [self.runner(role).bound for role in GROWERS if role in self.assignments.roles]
-        return [bound.resources.batch_size for bound in growers]
-
-    def grow_apart(self, case: Case, samples: Sequence[Sample]) -> None:
-        """As of every suite: encoders read them with their whole shard, as without parts."""
-        for start in self.starts([case]):
-            self.chain_data.grow_apart(start, samples)
+        return sum(read) + sum(grown.values())
 
     def read(self, case: Case, samples: Sequence[Sample]) -> None:
         """Compute what a case needs of the samples and the store lacks.

@@ -2,14 +2,13 @@
 
 A process locks a shard before it grows its chains and reads them, so that no result is computed
 twice. While another process has a shard, this one works on shards of other cases of the run, which
-then find them in the store. Where a run has more processes than shards, these are grown in parts,
-whose batches are those of the whole shard, and read whole afterwards.
+then find them in the store.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,94 +17,41 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.batching import MOST_CRASHES
-from pytest_cepbench.chains.growth import CHUNK
 from pytest_cepbench.chains.steps import Progress
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import CepError, DeviceMemoryError, MeasurementError
-from pytest_cepbench.measures.cases import SHARD, Case
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.store import Store
-from pytest_cepbench.store.locks import PATIENCE, WorkLock
+from pytest_cepbench.store.locks import PATIENCE
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 _WAIT = 0.05  # seconds between looks at a shard that another process has locked
 
 _OTHER_CASES = "cases of other workers"
 
-PART = 8
-"""Samples of the smallest part of a shard. Each such part has a lock, so that processes which
-divide shards in other ways do not compute the same."""
-
-
-def part_size(shards: Iterable[int], processes: int, batches: Sequence[int]) -> int:
-    """Samples that one process grows at a time: a shard's, or a half, a quarter or an eighth of it.
-
-    As small as gives each process two parts, and as leaves every batch what it is in a whole shard.
-    shards: samples of each. batches: sizes of the growing models' batches.
-    """
-    sizes = list(shards)
-    chunk = max(CHUNK, *batches)
-    size = SHARD
-    while size > PART and sum(ceil(own / size) for own in sizes) < 2 * processes:
-        half = size // 2
-        if half % chunk and any(half % batch for batch in batches):
-            break
-        size = half
-    return size
-
-
-def longest_share(shards: Iterable[int], processes: int, batches: Sequence[int]) -> float:
-    """The share of all samples that the busiest of a run's processes grows.
-
-    shards, batches: as of `part_size`; without batches shards are not divided.
-    """
-    sizes = list(shards)
-    size = part_size(sizes, processes, batches) if batches else SHARD
-    pieces = [min(size, own - low) for own in sizes for low in range(0, own, size)]
-    busy = [0] * processes
-    for piece in sorted(pieces, reverse=True):
-        busy[busy.index(min(busy))] += piece
-    return max(busy) / sum(sizes)
-
-
-def busiest_share(run: SuiteRun, processes: int) -> float:
-    """The share of a suite's samples that the busiest of a run's processes grows."""
-    shards = run.data.shards(run.data.population.samples).values()
-    return longest_share(map(len, shards), processes, run.batches)
-
 
 @dataclass(frozen=True)
 class ShardTask:
-    """A shard, read for one case; or a part of one, whose chains are only grown for it.
+    """A shard, read for one case.
 
-    name: of the shard, which all cases of its chains share.
-    parts: numbers of the smallest parts, whose locks it takes.
-    grows: whether it is such a part.
+    name: of the lock, which all cases of its chains share.
     """
 
     run: SuiteRun
     case: Case
     samples: tuple[Sample, ...]
     name: str
-    parts: range = range(SHARD // PART)
-    grows: bool = False
 
     @cached_property
     def id(self) -> str:
         """Names the work: cases that read the same of the same samples share it, done once."""
         samples = [sample.id for sample in self.samples]
-        reads = self.run.reads(self.case)
-        grown = sorted({str(read[0]) for read in reads})
-        work = ["grown", grown, samples] if self.grows else [reads, samples]
-        return f"{self.name}-{digest_json(work)[:16]}"
+        return f"{self.name}-{digest_json([self.run.reads(self.case), samples])[:16]}"
 
     @property
     def steps(self) -> int:
         """How many results it comes to."""
-        return len(self.samples) * self.run.steps(self.case, read=not self.grows)
-
-    def do(self) -> None:
-        """Grow, and read. Raises what these raise."""
-        (self.run.grow_apart if self.grows else self.run.read)(self.case, self.samples)
+        return len(self.samples) * self.run.steps(self.case)
 
 
 @dataclass
@@ -167,8 +113,8 @@ class WorkQueue:
         raise, and MeasurementError for a shard that kills the processes which work on it.
         """
         self._pack()
-        own = self._tasks_of(self.run_of(path), case, most)
-        samples = sum(len(task.samples) for task in own if not task.grows)
+        own = _tasks_of(self.run_of(path), case, most)
+        samples = sum(len(task.samples) for task in own)
         title = f"{case.key.suite} {case.key.part} {case.label}"
         self.progress.begin(title, samples, sum(task.steps for task in own))
         try:
@@ -228,52 +174,36 @@ class WorkQueue:
             self.progress.add(task.steps)
         elif not self._take(task):
             return False
-        self.progress.samples += 0 if task.grows else len(task.samples)
+        self.progress.samples += len(task.samples)
         return True
 
     def _take(self, task: ShardTask) -> bool:
         """Do a task, unless another process has it."""
-        with ExitStack() as stack:
-            locks = self._lock(task, stack)
-            if not locks:
-                return False
-            crashes = max(lock.crashes for lock in locks)
-            if crashes >= MOST_CRASHES:
-                for lock in locks:
-                    lock.keep = True
+        lock = self.store.locks.acquire(task.name, self.run_id)
+        if lock is None:
+            return False
+        with lock:
+            if lock.crashes >= MOST_CRASHES:
+                lock.keep = True
                 raise MeasurementError(
-                    f"infrastructure: {crashes} processes of this run died while they worked "
+                    f"infrastructure: {lock.crashes} processes of this run died while they worked "
                     f"on {len(task.samples)} samples from {task.samples[0].id!r} on, the last one "
                     "alone: give them more memory, or smaller batches (batch_size=)"
                 )
-            self._do(task, alone=crashes > 0)
+            self._do(task, alone=lock.crashes > 0)
         self._note_done(task)
         return True
-
-    def _lock(self, task: ShardTask, stack: ExitStack) -> list[WorkLock]:
-        """The locks of a task's parts, which the stack releases; none while a process has one."""
-        taken: list[WorkLock] = []
-        for part in task.parts:
-            lock = self.store.locks.acquire(f"{task.name}-{part}", self.run_id)
-            if lock is None:
-                for own in taken:  # in between nothing crashed
-                    own.keep = own.crashes > 0
-                stack.close()
-                return []
-            taken.append(stack.enter_context(lock))
-        return taken
 
     def _take_over(self, task: ShardTask) -> bool:
         """Do what another process locked and makes no progress with: its lock guards no data."""
         since = self._waited.setdefault(task.name, time.monotonic())
         waited = time.monotonic() - since
-        locks = f"{task.name}-*"
-        self.progress.holder = self.store.locks.say_who(waited, locks)
-        if waited < PATIENCE or self.store.locks.since_heartbeat(locks) < PATIENCE:
+        self.progress.holder = self.store.locks.say_who(waited, task.name)
+        if waited < PATIENCE or self.store.locks.since_heartbeat(task.name) < PATIENCE:
             return False
         self._do(task, alone=False)
         self._note_done(task)
-        self.progress.samples += 0 if task.grows else len(task.samples)
+        self.progress.samples += len(task.samples)
         self.remarks.append(
             f"infrastructure: another process has had {len(task.samples)} samples from "
             f"{task.samples[0].id!r} on for {waited / 60:.0f} minutes and has stored nothing: they "
@@ -286,7 +216,7 @@ class WorkQueue:
         locks = self.store.locks
         try:
             with locks.exclusive() if alone else locks.shared(self.release_models):
-                task.do()
+                task.run.read(task.case, task.samples)
         except DeviceMemoryError as error:
             if alone:
                 raise
@@ -296,7 +226,7 @@ class WorkQueue:
         self.release_models()  # not before the error and the tensors in its traceback are gone
         try:
             with locks.exclusive():
-                task.do()
+                task.run.read(task.case, task.samples)
         except DeviceMemoryError as error:
             raise DeviceMemoryError(f"infrastructure, tried once more alone: {error}") from error
         self.remarks.append(
@@ -319,7 +249,6 @@ class WorkQueue:
     def _others(self) -> list[ShardTask]:
         """All tasks of the run: those whose models are loaded first, the longest first among them.
 
-        Parts before whole shards, which have them grown already then.
         From the end: the process that judges a case begins at its beginning.
         """
         if self._tasks is None:
@@ -328,9 +257,9 @@ class WorkQueue:
             for path, case, most in self.cases:
                 with suppress(CepError):  # as in `compute_others`
                     run = self.run_of(path)
-                    by_id.update((task.id, task) for task in self._tasks_of(run, case, most))
+                    by_id.update((task.id, task) for task in _tasks_of(run, case, most))
             backwards = list(by_id.values())[::-1]
-            self._tasks = sorted(backwards, key=lambda task: (not task.grows, -task.steps))
+            self._tasks = sorted(backwards, key=lambda task: -task.steps)
         return sorted(self._tasks, key=lambda task: not task.run.loaded)
 
     def _grow_share(self, own: Sequence[ShardTask]) -> None:
@@ -339,17 +268,16 @@ class WorkQueue:
         own: of the case that runs, which come first.
         """
         tasks = {task.id: task for task in (*own, *self._others()) if not self._is_done(task)}
-        names = {task.name: task for task in tasks.values()}
+        names = list(dict.fromkeys(task.name for task in tasks.values()))
         with ExitStack() as stack:
             locked = set()
-            for name in list(names)[: ceil(len(names) / self.processes)]:
-                crashes = 0
-                locks = self._lock(names[name], stack.enter_context(ExitStack()))
-                for lock in locks:
-                    crashes = max(crashes, lock.crashes)
+            for name in names[: ceil(len(names) / self.processes)]:
+                lock = self.store.locks.acquire(name, self.run_id)
+                if lock is not None:
+                    stack.enter_context(lock)
                     lock.keep = lock.crashes > 0  # left to `_take`, which does it alone
-                if locks and not crashes:
-                    locked.add(name)
+                    if not lock.crashes:
+                        locked.add(name)
             mine = [task for task in tasks.values() if task.name in locked]
             try:
                 with self.store.locks.shared(self.release_models):
@@ -377,19 +305,8 @@ class WorkQueue:
                 (self.folder / "done").mkdir(parents=True, exist_ok=True)
                 (self.folder / "done" / task.id).touch()
 
-    def _tasks_of(self, run: SuiteRun, case: Case, most: int | None) -> list[ShardTask]:
-        """The shards that a case reads, in order; before them their parts, where there are any."""
-        shards = run.data.shards(run.looked_at(case, most))
-        whole = [ShardTask(run, case, tuple(own), run.lock_name(at)) for at, own in shards.items()]
-        batches = run.batches
-        if self.processes < 2 or self.swap or not batches:
-            return whole
-        every = run.data.shards(run.data.population.samples).values()
-        size = part_size(map(len, every), self.processes, batches)
-        parts = []
-        for task in whole if size < SHARD else ():
-            for low in range(0, len(task.samples), size):
-                own = task.samples[low : low + size]
-                numbers = range(low // PART, ceil((low + size) / PART))
-                parts.append(ShardTask(run, case, own, task.name, numbers, grows=True))
-        return [*parts, *whole]
+
+def _tasks_of(run: SuiteRun, case: Case, most: int | None) -> list[ShardTask]:
+    """The shards that a case reads, in order."""
+    shards = run.data.shards(run.looked_at(case, most))
+    return [ShardTask(run, case, tuple(own), run.lock_name(at)) for at, own in shards.items()]

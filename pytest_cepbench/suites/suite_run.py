@@ -119,11 +119,8 @@ class SuiteRun(ABC):
         """What a case reads of each sample, as built-in types: equal for cases that read alike."""
 
     @abstractmethod
-    def steps(self, case: Case, *, read: bool = True) -> int:
-        """How many results a case needs of each sample, as far as that is known before.
-
-        read: whether those count that read what was made.
-        """
+    def steps(self, case: Case) -> int:
+        """How many results a case needs of each sample, as far as that is known before."""
 
     @abstractmethod
     def read(self, case: Case, samples: Sequence[Sample]) -> None:
@@ -131,15 +128,6 @@ class SuiteRun(ABC):
 
         Raises what the models and the store raise.
         """
-
-    @property
-    def batches(self) -> Sequence[int]:
-        """Sizes of the growing models' batches; empty where shards are not divided into parts."""
-        return ()
-
-    def grow_apart(self, case: Case, samples: Sequence[Sample]) -> None:
-        """Have the store hold what a case reads of samples, a part of a shard, and forget it."""
-        raise NotImplementedError
 
     @abstractmethod
     def grow(self, wanted: Sequence[tuple[Case, Sequence[Sample]]]) -> None:

@@ -15,12 +15,11 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.shapes import Degradation, load_shapes
+from pytest_cepbench.datasets.shapes import load_shapes
 from pytest_cepbench.errors import DeviceMemoryError, MeasurementError
-from pytest_cepbench.models.rule_based import ShapesGenerator
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites import Case
-from pytest_cepbench.suites.shards import PART, WorkQueue, part_size
+from pytest_cepbench.suites.shards import WorkQueue
 from tests.suites.world import SUITE, Staged, stage
 
 METRICS = "[metrics.gc]\n[metrics.failures]\nparts = 'overall'\n"
@@ -29,10 +28,6 @@ MODELS = SUITE.replace(
     'describer = "shapes:?miss=0.3&recolor=0.2"',
     'describer = "python:tests.suites.test_shards:teller"',
 )
-
-LARGER = MODELS.replace(
-    '"python:tests.suites.world:overlapping"', '"shapes"\noptions = { samples_per_category = 20 }'
-).replace('generator = "shapes:"', 'generator = "python:tests.suites.test_shards:SmallBatches"')
 
 TEXT = str(load_shapes(samples_per_category=1).samples[0].text)
 
@@ -48,25 +43,13 @@ class Teller:
 
     def __init__(self) -> None:
         self.seen: Counter[bytes] = Counter()
-        self.batches: set[tuple[bytes, ...]] = set()
         self.before: Callable[[Sequence[Image.Image]], None] = lambda _: None
 
     def describe(self, images: Sequence[Image.Image], _: str, __: Sequence[int]) -> list[str]:
         """The same for every image."""
         self.before(images)
         self.seen.update(image.tobytes() for image in images)
-        self.batches.add(tuple(image.tobytes() for image in images))
         return [TEXT] * len(images)
-
-
-class SmallBatches(ShapesGenerator):
-    """The world's generator, by eight drawings at a time."""
-
-    fingerprint = "small batches/1"
-    batch_size = 8
-
-    def __init__(self) -> None:
-        super().__init__(Degradation())
 
 
 TELLER = Teller()
@@ -77,24 +60,19 @@ def teller() -> Teller:
     return TELLER
 
 
-def forgetful_teller() -> None:
-    """Let the describer begin anew."""
-    TELLER.__init__()  # type: ignore[misc] # it lives as long as the process
-
-
 @pytest.fixture(autouse=True)
 def forgetful() -> None:
     """Each test has the describer to itself."""
-    forgetful_teller()
+    TELLER.__init__()  # type: ignore[misc] # it lives as long as the process
 
 
 @contextmanager
 def at_work(
-    folder: Path, *, processes: int = 1, models: str = MODELS, **options: Any
+    folder: Path, *, processes: int = 1, **options: Any
 ) -> Iterator[tuple[WorkQueue, Staged]]:
     """One process of a run: its store, its suite with all cases queued, its queue."""
     with Store(folder / "store") as store:
-        staged = stage(folder / f"suite-{threading.get_ident()}", models + METRICS, store)
+        staged = stage(folder / f"suite-{threading.get_ident()}", MODELS + METRICS, store)
         queue = WorkQueue(
             store, lambda _: staged.run, "run", folder / "word", processes=processes, **options
         )
@@ -138,58 +116,6 @@ def test_two_processes_compute_nothing_twice(tmp_path: Path) -> None:
     assert set(TELLER.seen.values()) == {1}
 
 
-@pytest.mark.parametrize("processes", [(1,), (16, 16, 16), (1, 2, 16)])
-def test_parts_of_shards_change_nothing(tmp_path: Path, processes: Sequence[int]) -> None:
-    """Processes that divide shards in different ways: the same batches, and none of them twice."""
-    expected: set[tuple[bytes, ...]] = set()
-    values: list[dict[str, float]] = []
-    sizes: list[int] = []
-
-    def run(folder: Path, count: int) -> None:
-        with at_work(folder, processes=count, models=LARGER) as (queue, staged):
-            every = queue._others()
-            sizes.extend(len(task.samples) for task in every if task.grows)
-            values.append({name: judged(queue, staged, folder, name) for name in staged.cases})
-
-    run(tmp_path / "alone", 1)
-    assert sizes == []
-    expected, described = TELLER.batches, TELLER.seen.total()
-    forgetful_teller()
-    threads = [
-        threading.Thread(target=run, args=(tmp_path / "shared", count)) for count in processes
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert values == [values[0]] * (1 + len(processes))
-    assert TELLER.batches == expected
-    assert TELLER.seen.total() == described
-    assert bool(sizes) == (max(processes) > 2)
-    assert set(sizes) <= {PART, 20 % PART}
-
-
-@pytest.mark.parametrize(
-    ("shards", "processes", "batches", "size"),
-    [
-        ([64] * 157, 64, [16, 4], 64),
-        ([64, 64, 64, 8] * 2, 2, [16, 4], 64),
-        ([64, 64, 64, 8] * 2, 8, [16, 4], 16),
-        ([64, 64, 64, 8] * 2, 8, [8, 4], 16),
-        ([64, 64, 64, 8] * 2, 64, [8, 4], 8),
-        ([64, 64, 64, 8] * 2, 64, [16, 4], 16),
-        ([64, 64, 64, 8] * 2, 64, [5, 4], 32),
-        ([64, 64, 64, 8] * 2, 64, [64, 4], 64),
-        ([3], 64, [1, 1], 8),
-    ],
-)
-def test_how_shards_are_divided(
-    shards: list[int], processes: int, batches: list[int], size: int
-) -> None:
-    """Into two parts for each process, as far as each batch stays what it is in a whole shard."""
-    assert part_size(shards, processes, batches) == size
-
-
 def test_a_process_that_waits_for_a_shard_takes_another(tmp_path: Path) -> None:
     """While another process has what a case needs, the rest of the run is grown here."""
     with at_work(tmp_path, processes=2) as (queue, staged):
@@ -197,7 +123,7 @@ def test_a_process_that_waits_for_a_shard_takes_another(tmp_path: Path) -> None:
             list(staged.run.chain_data.shards(staged.run.looked_at(staged.cases[name])).items())
             for name in ("a-gc", "b-gc")
         ]
-        lock = queue.store.locks.acquire(f"{staged.run.lock_name(first[0])}-0", "run")
+        lock = queue.store.locks.acquire(staged.run.lock_name(first[0]), "run")
         assert lock is not None
         elsewhere = {s.id for s in staged.run.looked_at(staged.cases["overall-gc"])} - {
             s.id for s in first[1]

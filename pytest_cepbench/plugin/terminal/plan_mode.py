@@ -20,8 +20,6 @@ from pytest_cepbench.plugin.workers.device_leases import Leases
 from pytest_cepbench.report.number_format import counted, duration, number, printable
 from pytest_cepbench.report.tables import Line, RowGroup, Span, TableLayout, table_lines
 from pytest_cepbench.suites.estimate import Forecast, ModelEstimate
-from pytest_cepbench.suites.shards import busiest_share
-from pytest_cepbench.suites.suite_run import SuiteRun
 
 _UNKNOWN = "-"
 
@@ -42,7 +40,7 @@ def plan_lines(
     if series is not None:
         command = f"cepbench history --series {series.name}"
         yield f"{series_line(series)} (how soon it finds a drop: {command})"
-    forecasts: list[tuple[SuiteRun, Forecast]] = []
+    forecasts: list[Forecast] = []
     for path in dict.fromkeys(assigned.suite_file for assigned in evaluator.assigned.values()):
         yield ""
         yield from _suite_lines(evaluator, path, forecasts, columns, rule)
@@ -165,7 +163,7 @@ _MODELS = TableLayout(
 def _suite_lines(
     evaluator: Evaluator,
     path: Path,
-    forecasts: list[tuple[SuiteRun, Forecast]],
+    forecasts: list[Forecast],
     columns: int | None,
     rule: str,
 ) -> Iterator[Line | str]:
@@ -183,7 +181,7 @@ def _suite_lines(
     except CepError as error:
         yield f"{name}: what it takes cannot be told: {printable(str(error), 500)}"
         return
-    forecasts.append((run, work))
+    forecasts.append(work)
     more = ", at the first look" if any(len(sizes) > 1 for sizes in looks) else ""
     yield (
         f"{name}: {counted(work.samples, 'sample')}, {counted(work.units, run.unit)}, "
@@ -206,10 +204,10 @@ def _cells(evaluator: Evaluator, need: ModelEstimate) -> Iterator[str]:
 
 
 def _total_lines(
-    evaluator: Evaluator, forecasts: Sequence[tuple[SuiteRun, Forecast]], leases: Leases
+    evaluator: Evaluator, forecasts: Sequence[Forecast], leases: Leases
 ) -> Iterator[str]:
     """Of all suites: the models to load, where, and how long it takes."""
-    needs = [need for _, forecast in forecasts for need in forecast.needs]
+    needs = [need for forecast in forecasts for need in forecast.needs]
     if any(need.incomplete for need in needs):
         yield "+: and what follows from results that are yet to be made"
     busy = [need for need in needs if need.inputs or need.incomplete]
@@ -244,12 +242,7 @@ def _total_lines(
         cost = f", {held / 60:.1f} device minutes"
     if price is not None:
         cost += f", {held / 3600 * price:.2f} at {price:g} an hour"
-    longest = sum(
-        busiest_share(run, workers) * (need.seconds or 0.0)
-        for run, forecast in forecasts
-        for need in forecast.needs
-    )
-    yield f"about {_time(longest)}{cost}, loading not counted"
+    yield f"about {_time(seconds / workers)}{cost}, loading not counted"
 
 
 def _loads(evaluator: Evaluator, busy: Sequence[ModelEstimate]) -> str:
