@@ -66,7 +66,9 @@ _UNREAD = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_PERM)
 """The file could not be read, which tells nothing of its pages."""
 
 _WINDOW = 500
-_EMPTY_WINDOWS = 20  # a damaged table has no known end; this many empty reads count as one
+_EMPTY_WINDOWS = 20  # after which the next row is asked for, wherever it lies
+_UNREAD_WINDOWS = 200  # a damaged table has no known end; this many reads of nothing count as one
+_LARGEST = 2**62  # number of a row; a larger one is damaged
 
 
 _T = TypeVar("_T")
@@ -115,10 +117,11 @@ def _convert(connection: sqlite3.Connection) -> None:
     for table in former:
         connection.execute(f"ALTER TABLE {table} RENAME TO former_{table}")
     create_tables(connection)
+    # Damage may have made two rows the same, or left nothing where a value has to be.
     add_rows(connection, connection.execute(f"SELECT {_COLUMNS} FROM former_results"))  # noqa: S608 - ours
-    connection.execute("INSERT INTO files SELECT * FROM former_files")
+    connection.execute("INSERT OR IGNORE INTO files SELECT * FROM former_files")
     connection.execute(
-        "INSERT INTO used SELECT id, day FROM results "
+        "INSERT OR IGNORE INTO used SELECT id, day FROM results "
         "JOIN former_used ON former_used.key = lower(hex(results.key))"
     )
     for table in former:
@@ -138,7 +141,11 @@ def add_rows(connection: sqlite3.Connection, rows: Iterable[Row]) -> int:
             if text not in numbers:
                 numbers[text] = provenance_id(text)
                 known = (numbers[text], text)
-                connection.execute("INSERT OR IGNORE INTO provenances VALUES (?, ?)", known)
+                connection.execute(
+                    "INSERT INTO provenances VALUES (?, ?) ON CONFLICT (id) DO UPDATE "
+                    "SET text = excluded.text WHERE text IS NOT excluded.text",  # it was damaged
+                    known,
+                )
             yield packed(unpacked(key)), kind, payload, numbers[text], created, sealed
 
     insert = f"INSERT OR IGNORE INTO results ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)"  # noqa: S608 - ours
@@ -317,7 +324,9 @@ def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
             return str(provenance)
 
         between = f"SELECT {_COLUMNS} FROM results WHERE rowid >= ? AND rowid < ?"  # noqa: S608 - ours
-        while empty < _EMPTY_WINDOWS:
+        if read("SELECT rowid FROM results LIMIT 0") is None:
+            return 0  # no database, or one without this table
+        while empty < _UNREAD_WINDOWS:
             rows = read(between, low, low + _WINDOW)
             if rows is None:
                 singles = (read(between, rowid, rowid + 1) for rowid in range(low, low + _WINDOW))
@@ -329,6 +338,13 @@ def _copy_rows(damaged: Path, sound: sqlite3.Connection) -> int:
                         saved += add_rows(sound, [row])
             empty = 0 if rows else empty + 1
             low += _WINDOW
+            if empty >= _EMPTY_WINDOWS:  # not at once: a damaged number may be the largest of all
+                following = read("SELECT min(rowid) FROM results WHERE rowid >= ?", low)
+                if following is not None:
+                    if following[0][0] is None or following[0][0] > _LARGEST:
+                        break
+                    # Numbers stay as they are: what was deleted leaves gaps of any size.
+                    low, empty = following[0][0], 0
     return saved
 
 

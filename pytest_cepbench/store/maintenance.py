@@ -32,6 +32,7 @@ from pytest_cepbench.store.rows import (
     batches,
     packed,
     pages,
+    provenance_id,
     remote_artifacts,
     seal_stamp,
     today,
@@ -305,6 +306,7 @@ class VerifyReport:
     results, images: number of those checked.
     index: SQLite's complaints about its file.
     rows: keys of results that do not match their seals.
+    provenances: (number, results that have it) of those whose text is damaged or lost.
     files: paths whose remembered digests do not match their seals.
     damaged_images: (digest, reason).
     lost: keys of results whose image is not there.
@@ -317,6 +319,7 @@ class VerifyReport:
     images: int = 0
     index: list[str] = field(default_factory=list)
     rows: list[str] = field(default_factory=list)
+    provenances: list[tuple[object, int]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     damaged_images: list[tuple[str, str]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
@@ -327,7 +330,8 @@ class VerifyReport:
     @property
     def sound(self) -> bool:
         """Whether nothing is damaged or missing."""
-        return not (self.index or self.rows or self.files or self.damaged_images or self.lost)
+        damaged = self.index or self.rows or self.provenances or self.files or self.damaged_images
+        return not (damaged or self.lost)
 
 
 def inspect(root: Path, read: Read) -> VerifyReport:
@@ -360,7 +364,8 @@ def inspect(root: Path, read: Read) -> VerifyReport:
                 report.rows.append(row.key)
             elif not (row.image is None or row.image in present or row.image in remote):
                 report.lost.append(row.key)
-        report.files = [str(path) for path, _ in _damaged_files(read)]
+        report.provenances = _damaged_provenances(read)
+        report.files = [str(path) for path, *_ in _damaged_files(read)]
     except DamagedIndexError as error:
         report.index.append(str(error))
 
@@ -396,8 +401,16 @@ def repair(store: Store, report: VerifyReport) -> None:
         or not (row.image is None or has_artifact(store.root, row.image) or row.image in remote)
     ]
     store.index.write("DELETE FROM results WHERE rowid = ?", dropped)
-    outdated = list(_damaged_files(read))
-    store.index.write("DELETE FROM files WHERE path = ? AND what = ?", outdated)
+    damaged_texts = [(number,) for number, _ in _damaged_provenances(read)]
+    store.index.write("DELETE FROM provenances WHERE id = ?", damaged_texts)
+    if damaged_texts:  # as a rebuilt index has them
+        unknown = provenance_id("{}")
+        store.index.write("INSERT OR IGNORE INTO provenances VALUES (?, '{}')", [(unknown,)])
+        without = "provenance NOT IN (SELECT id FROM provenances)"
+        store.index.write(f"UPDATE results SET provenance = ? WHERE {without}", [(unknown,)])  # noqa: S608 - ours
+    outdated = [(path, what) for _, path, what in _damaged_files(read)]
+    own = "CAST(path AS BLOB) = ? AND CAST(what AS BLOB) = ?"
+    store.index.write(f"DELETE FROM files WHERE {own}", outdated)  # noqa: S608 - ours
 
 
 @dataclass(frozen=True)
@@ -416,9 +429,20 @@ def _rows(read: Read) -> Iterator[_Row]:
             yield _Row(rowid, unpacked(key), result is None, image)
 
 
-def _damaged_files(read: Read) -> Iterator[tuple[object, object]]:
-    """(path, kind) of remembered digests of files that do not match their seals, as they are."""
-    for path, what, sealed, digest in read("SELECT * FROM files", ()):
+def _damaged_provenances(read: Read) -> list[tuple[object, int]]:
+    """(number, results that have it) of those whose text does not fit its number or is lost."""
+    texts = read("SELECT id, text FROM provenances", ())
+    sound = {number for number, text in texts if provenance_id(str(text)) == number}
+    counts = "SELECT provenance, count(*) FROM results GROUP BY provenance"
+    used: dict[object, int] = dict(read(counts, ()))
+    wrong = dict.fromkeys([*(number for number, _ in texts), *used])
+    return [(number, used.get(number, 0)) for number in wrong if number not in sound]
+
+
+def _damaged_files(read: Read) -> Iterator[tuple[str, bytes, bytes]]:
+    """(path, path and kind as they are) of remembered digests that do not match their seals."""
+    columns = "*, CAST(path AS BLOB), CAST(what AS BLOB)"  # which may be no text any more
+    for path, what, sealed, digest, *raw in read(f"SELECT {columns} FROM files", ()):  # noqa: S608 - ours
         stamp, _, _ = str(sealed).rpartition(" ")
         if sealed != seal_stamp(str(path), str(what), stamp, str(digest)):
-            yield path, what
+            yield str(path), raw[0], raw[1]

@@ -204,11 +204,11 @@ def _check_header(path: Path, named: str) -> None:
         raise StoreError(_foreign(named))
     version = int.from_bytes(header[60:64], "big", signed=True)
     if version not in (0, FORMAT):
-        converted = "run once with it as --cep-store, which rewrites it"
-        same = "give one that was written by the same version of pytest-cepbench"
+        remedy = "give one that was written by the same version of pytest-cepbench"
+        if version == FORMER_FORMAT:
+            remedy = "run once with it as --cep-store, which rewrites it"
         raise StoreVersionError(
-            f"{named} has format {version}, this version reads format {FORMAT}: "
-            f"{converted if version == FORMER_FORMAT else same}"
+            f"{named} has format {version}, this version reads format {FORMAT}: {remedy}"
         )
 
 

@@ -220,20 +220,45 @@ def test_rebuilding_steps_over_gaps(root: Path, index: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "gap", "saved"),
-    [(0, 9500, len(RESULTS)), (0, 9999, 0), (1, 10_000, len(RESULTS)), (1, 10_499, 1)],
+    ("kept", "gap"), [(0, 9999), (1, 10_499), (0, 11_000), (30, 2**40), (59, 2**63 - 61)]
 )
-def test_rebuilding_ends_after_ten_thousand_numbers_without_a_row(
-    index: Path, kept: int, gap: int, saved: int
-) -> None:
-    """A damaged table has no known end: twenty reads of 500 that find nothing count as one."""
+def test_rebuilding_finds_rows_after_a_gap_of_any_size(index: Path, kept: int, gap: int) -> None:
+    """The next number is asked for; the largest ones are damage, and end the search."""
     with closing(sqlite3.connect(index)) as connection, connection:
-        connection.execute("UPDATE results SET rowid = rowid + ? WHERE rowid > ?", (gap, kept))
+        connection.execute("UPDATE results SET id = -id WHERE id > ?", (kept,))
+        connection.execute("UPDATE results SET id = ? - id WHERE id < 0", (gap,))
+    saved = len(RESULTS) - (gap > 2**62)
+    assert rebuilt(index) == f"index: {saved} results saved from the damaged file"
+
+
+def test_rebuilding_reads_on_behind_an_inner_page_that_was_destroyed(index: Path) -> None:
+    """One page of the tree leads to hundreds of others, and so to many thousands of numbers."""
+    with Store(index.parent) as store:
+        store.put([StoredResult(f"{i:064x}", f"{i} " * 600) for i in range(1000, 2200)])
+    with closing(sqlite3.connect(index)) as connection, connection:
+        connection.execute("UPDATE results SET id = -id")
+        connection.execute("UPDATE results SET id = -30 * id")
+        (root,) = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = 'results'"
+        ).fetchone()
+        (count,) = connection.execute("SELECT count(*) FROM results").fetchone()
+    data = bytearray(index.read_bytes())
+    top = data[(root - 1) * PAGE : root * PAGE]
+    cell = int.from_bytes(top[12:14], "big")
+    inner = int.from_bytes(top[cell : cell + 4], "big")
+    assert data[(inner - 1) * PAGE] == 5
+    data[(inner - 1) * PAGE : inner * PAGE] = b"\xff" * PAGE
+    index.write_bytes(data)
+    note = rebuilt(index)
+    assert 300 < int(note.split()[1]) < count - 10_000 / 30
+
+
+def rebuilt(index: Path) -> str:
+    """What is noted when an index is rebuilt, but for the file's name."""
     notes: list[str] = []
-    opened = Index(index, notes.append)
-    opened.rebuild()
-    opened.close()
-    assert notes[0].startswith(f"index: {saved} results saved from the damaged file")
+    with closing(Index(index, notes.append)) as opened:
+        opened.rebuild()
+    return notes[0].partition(", which")[0]
 
 
 def test_a_damaged_index_is_rebuilt_once(root: Path, index: Path) -> None:

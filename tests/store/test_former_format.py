@@ -200,6 +200,25 @@ def test_a_damaged_one_is_saved_as_far_as_it_can_be_read(former: Path) -> None:
     assert len(list(former.glob("index.damaged-*.sqlite"))) == 1
 
 
+def test_values_that_were_damaged_stop_no_conversion(former: Path) -> None:
+    """Two remembered files that became the same, and a day that became nothing."""
+    with database(former) as connection:
+        for table, change in (
+            ("files", "INSERT INTO files SELECT path, what, stamp, 'other' FROM files"),
+            ("used", f"UPDATE used SET day = NULL WHERE key = '{key_of('text 0')}'"),
+        ):
+            connection.execute(f"CREATE TABLE loose AS SELECT * FROM {table}")
+            connection.execute(f"DROP TABLE {table}")
+            connection.execute(f"ALTER TABLE loose RENAME TO {table}")
+            connection.execute(change)
+    with Store(former) as store:
+        assert store.damage == []
+        assert len(store) == 3 * (COUNT + 3)
+    whole = known(former)
+    assert whole["files"] == ["digest"]
+    assert whole["notes"] == {"name": "value"}
+
+
 def test_one_that_is_only_read_is_refused(tmp_path: Path, former: Path) -> None:
     """Nothing of it is changed, and the error says what rewrites it."""
     before = contents(former)

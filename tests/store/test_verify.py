@@ -62,6 +62,7 @@ def test_damage_of_every_kind(root: Path) -> None:
             "UPDATE results SET payload = x'00' WHERE key = ?", (packed(key_of("text 0")),)
         )
         connection.execute("UPDATE files SET digest = 'other'")
+        connection.execute("INSERT INTO files VALUES (CAST(x'2fff' AS TEXT), 'bytes', 's', 'd')")
         connection.execute("DELETE FROM results WHERE key = ?", (packed(key_of("image 3")),))
     spoil_image(root, 0)
     artifact_path(root, picture(1).digest).unlink()
@@ -70,7 +71,7 @@ def test_damage_of_every_kind(root: Path) -> None:
     assert not report.sound
     assert wrong(report) == {
         "rows": [key_of("text 0")],
-        "files": [str(root / "new" / "weights")],
+        "files": [str(root / "new" / "weights"), "/\ufffd"],
         "damaged_images": [(picture(0).digest, "its pixels do not match its name")],
         "lost": [key_of("image 1")],
         "unused": [picture(3).digest],
@@ -115,4 +116,41 @@ def test_a_tree_out_of_order_is_found(root: Path) -> None:
     with Store(root) as store:
         repair(store, report)
         assert store.get([key_of("text 0")]) == {key_of("text 0"): "a text about 0"}
+    assert look(root).sound
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        'UPDATE provenances SET text = \'{"model": "other"}\'',
+        "UPDATE provenances SET text = CAST(x'7bff7d' AS TEXT)",
+        "DELETE FROM provenances",
+        "UPDATE results SET provenance = 'none'",
+    ],
+)
+def test_a_damaged_provenance_is_found_and_dropped(root: Path, damage: str) -> None:
+    """It fits its number no more: all results that have it stay, as of unknown provenance."""
+    results = fill(root, range(COUNT, 2 * COUNT), "a" * 16)
+    with database(root) as connection:
+        connection.execute(damage)
+    report = look(root)
+    assert not report.sound
+    assert wrong(report).keys() == {"provenances"}
+    assert max(count for _, count in report.provenances) in (3 * COUNT, 6 * COUNT)
+    with Store(root) as store:
+        repair(store, report)
+        assert store.get(results).keys() == results.keys()
+        assert set(store.provenance(list(results)).values()) == {"{}"}
+    assert look(root).sound
+
+
+def test_a_damaged_provenance_gives_way_to_the_same_one(root: Path) -> None:
+    """The next result of its run brings it back, for all that have it."""
+    fill(root, range(COUNT, COUNT + 1), "a" * 16)
+    with database(root) as connection:
+        connection.execute("UPDATE provenances SET text = 'x' WHERE text != '{}'")
+    fill(root, range(COUNT + 1, COUNT + 2), "a" * 16)
+    with Store(root) as store:
+        told = store.provenance([key_of(f"text {COUNT + i}") for i in range(2)])
+    assert set(told.values()) == {'{"model": "' + "a" * 16 + '"}'}
     assert look(root).sound
