@@ -144,16 +144,19 @@ class NotInStoreError(CepError):
 
 @contextmanager
 def name_errors() -> Iterator[None]:
-    """Raise SpecError where a name is longer than any file's, which `Path.exists` raises OSError
-    for: what was pasted into an option is looked up in many places.
+    """Raise SpecError where a name or a path is longer than any file's, which `Path.exists` raises
+    OSError for: what was pasted into an option is looked up in many places.
     """
     try:
         yield
     except OSError as error:
         if error.errno != errno.ENAMETOOLONG:
             raise
-        name = max(Path(error.filename).parts, key=len)
-        raise SpecError(f"{name[:60]}...: no file has so long a name") from error
+        names = (error.filename, error.filename2)
+        paths = [os.fsdecode(name) for name in names if isinstance(name, str | bytes)]
+        longest = max((part for path in paths for part in Path(path).parts), key=len, default="")
+        what = f"{longest[:60]}...: no file has so long a name, or so long a path"
+        raise SpecError(what) from error
 
 
 class UnfitFileError(OSError):

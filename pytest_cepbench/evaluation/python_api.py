@@ -25,6 +25,7 @@ from pytest_cepbench.errors import (
     SuiteError,
     SuiteNotApplicableError,
     WriteError,
+    name_errors,
     removed,
     unknown_name,
 )
@@ -264,14 +265,15 @@ def gate_checkpoint(
     has no part in is skipped, as in pytest; one whose data set is not here makes the result
     incomplete.
     """
-    settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
-    report = "report" in options or "report_dir" in options
-    if report:
-        remove_reports(settings)
-    files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
-    evaluator = Evaluator(RunContext(settings))
+    with name_errors():
+        settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
+        report = "report" in options or "report_dir" in options
+        if report:
+            remove_reports(settings)
+        files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))
+        evaluator = Evaluator(RunContext(settings))
     try:
-        with importable(files):
+        with importable(files), name_errors():
             return _gate(evaluator, files, update=snapshot_update, report=report)
     except BaseException as error:
         # pytest's and unittest's for skipping and leaving: some of them are ordinary exceptions.
@@ -315,9 +317,9 @@ def _settings(options: GateOptions, root: Path) -> RunSettings:
             gone = removed(f"--cep-{name.replace('_', '-')}", f"{name}=")
             what = gone or unknown_name("option", name, GateOptions.__annotations__)
             raise TypeError(f"gate_checkpoint: {what}")
-        if value is not None:
+        if value is not None and (texts := _texts(value)):
             setting = name.replace("_", "-")
-            values[setting], sources[setting] = _texts(value), f"gate_checkpoint({name}=)"
+            values[setting], sources[setting] = texts, f"gate_checkpoint({name}=)"
     try:
         return read_settings(values, sources, root)
     except ValueError as error:

@@ -76,7 +76,8 @@ class SuiteCache:
                 if known.suite.name == loaded.suite.name:
                     raise SuiteError(
                         f"{path} and {other} are both called {known.suite.name!r}, by which their "
-                        "baselines are found: rename one, or run them apart"
+                        "baselines are found: rename one, or run them apart with a "
+                        "--cep-baselines of its own each"
                     )
             self._loaded[path] = loaded
             if settings.home.exists():
@@ -152,7 +153,8 @@ class SuiteCache:
         """
         measure = self.get(path).measures.get(key.metric)
         flips = policy.gate == "regression" and not (policy.bets or self._settings.series)
-        # Anchor and baseline have half each, and so has the last of several looks.
+        # At least so much: an anchor that differs and the baseline have half each, and so has
+        # the last of several looks.
         halves = (anchor is not None) + (self._settings.inconclusive == "more")
         if flips and policy.primary and (level := policy.alpha / 2**halves) < LEAST_ALPHA:
             raise SuiteError(

@@ -57,7 +57,7 @@ def cep_gate(
         evaluator,
         mark.suite_file(request.path),
         # Not by `snapshot`, which a conftest.py may have replaced: the run accepts by the option.
-        acceptance="all" if request.config.getoption("update_snapshots") else new,
+        acceptance="all" if request.config.getoption("update_snapshots", default=False) else new,
         observe=partial(_count, snapshot),
     )
 
@@ -66,12 +66,12 @@ def cep_gate(
             reason = f"cep_gate: tolerance is a number of at least 0, got {tolerance!r}"
             pytest.fail(reason, pytrace=False)
         record = run.records.of(request.node)
-        record.inputs = evaluator.inputs(runner.suite_file)
-        if record.after_error:
-            evaluator.forget(runner.suite_file)
-            record.after_error = False
         here = Overrides(tolerance=tolerance, sources={"tolerance": "cep_gate(tolerance=)"})
         with run.gating:
+            record.inputs = evaluator.inputs(runner.suite_file)
+            if record.after_error:
+                evaluator.forget(runner.suite_file)
+                record.after_error = False
             result = runner(case, request.node.nodeid, here.over(mark.overrides))
         if result.presentation.outcome == "inconclusive" and not result.accepted:
             try:  # the run warns once, of all such cases

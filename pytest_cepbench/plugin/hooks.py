@@ -71,6 +71,7 @@ class Run:
         self.controller: Controller | None = None
         self.tickers: dict[str, Ticker] = {}
         self.gating = threading.Lock()
+        self._making = threading.RLock()
         self._evaluator: Evaluator | None = None
         # An ini file that makes warnings errors means Python's, not a verdict that has its own
         # option.
@@ -89,26 +90,27 @@ class Run:
 
     def evaluator(self) -> Evaluator:
         """The suites, store and models of this process, made at the first call."""
-        if self._evaluator is None:
-            from pytest_cepbench.evaluation.evaluator import Evaluator
-            from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
-            from pytest_cepbench.plugin.run_settings import settings_of
+        with self._making:
+            if self._evaluator is None:
+                from pytest_cepbench.evaluation.evaluator import Evaluator
+                from pytest_cepbench.evaluation.run_context import IdentityAgreement, RunContext
+                from pytest_cepbench.plugin.run_settings import settings_of
 
-            if self.controller is not None:
-                self._evaluator = Evaluator(self.controller.context)
-            else:
-                sent: dict[str, Any] = self.config.workerinput  # type: ignore[attr-defined] # xdist
-                context = RunContext(
-                    settings_of(self.config),
-                    sent["cepbench_run"],
-                    sent["cepbench_started"],
-                    workers=sent["workercount"],
-                    worker=sent["workerid"],
-                    unleased=sent.get("cepbench_unleased"),
-                )
-                agreement = IdentityAgreement(context, sent["cepbench_models"])
-                self._evaluator = Evaluator(context, agreement.check)
-            self._evaluator.say = self._say
+                if self.controller is not None:
+                    self._evaluator = Evaluator(self.controller.context)
+                else:
+                    sent: dict[str, Any] = self.config.workerinput  # type: ignore[attr-defined] # xdist
+                    context = RunContext(
+                        settings_of(self.config),
+                        sent["cepbench_run"],
+                        sent["cepbench_started"],
+                        workers=sent["workercount"],
+                        worker=sent["workerid"],
+                        unleased=sent.get("cepbench_unleased"),
+                    )
+                    agreement = IdentityAgreement(context, sent["cepbench_models"])
+                    self._evaluator = Evaluator(context, agreement.check)
+                self._evaluator.say = self._say
         return self._evaluator
 
     @property

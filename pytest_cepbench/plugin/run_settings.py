@@ -29,13 +29,14 @@ def settings_of(config: pytest.Config) -> RunSettings:
     sources: dict[str, str] = {}
     for option in OPTIONS:
         typed = config.getoption(option.dest, default=None)
-        text, ini = os.environ.get(option.env), config.getini(option.ini)
+        text, ini = os.environ.get(option.env, ""), config.getini(option.ini)
+        parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
+        set_there = [part.strip() for part in parts if part.strip()]
         if typed is not None:
             values[option.name] = list(typed) if option.multiple else [typed]
             sources[option.name] = option.flag
-        elif text:
-            parts = text.split(_ENV_LIST_SEPARATOR) if option.multiple else [text]
-            values[option.name] = [part.strip() for part in parts if part.strip()]
+        elif set_there:
+            values[option.name] = set_there
             sources[option.name] = option.env
         elif ini:
             values[option.name] = list(ini) if option.multiple else [ini]

@@ -378,7 +378,7 @@ def summary_table(
     # First what the numbers beside it say too.
     worth = ("tolerance", "n", "baseline", "now", "p", "bounds", "change")
     dropped = [heads[head] for head in worth]
-    if not grouped and any(result.judgement.p is not None for result in results):
+    if not grouped and all(result.judgement.p is not None for result in results):
         dropped.insert(0, "bounds")
     layout = TableLayout(
         heads=(*heads.values(), bar),

@@ -339,7 +339,7 @@ def promise_lines(results: Sequence[CaseResult]) -> list[str]:
 
 _NAMED = 3  # of cases in a sentence
 
-_PARTICULARS = re.compile(r"samples of [^:;]+|\([^()]*\)|\b[0-9a-f]{16}\b|\d+")
+_PARTICULARS = re.compile(r"samples of [^:;]+|(?<=only now )\([^()]*\)|\b[0-9a-f]{16}\b|\d+")
 """What of a reason is of one case: its part, examples of samples, digests and numbers."""
 
 

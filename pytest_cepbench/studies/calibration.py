@@ -186,7 +186,7 @@ def calibrate(
 
 
 def effort_ahead(prepared: PreparedCalibration, model_pool: ModelPool) -> str:
-    """What a calibration takes, in one line: samples, steps, calls and, where known, the time."""
+    """What a calibration takes, in one line: samples, inputs, calls and, where known, the time."""
     cases = [(case, None) for case in prepared.own.cases]
     try:
         forecasts = [suite.run(model_pool).forecast(cases) for suite in prepared.seeded]
@@ -205,7 +205,7 @@ def effort_ahead(prepared: PreparedCalibration, model_pool: ModelPool) -> str:
     if None in times:
         return f"{line}; the time is not known: some models never worked on this device long enough"
     shown = f"{known:.0f} s" if known < 600 else f"{known / 60:.0f} min"
-    return f"{line}; about {shown}, loading not counted"
+    return f"{line}; {more or 'about '}{shown}, loading not counted"
 
 
 def _measure(run: SuiteRun, case: Case) -> CaseMeasurement | str:

@@ -207,8 +207,11 @@ def test_options_are_those_of_the_command_line() -> None:
         ({"tolerance": -1}, SpecError, "gate_checkpoint(tolerance=) '-1': a number of at least 0"),
         ({"gate": "strict"}, SpecError, "gate_checkpoint(gate=) 'strict': one of regression"),
         ({"model": "shapes:?miss=much"}, CepError, "miss"),
+        ({"model": "x" * 5000}, SpecError, "xxxxx...: no file has so long a name"),
+        ({"model": "shapes:", "baselines": "x" * 5000}, SpecError, "no file has so long a name"),
+        ({"model": "x/" * 5000}, SpecError, "or so long a path"),
     ],
-    ids=["name", "removed", "number", "choice", "spec"],
+    ids=["name", "removed", "number", "choice", "spec", "long model", "long folder", "long path"],
 )
 def test_a_wrong_option_is_said(
     project: Path, options: Any, error: type[Exception], message: str

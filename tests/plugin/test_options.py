@@ -152,6 +152,16 @@ def test_several_data_sets(project: Project, monkeypatch: pytest.MonkeyPatch) ->
     assert _settings(project.pytester.parseconfig())["data"] == places
 
 
+@pytest.mark.parametrize(("name", "text"), [("MODEL", " "), ("ENCODER", " ; "), ("DATA", ";")])
+def test_a_blank_variable_is_not_set(
+    project: Project, monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    """So a job can clear what its pipeline sets, as with an empty text."""
+    unset = _settings(project.pytester.parseconfig())
+    monkeypatch.setenv(f"CEPBENCH_{name}", text)
+    assert _settings(project.pytester.parseconfig()) == unset
+
+
 def test_the_header_says_what_is_gated_against_what(
     toy: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,22 +232,25 @@ def test_a_snapshot_fixture_of_the_user_accepts_nothing(accepted: Project) -> No
 
 IN_THREADS = """\
 from concurrent.futures import ThreadPoolExecutor
+from functools import partialmethod
 from pytest_cepbench.evaluation.case_runner import CaseRunner
+from pytest_cepbench.evaluation.evaluator import Evaluator
 
 def test_drift(cep_case, cep_gate, monkeypatch):
-    judge, inside = CaseRunner.__call__, []
-    def alone(*arguments):
+    inside = []
+    def alone(self, call, *arguments):
         inside.append(1)
         seen.append(len(inside))
-        result = judge(*arguments)
+        result = call(self, *arguments)
         inside.pop()
         return result
     seen = []
-    monkeypatch.setattr(CaseRunner, "__call__", alone)
+    for kind, name in ((CaseRunner, "__call__"), (Evaluator, "inputs")):
+        monkeypatch.setattr(kind, name, partialmethod(alone, getattr(kind, name)))
     with ThreadPoolExecutor(4) as threads:
         results = list(threads.map(lambda _: cep_gate(cep_case), range(4)))
     assert {result.value for result in results} == {1.0}
-    assert seen == [1, 1, 1, 1]
+    assert seen == [1] * 8
 """
 
 

@@ -285,6 +285,10 @@ def test_failing_rows_have_all_numbers_on_80_columns() -> None:
     assert all(word in words for word in ("instrument-drift", "image-to-image", "truth_text F1"))
     head, *_ = _table([replace(case, p=None)], 80, grouped=False)
     assert head.split() == ["verdict", "case", "now", "base", "change", "bounds", "n"]
+    head, *rows = _table([case, replace(case, p=None)], 80, grouped=False)
+    assert {"change", "bounds", "p"} <= set(head.split())
+    assert "0.00042" in rows[0]
+    assert sum("[-0.3125, -0.1875]" in row for row in rows) == 1
 
 
 def test_usual_names_fit_into_120_columns() -> None:
@@ -490,6 +494,11 @@ def test_equal_causes_are_one_line() -> None:
             "not measured: out of memory: 0 GiB asked for: 6 cases (toy p0 GC@2, toy p1 GC@2, "
             "toy p2 GC@2 and 3 more)"
         )
+    ]
+    ended = [replace(failed[0], reasons=[f"server ended ({why})"]) for why in ("OOM", "refused")]
+    assert [line.partition(": 1 case")[0] for line in cause_lines(ended)] == [
+        "not measured: server ended (OOM)",
+        "not measured: server ended (refused)",
     ]
     said = (
         "samples: baseline 8 {0:016x}, now 16 {0:015x}a; samples of p{0}: 8 only now (a/{0}, b/1)"

@@ -193,7 +193,7 @@ def _failing_rows(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Line]:
     ]
     if failing:
         shown = failing[:MOST_CASES]
-        yield from summary_table(shown, output.columns, glyphs=output.glyphs, grouped=False)
+        yield from summary_table(shown, output.table_columns, glyphs=output.glyphs, grouped=False)
     if len(failing) > MOST_CASES:
         yield (Span(f"and {len(failing) - MOST_CASES} more (all with -v)"),)
 
