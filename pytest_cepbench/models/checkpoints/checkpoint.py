@@ -153,7 +153,9 @@ class Checkpoint:
         `own_names`.
         """
         files = dict(self.own_files())
-        names = wrapped_names(files)
+        # What a checkpoint's own code reads in folders has the names that the code knows.
+        ours = self.kind != "transformers"
+        names = wrapped_names({name: files[name] for name in files if ours or "/" not in name})
         if not names and not any(part.component for part in self.parts):
             yield self
             return

@@ -53,6 +53,9 @@ _NOT_READ = re.compile(
     r"|(readme|license|licence|notice|requirements|changelog)\b.*",
     re.IGNORECASE,
 )
+_NOT_MODEL = re.compile(r"(^|/)(global_step\d|pytorch_model_fsdp_|optimizer|consolidated)")
+"""Weights of a training's own states, and copies of a model's in the form of its authors."""
+
 _PICKLED = re.compile(r".*pytorch_model.*\.(bin|pt|pth)")
 _TOKENIZER = re.compile(r"[^/]+_tokenizer")
 _SHARD = re.compile(r"-\d{5}-of-\d{5}$")
@@ -98,7 +101,7 @@ def readable_files(
         # A processor's second tokenizer has a folder of its own.
         parents = {PurePosixPath(name).parent for name in names}
         folders += [str(path) for path in sorted(parents) if _TOKENIZER.fullmatch(str(path))]
-    wanted = [name for name in names if options.trust_remote_code and _code_reads(name)]
+    wanted = [name for name in names if options.trust_remote_code and _code_reads(name, kind)]
     for folder in dict.fromkeys(folders):
         inside = [PurePosixPath(name) for name in names]
         inside = [path for path in inside if str(path.parent) == folder]
@@ -117,12 +120,16 @@ def readable_files(
     return sorted(set(wanted))
 
 
-def _code_reads(name: str) -> bool:
+def _code_reads(name: str, kind: CheckpointKind) -> bool:
     """Whether a file is code, or may be data that a checkpoint's own code reads, in any folder."""
     path = PurePosixPath(name)
-    if path.suffix not in _CODE_SUFFIXES or _NOT_READ.fullmatch(path.name):
+    if _NOT_READ.fullmatch(path.name) or name.startswith("checkpoint-"):
         return False
-    return ".index" not in path.name and not name.startswith("checkpoint-")
+    if is_weights(name):
+        # Those of a folder inside are its code's alone; the other kinds' components have variants.
+        within = kind == "transformers" and len(path.parts) > 1
+        return within and not _NOT_MODEL.search(name)
+    return path.suffix in _CODE_SUFFIXES
 
 
 def _parts(kind: CheckpointKind, config: Mapping[str, Any]) -> list[str]:

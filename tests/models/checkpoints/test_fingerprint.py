@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from hashlib import sha256
 from pathlib import Path
 
@@ -127,13 +128,34 @@ def test_pickled_weights_count_where_they_are_loaded(tmp_path: Path) -> None:
     assert of(folder, "?allow_pickle=true") != before
 
 
-@pytest.mark.parametrize("name", ["modeling_custom.py", "table.npy", "extra/table.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "modeling_custom.py", "table.npy", "extra/table.json",
+        "extra/labels.index.json", "vision/clip.v2.pt", "vision/model.bin",
+    ],
+)  # fmt: skip
 def test_code_counts_where_it_runs(llava: Path, name: str) -> None:
     """With remote code on, a line of Python is part of the model, and so is what it may read."""
     code = "?trust_remote_code=true"
     before, without = of(llava, code), of(llava)
     (llava / name).parent.mkdir(exist_ok=True)
     (llava / name).write_text("x = 1", encoding="utf-8")
+    assert of(llava, code) != before
+    assert of(llava) == without
+
+
+def test_weights_that_code_reads_in_a_folder_count(llava: Path) -> None:
+    """A training's states and other checkpoints in the folder stay out of it."""
+    code = "?trust_remote_code=true"
+    before, without = of(llava, code), of(llava)
+    for name in ("checkpoint-5/a.bin", "global_step5/mp_rank_00.pt", "optimizer_0/a.bin"):
+        (llava / name).parent.mkdir()
+        (llava / name).write_bytes(b"state")
+    (llava / "optimizer.pt").write_bytes(b"state")
+    assert of(llava, code) == before
+    (llava / "vision").mkdir()
+    shutil.copy(llava / "model.safetensors", llava / "vision/tower.safetensors")
     assert of(llava, code) != before
     assert of(llava) == without
 
