@@ -31,10 +31,15 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     refuse_unused,
     take_weights,
 )
-from pytest_cepbench.models.checkpoints.loading import from_pretrained, input_device, loading
+from pytest_cepbench.models.checkpoints.loading import (
+    explained,
+    from_pretrained,
+    input_device,
+    loading,
+)
 from pytest_cepbench.models.sounds.feature_extractor import SoundReader, Wave, load_reader
 from pytest_cepbench.models.text_model.parameters import TextModelParams
-from pytest_cepbench.models.torch_runtime import backend_option
+from pytest_cepbench.models.torch_runtime import backend_option, quiet
 
 if TYPE_CHECKING:
     import torch
@@ -233,7 +238,9 @@ def load_text_model(
         sounds=sounds,
     )
     pieces = [Image.new("RGB", (64, 64)), _PROBE] if "image" in checkpoint.reads else [_PROBE]
-    if chat and _PROBE not in loaded.chat_text(conversation(pieces)).casefold():
+    with explained(checkpoint), quiet():  # a template is a program, which may raise
+        asked = loaded.chat_text(conversation(pieces)) if chat else _PROBE
+    if _PROBE not in asked.casefold():
         msg = (
             f"{checkpoint.path}: its chat template leaves out the text of a message, so the model "
             "does not read what it is asked. A message's content is a list of parts here, as for "

@@ -6,12 +6,14 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_cepbench.chains.batching import CallCounts
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Describer
@@ -209,7 +211,11 @@ def test_a_chat_template_that_cannot_ask_is_told(
     template = folder / "chat_template.jinja"
     text = template.read_text(encoding="utf-8")
     template.write_text(text.replace("{{ part['text'] }}", ""), encoding="utf-8")
-    with pytest.warns(UserWarning, match="does not read what it is asked"):
+    told = pytest.warns(UserWarning, match="does not read what it is asked")
+    with told, warnings.catch_warnings(action="error"), CallCounts().timed():  # `-W error`, a run
+        describer(folder)
+    template.write_text("{{ raise_exception('roles must alternate') }}", encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"could not be loaded: .*roles must alternate"):
         describer(folder)
     template.unlink()
     file = folder / "tokenizer_config.json"
