@@ -387,5 +387,7 @@ def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
         results.append(attempt(item))
         if time.perf_counter() - started > _READ_WORTH * number:
             break
+    if len(results) == len(items):
+        return results
     with ThreadPoolExecutor(_READERS) as readers:
         return results + list(readers.map(attempt, items[len(results) :]))

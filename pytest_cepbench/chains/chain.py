@@ -113,9 +113,7 @@ class Link:
     """One artifact of a chain; a run holds as many as it has steps, so digests are kept as bytes.
 
     kind: its modality.
-    digest: of its content; empty where it was not recorded.
     text: the text itself, None for what is kept as a file.
-    key: of the step that made it, None for the start and for what another tool made.
     source: of an artifact that lies outside the store.
     """
 

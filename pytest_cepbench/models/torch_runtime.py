@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -151,22 +152,31 @@ from which size on a block has pages of its own, which go back as it is freed.""
 
 _KEPT_BYTES, _LARGEST_BLOCK = 256 << 20, 32 << 20  # the latter is the most that glibc takes
 
+_keeping: list[ctypes.CDLL] = []
+"""The C library, once it keeps freed memory."""
+
 
 def keep_freed_memory() -> None:
     """Have the C library keep memory that tensors on the CPU leave for the next ones.
 
     glibc gives it back after nearly every operation on megabytes, and the next one waits for the
-    system to clear each page. What the user said about it stands, as do other C libraries.
+    system to clear each page. What the user said about it stands, as do other C libraries. It holds
+    until the process ends, since glibc has no way back; `release_memory` gives back what is free.
     """
     said = [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
-    mallopt = None if said or os.name != "posix" else getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_TRIM, _KEPT_BYTES)
-        mallopt(_MAP, _LARGEST_BLOCK)
+    library = None if said or os.name != "posix" else ctypes.CDLL(None)
+    if library is not None and hasattr(library, "malloc_trim"):
+        library.mallopt(_TRIM, _KEPT_BYTES)
+        library.mallopt(_MAP, _LARGEST_BLOCK)
+        _keeping[:] = [library]
 
 
 _YOUNG = 50_000
 """New objects before Python looks for garbage among them, while a model is loaded."""
+
+_thresholds_lock = threading.Lock()
+_thresholds: list[tuple[int, int, int]] = []
+"""Python's own thresholds, once for each load under way."""
 
 
 @contextmanager
@@ -175,13 +185,19 @@ def rare_collections() -> Iterator[None]:
 
     The half million objects that they make stay, and were looked at eight times meanwhile.
     """
-    youngest, *older = gc.get_threshold()
-    if youngest:  # 0: never
-        gc.set_threshold(max(youngest, _YOUNG), *older)
+    with _thresholds_lock:
+        # A load on another thread may have raised them: only the first sees what they were.
+        youngest, *older = own = _thresholds[0] if _thresholds else gc.get_threshold()
+        _thresholds.append(own)
+        if youngest:  # 0: never
+            gc.set_threshold(max(youngest, _YOUNG), *older)
     try:
         yield
     finally:
-        gc.set_threshold(youngest, *older)
+        with _thresholds_lock:
+            _thresholds.pop()
+            if not _thresholds:
+                gc.set_threshold(*own)
 
 
 def threads_set_by_user() -> bool:
@@ -238,11 +254,17 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Give cached accelerator memory back, so that a smaller batch finds it in one piece."""
+    """Give memory back that is free but kept: an accelerator's, so that a smaller batch finds it in
+    one piece, and the host's where `keep_freed_memory` has the C library keep it.
+    """
     torch = sys.modules.get("torch")
-    if torch is not None and torch.cuda.is_available():
+    on_accelerator = torch is not None and torch.cuda.is_available()
+    if on_accelerator or _keeping:
         gc.collect()  # unloaded models refer to themselves
+    if torch is not None and on_accelerator:
         torch.cuda.empty_cache()
+    for library in _keeping:
+        library.malloc_trim(0)
 
 
 class DeviceMemory:
@@ -340,7 +362,8 @@ def quiet() -> Iterator[None]:
 def _set_levels(loggers: Sequence[logging.Logger], levels: Sequence[int]) -> None:
     for logger, level in zip(loggers, levels, strict=True):
         logger.level = level
-    # Has all loggers forget which levels they log: hundreds of them, so once for all levels.
+    # setLevel also clears what every logger of the process remembers of levels: all share one
+    # manager, which walks through hundreds of them for it. So one call does for all of these.
     loggers[-1].setLevel(levels[-1])
 
 

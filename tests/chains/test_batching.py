@@ -383,3 +383,9 @@ def test_reading_all_keeps_order_and_exceptions(seconds: float) -> None:
         KeyError if item % 3 == 1 else -item for item in range(8)
     ]
     assert read_all([], read) == []
+
+
+def test_one_item_is_read_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads would be started for nothing."""
+    monkeypatch.setattr("pytest_cepbench.chains.batching.ThreadPoolExecutor", None)
+    assert read_all([3], lambda item: item) == [3]

@@ -142,6 +142,29 @@ def test_freed_memory_is_used_again(asked: str, said: dict[str, str], kept: bool
     assert (int(ended.stdout) < pages / 10) == kept
 
 
+KEPT = """\
+from pathlib import Path
+from pytest_cepbench.models.torch_runtime import keep_freed_memory, release_memory
+keep_freed_memory()
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1])
+together = [b"x" * (8 << 20) for _ in range(16)]
+del together
+before = resident()
+release_memory()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+def test_freed_memory_goes_back_when_models_are_unloaded() -> None:
+    """The rest of a run, and other processes, would miss what no tensor takes any more."""
+    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
+    command = [sys.executable, "-c", KEPT]
+    ended = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
+    assert int(ended.stdout) * resource.getpagesize() > 64 << 20
+
+
 @pytest.mark.parametrize("before", [(700, 10, 10), (0, 10, 10), (90_000, 5, 5)])
 def test_garbage_is_looked_for_rarely_while_a_model_is_loaded(
     before: tuple[int, int, int],
@@ -160,6 +183,22 @@ def test_garbage_is_looked_for_rarely_while_a_model_is_loaded(
             load()
         assert seen == [(max(before[0], 50_000) if before[0] else 0, *before[1:])]
         assert gc.get_threshold() == before
+    finally:
+        gc.set_threshold(*own)
+
+
+def test_loads_on_two_threads_leave_the_thresholds_as_they_were() -> None:
+    """The second finds those of the first, which must not become the process's own."""
+    own = gc.get_threshold()
+    try:
+        gc.set_threshold(700, 10, 10)
+        first, second = rare_collections(), rare_collections()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert gc.get_threshold() == (50_000, 10, 10)
+        second.__exit__(None, None, None)
+        assert gc.get_threshold() == (700, 10, 10)
     finally:
         gc.set_threshold(*own)
 
