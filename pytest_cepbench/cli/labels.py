@@ -71,6 +71,8 @@ def import_ratings(arguments: Namespace) -> int:
     Raises SpecError for a folder of something else, LabelError where nothing can be written.
     """
     ratings = read_ratings(arguments.ratings)
+    if ratings.study.kind != "pair" or not ratings.study.suite:
+        raise SpecError(f"{str(ratings.path)!r} holds no ratings of pairs of answers to a suite")
     votes = read_votes(ratings)
     doubts = {} if arguments.all_annotators else doubtful_annotators(ratings, votes)
     for name, why in doubts.items():

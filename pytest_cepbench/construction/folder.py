@@ -122,6 +122,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What a folder was constructed from; `construction.json`.
 
+    kind: of the data set; those of the kind arena are not made any more.
     source: the folder of images.
     prompts: of the questions to models.
     unreadable: path -> why an image was left out.
@@ -129,7 +130,7 @@ class ConstructionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     v: int = FORMAT
-    kind: Literal["patterns"] = "patterns"
+    kind: Literal["patterns", "arena"] = "patterns"
     source: str = ""
     prompts: str = ""
     seed: int = 0
@@ -216,6 +217,11 @@ def open_construction(path: Path) -> ConstructionFolder:
         raise DatasetError(
             f"{str(path)!r} holds no data set that is being constructed: it has no {CONSTRUCTION}; "
             "begin with cepbench dataset patterns IMAGES --out FOLDER"
+        )
+    if folder.record.kind == "arena":
+        raise DatasetError(
+            f"{str(path)!r} was begun as a set of the kind arena, which is not made any more: the "
+            "loader opening reads a folder in OpenING's layout"
         )
     if folder.record.v != FORMAT:
         raise DatasetError(

@@ -45,9 +45,9 @@ from pytest_cepbench.metrics.judge_agreement import RatedThings, alpha_estimate
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.ci_reports import escaped
 
-MANIFEST, CARD = "dataset.toml", "card.md"
+_MANIFEST, _CARD = "dataset.toml", "card.md"
 
-FILES = "files"
+_FILES = "files"
 """Table of a manifest: path of each file -> its digest."""
 
 _LARGEST = 2**20  # bytes of a manifest
@@ -215,11 +215,11 @@ def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
         f"{name}-images.jsonl": encode(images),
     }
     digests = {file: digest_bytes(data) for file, data in contents.items()}
-    table = table_path(folder, name)
+    table = _table_path(folder, name)
     with _written_table(frozen, table) if copy else nullcontext(None) as digest:
         if digest is not None:
             digests[table.name] = digest
-        refuse_other_files(folder, name, digests)
+        _refuse_other_files(folder, name, digests)
     chosen, construction = labelled.chosen, labelled.construction
     fields = ("role", "spec", "what", "adapter", "fingerprint", "prompt_digest")
     tables: dict[str, Mapping[str, Any]] = {
@@ -237,14 +237,14 @@ def write_frozen(frozen: FrozenSet, folder: Path, *, copy: bool) -> list[Path]:
             "seed": chosen.seed,
         },
         "prompts": {"style": construction.prompts},
-        FILES: digests,
+        _FILES: digests,
     }
     for stage, model in frozen.models.items():
         tables[f"models.{quote_toml(stage)}"] = {field: getattr(model, field) for field in fields}
-    contents[CARD] = _card(frozen, copy=copy).encode()
-    contents[MANIFEST] = manifest_text(tables)
+    contents[_CARD] = _card(frozen, copy=copy).encode()
+    contents[_MANIFEST] = _manifest_text(tables)
     replace_files(folder, {folder / file: data for file, data in contents.items()})
-    return [folder / file for file in (*digests, CARD, MANIFEST)]
+    return [folder / file for file in (*digests, _CARD, _MANIFEST)]
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
             hasher.update(b"index\timage\n")
             stream.write(b"index\timage\n")
             for record in frozen.labelled.records:
-                png = b64encode(png_bytes(source.load(record)))
+                png = b64encode(_png_bytes(source.load(record)))
                 row = b"%d\t%s\n" % (record.number, png)
                 hasher.update(row)
                 stream.write(row)
@@ -279,14 +279,14 @@ def _written_table(frozen: FrozenSet, table: Path) -> Iterator[str]:
             new.unlink(missing_ok=True)
 
 
-def png_bytes(image: ImageArtifact) -> bytes:
+def _png_bytes(image: ImageArtifact) -> bytes:
     """An image as PNG, which holds its pixels and nothing else."""
     stream = io.BytesIO()
     image.to_pil().save(stream, "PNG")
     return stream.getvalue()
 
 
-def table_path(folder: Path, name: str) -> Path:
+def _table_path(folder: Path, name: str) -> Path:
     """File of the images of a set."""
     return folder / f"{name}.tsv"
 
@@ -296,15 +296,15 @@ def label_index_name(name: str) -> str:
     return f"{name}-label-index.json"
 
 
-def manifest_text(tables: Mapping[str, Mapping[str, Any]]) -> bytes:
+def _manifest_text(tables: Mapping[str, Mapping[str, Any]]) -> bytes:
     """A manifest of tables of texts, numbers and truth values.
 
-    The first table has no name; `FILES` has digests by path.
+    The first table has no name; `_FILES` has digests by path.
     """
     blocks = []
     for title, values in tables.items():
         rows = [
-            f"{quote_toml(key) if title == FILES else key} = "
+            f"{quote_toml(key) if title == _FILES else key} = "
             f"{quote_toml(value) if isinstance(value, str) else str(value).lower()}"
             for key, value in values.items()
         ]
@@ -312,30 +312,30 @@ def manifest_text(tables: Mapping[str, Mapping[str, Any]]) -> bytes:
     return ("\n\n".join(blocks) + "\n").encode()
 
 
-def refuse_other_files(folder: Path, name: str, digests: Mapping[str, str]) -> None:
+def _refuse_other_files(folder: Path, name: str, digests: Mapping[str, str]) -> None:
     """Raise DatasetError where a folder holds other files, or a frozen set that would change.
 
     name: of the set that is to be written. digests: of its files, by their paths in the folder.
     """
-    if not (folder / MANIFEST).is_file():
+    if not (folder / _MANIFEST).is_file():
         files = (path.relative_to(folder) for path in folder.rglob("*") if not path.is_dir())
         others = [
             file.as_posix()
             for file in files
             if not any(part.startswith(".") for part in file.parts)
-            and file.as_posix() not in {*digests, CARD}  # else a freeze was stopped
+            and file.as_posix() not in {*digests, _CARD}  # else a freeze was stopped
         ]
         if others:
             raise DatasetError(
                 f"{str(folder)!r} holds other files ({min(others)}): name a new folder with --to"
             )
         return
-    manifest = read_toml(folder / MANIFEST, _LARGEST)
-    place = f"{str(folder / MANIFEST)!r} is no manifest of a data set"
+    manifest = read_toml(folder / _MANIFEST, _LARGEST)
+    place = f"{str(folder / _MANIFEST)!r} is no manifest of a data set"
     before = convert_record(place, manifest, _Manifest)
     changed = sorted(f for f, digest in before.files.items() if digests.get(f) != digest)
     if before.name != name or changed:
-        first = MANIFEST if before.name != name else changed[0]
+        first = _MANIFEST if before.name != name else changed[0]
         raise DatasetError(
             f"{str(folder)!r} holds the set {before.name!r}, which was frozen with other labels "
             f"or images, with --copy, or under another name ({first} would change): what is frozen "
@@ -387,7 +387,7 @@ def _card(frozen: FrozenSet, *, copy: bool) -> str:
     if not copy:
         how = "`cepbench dataset freeze FOLDER --copy --images DIR`"
         lines += [f"The table with the images is written where they are: {how}.", ""]
-    table = quote_toml(table_path(Path(), frozen.name).name)
+    table = quote_toml(_table_path(Path(), frozen.name).name)
     labels = quote_toml(label_index_name(frozen.name))
     lines += ["In a suite:", "", "    [data]", '    loader = "mmgenbench"']
     lines += [f"    options = {{ file = {table}, labels = {labels} }}"]

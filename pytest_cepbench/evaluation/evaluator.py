@@ -282,7 +282,9 @@ class Evaluator:
             self.assigned[nodeid] = AssignedCase(path, case, policy)
 
     def check_policies(self, *, accepting: bool) -> None:
-        """Raise SuiteError for an assigned case whose tolerance no drop can exceed.
+        """Raise SuiteError for an assigned case that no drop could fail.
+
+        See SuiteCache.check_policy.
 
         accepting: whether measurements are to take the place of the baselines.
         """

@@ -45,7 +45,7 @@ class SampleBudget:
     seconds: float | None = None
 
 
-class TypedValue(NamedTuple):
+class GivenValue(NamedTuple):
     """What was given for an option.
 
     texts: at least one; the last one counts where one is wanted.
@@ -69,45 +69,45 @@ class TypedValue(NamedTuple):
 # -- what texts stand for: each reader raises ValueError, which names the option and the value -----
 
 
-def _text(typed: TypedValue) -> str:
-    return typed.last
+def _text(given: GivenValue) -> str:
+    return given.last
 
 
-def _texts(typed: TypedValue) -> tuple[str, ...]:
-    return tuple(typed.texts)
+def _texts(given: GivenValue) -> tuple[str, ...]:
+    return tuple(given.texts)
 
 
-def _path(typed: TypedValue) -> Path:
-    return typed.path(typed.last)
+def _path(given: GivenValue) -> Path:
+    return given.path(given.last)
 
 
-def _history(typed: TypedValue) -> Path | None:
-    return None if typed.last == "off" else _path(typed)
+def _history(given: GivenValue) -> Path | None:
+    return None if given.last == "off" else _path(given)
 
 
-def _place_of(text: str, typed: TypedValue) -> Path | str:
-    return text if is_url(text) else typed.path(text)
+def _place_of(text: str, given: GivenValue) -> Path | str:
+    return text if is_url(text) else given.path(text)
 
 
-def _place(typed: TypedValue) -> Path | str | None:
-    return _place_of(typed.last, typed) if typed.last else None
+def _place(given: GivenValue) -> Path | str | None:
+    return _place_of(given.last, given) if given.last else None
 
 
-def _places(typed: TypedValue) -> tuple[Path | str, ...]:
-    return tuple(_place_of(text, typed) for text in typed.texts)
+def _places(given: GivenValue) -> tuple[Path | str, ...]:
+    return tuple(_place_of(text, given) for text in given.texts)
 
 
-def _data(typed: TypedValue) -> dict[str, Path | str]:
-    pairs = [split_pair(text, typed.source) for text in typed.texts]
-    return {name: _place_of(path, typed) for name, path in pairs}
+def _data(given: GivenValue) -> dict[str, Path | str]:
+    pairs = [split_pair(text, given.source) for text in given.texts]
+    return {name: _place_of(path, given) for name, path in pairs}
 
 
-def _at_least_one(typed: TypedValue) -> int:
-    return at_least_one(typed.last, typed.source)
+def _at_least_one(given: GivenValue) -> int:
+    return at_least_one(given.last, given.source)
 
 
-def _attributed(typed: TypedValue) -> int:
-    return 0 if typed.last == "0" else _at_least_one(typed)
+def _attributed(given: GivenValue) -> int:
+    return 0 if given.last == "0" else _at_least_one(given)
 
 
 def _number(text: str) -> float:
@@ -118,63 +118,63 @@ def _number(text: str) -> float:
         return float("nan")
 
 
-def _tolerance(typed: TypedValue) -> float:
-    value = _number(typed.last)
+def _tolerance(given: GivenValue) -> float:
+    value = _number(given.last)
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{typed}: a number of at least 0 is expected")
+        raise ValueError(f"{given}: a number of at least 0 is expected")
     return value
 
 
-def _price(typed: TypedValue) -> float:
-    value = _number(typed.last)
+def _price(given: GivenValue) -> float:
+    value = _number(given.last)
     if not 0 < value < float("inf"):
-        raise ValueError(f"{typed}: the price of a device for an hour is expected, such as 2.50")
+        raise ValueError(f"{given}: the price of a device for an hour is expected, such as 2.50")
     return value
 
 
-def _alpha(typed: TypedValue) -> float:
-    value = _number(typed.last)
+def _alpha(given: GivenValue) -> float:
+    value = _number(given.last)
     if not 0 < value <= 0.5:
-        raise ValueError(f"{typed}: a probability over 0 and at most 0.5 is expected, such as 0.05")
-    check_not_blind(value, str(typed))
+        raise ValueError(f"{given}: a probability over 0 and at most 0.5 is expected, such as 0.05")
+    check_not_blind(value, str(given))
     return value
 
 
-def _series_length(typed: TypedValue) -> int:
-    value = _at_least_one(typed)
+def _series_length(given: GivenValue) -> int:
+    value = _at_least_one(given)
     if value > LONGEST_SERIES:
         raise ValueError(
-            f"{typed}: each checkpoint would have {1 / (value + 1):.1g} of alpha or "
+            f"{given}: each checkpoint would have {1 / (value + 1):.1g} of alpha or "
             f"less, at which no drop is told from noise; give {LONGEST_SERIES} or fewer, a series "
             "may become longer than expected"
         )
     return value
 
 
-def _count(typed: TypedValue, least: int, what: str) -> int | None:
+def _count(given: GivenValue, least: int, what: str) -> int | None:
     """A number of at least so much; None for `auto`."""
-    if typed.last == "auto":
+    if given.last == "auto":
         return None
-    if not typed.last.isdecimal() or int(typed.last) < least:
-        raise ValueError(f"{typed}: auto or a number of {what}")
-    return int(typed.last)
+    if not given.last.isdecimal() or int(given.last) < least:
+        raise ValueError(f"{given}: auto or a number of {what}")
+    return int(given.last)
 
 
-def _switch(typed: TypedValue) -> bool:
+def _switch(given: GivenValue) -> bool:
     known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if typed.last.lower() not in known:
-        raise ValueError(f"{typed}: true or false is expected")
-    return known[typed.last.lower()]
+    if given.last.lower() not in known:
+        raise ValueError(f"{given}: true or false is expected")
+    return known[given.last.lower()]
 
 
-def _budget(typed: TypedValue) -> SampleBudget:
+def _budget(given: GivenValue) -> SampleBudget:
     limits: dict[str, float] = {}
-    for part in typed.last.split(","):
+    for part in given.last.split(","):
         match = _BUDGET.fullmatch(part.strip())
         kind = match.lastgroup if match else None
         if match is None or kind is None or kind in limits or float(match[kind]) == 0:
             raise ValueError(
-                f"{typed}: a number of samples, of seconds, or both are expected, such "
+                f"{given}: a number of samples, of seconds, or both are expected, such "
                 "as 800, 3600s or 800,3600s"
             )
         limits[kind] = float(match[kind])
@@ -182,8 +182,8 @@ def _budget(typed: TypedValue) -> SampleBudget:
     return SampleBudget(None if samples is None else int(samples), limits.get("seconds"))
 
 
-def _pools(typed: TypedValue) -> dict[str, dict[str, float]]:
-    return dict(_read_pool(text, typed.source) for text in typed.texts)
+def _pools(given: GivenValue) -> dict[str, dict[str, float]]:
+    return dict(_read_pool(text, given.source) for text in given.texts)
 
 
 def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
@@ -223,7 +223,7 @@ class RunOption:
     words: what the three names are made of, and what stands for the value in `--help`; a switch
         takes none, it is "true" in ini file and environment.
     help: one sentence.
-    read: the setting of what was typed. default: where nothing was.
+    read: the setting of what was given. default: where nothing was.
     below: the default as a path below the project's folder.
     choices: the values that it can have, where they are a list.
     short: whether `--NAME` is offered as well.
@@ -234,7 +234,7 @@ class RunOption:
     group: str
     words: str
     help: str
-    read: Callable[[TypedValue], Any] = _text
+    read: Callable[[GivenValue], Any] = _text
     default: Any = None
     below: str = ""
     choices: tuple[str, ...] | None = None
@@ -287,10 +287,12 @@ def _options(*own: RunOption) -> Any:
     return field(metadata={"options": own})
 
 
-def _option(about: str, read: Callable[[TypedValue], Any] = _text, **more: Any) -> Any:
+def _option(about: str, read: Callable[[GivenValue], Any] = _text, **more: Any) -> Any:
     """A field of `RunSettings` that is the value of an option. about: `[group] words: help`."""
     group, words, help_ = re.fullmatch(r"\[(\w+)\] (.+?): (.+)", about).groups()  # type: ignore[union-attr]
     if " " not in words:
+        assert read is _text, f"{words} is a switch, which has a reader"
+        assert not more, f"{words} is a switch, which has no more than its name and help"
         read, more = _switch, {"default": False}
     return _options(RunOption(group, words, help_, read, **more))
 
@@ -532,7 +534,7 @@ def read_settings(
     resolve: Callable[[str, str], Path] = lambda _, text: Path(text).absolute(),
     listing: bool = False,
 ) -> RunSettings:
-    """Settings from what was typed. Raises ValueError naming the value that is wrong.
+    """Settings from what was given. Raises ValueError naming the value that is wrong.
 
     values: option (`ray-pool`) -> the texts given for it.
     sources: option -> where its texts came from, for messages.
@@ -540,27 +542,27 @@ def read_settings(
     resolve: makes a path of a setting's name and a text.
     listing: whether cases are only listed.
     """
-    typed = {
-        name: TypedValue(texts, sources.get(name, name), partial(resolve, name))
+    given = {
+        name: GivenValue(texts, sources.get(name, name), partial(resolve, name))
         for name, texts in values.items()
     }
     for option in OPTIONS:
-        if option.choices and (own := typed.get(option.name)) and own.last not in option.choices:
+        if option.choices and (own := given.get(option.name)) and own.last not in option.choices:
             from pytest_cepbench.errors import did_you_mean
 
             hint = did_you_mean(own.last, option.choices)
             expected = f"one of {', '.join(option.choices)} is expected"
             raise ValueError(f"{own}: {expected}{'.' if hint else ''}{hint}")
-    _check_series(typed)
+    _check_series(given)
     settings: dict[str, Any] = {}
     for each in fields(RunSettings):
         for option in each.metadata.get("options", ()):
-            if own := typed.get(option.name):
+            if own := given.get(option.name):
                 settings[each.name] = option.read(own)
             else:
                 settings[each.name] = root / option.below if option.below else option.default
     roles: dict[str, str | None] = {
-        role: own.last for role in ROLE_NAMES if (own := typed.get(role)) is not None
+        role: own.last for role in ROLE_NAMES if (own := given.get(role)) is not None
     }
     roles["encoder"], encoders = named_specs(values.get("encoder", []))  # which share an option
     settings["roles"] = {role: roles[role] for role in ROLE_NAMES if roles.get(role) is not None}
@@ -569,9 +571,9 @@ def read_settings(
     )
 
 
-def _check_series(typed: Mapping[str, TypedValue]) -> None:
+def _check_series(given: Mapping[str, GivenValue]) -> None:
     """Raise ValueError for a length without a series, and where a run has no error to divide."""
-    series, length, gate = (typed.get(name) for name in ("series", "series-length", "gate"))
+    series, length, gate = (given.get(name) for name in ("series", "series-length", "gate"))
     if series is None and length is not None and length.source.startswith("--"):
         raise ValueError(f"{length.source} is of a series of gates: name it with --cep-series NAME")
     if series is not None and gate is not None and gate.last == "threshold":

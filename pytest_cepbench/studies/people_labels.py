@@ -205,10 +205,8 @@ def take_labels(
     """The label files of a suite with what people said of drawn battles.
 
     doubts: people whose votes do not count.
-    Raises SpecError for ratings of something else, LabelError where nothing can be written.
+    Raises LabelError where nothing can be written.
     """
-    if ratings.study.kind != "pair" or not ratings.study.suite:
-        raise SpecError(f"{str(ratings.path)!r} holds no ratings of pairs of answers to a suite")
     counting = {vote.annotator for vote in votes.answers()} - set(doubts)
     if doubts and not counting:
         raise LabelError(f"{ratings.path}: no annotator is left whose votes count")
@@ -281,8 +279,8 @@ def _merged(
         old = merged.get(own, new)
         if old.score != new.score and old.votes >= new.votes:
             raise SpecError(
-                f"{file.path} has the label {old.score:g} of {old.votes} votes for a "
-                f"battle that has {new.score:g} of {new.votes} here: import the votes of all "
+                f"{file.path} has the label {old.score:g} (votes: {old.votes}) for a "
+                f"battle that has {new.score:g} (votes: {new.votes}) here: import the votes of all "
                 "people together"
             )
         merged[own] = new

@@ -386,7 +386,9 @@ def test_a_folder_of_another_set_is_refused(photos: Home) -> None:
     assert "was begun with other images: 52 of its 60 are not in 'few'" in refusal("few", "bench")
     assert "holds other files and no data set" in refusal("photos", "notes")
     assert "is a file" in refusal("photos", "notes/a.txt")
-    assert "arena/construction.json: Invalid enum value 'arena'" in refusal("photos", "arena")
+    assert "the kind arena, which is not made any more: the loader opening" in refusal(
+        "photos", "arena"
+    )
     assert (photos.path / "notes" / "a.txt").read_text() == "mine"
 
 

@@ -14,8 +14,10 @@ import pytest
 from pytest_cepbench.cli import main
 from pytest_cepbench.gate.labels.label_file import LabelFile, read_label_file
 from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
+from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.store import Store
 from tests.cli.conftest import Home
+from tests.ratings.studies import make_study
 from tests.ratings.voted import cast, side_vote
 from tests.studies.toy import write_suite
 from tests.suites.answers import ANSWERS, WORSE, prepare
@@ -415,6 +417,17 @@ def test_votes_of_fewer_people_do_not_replace_those_of_more(drawn: Drawn) -> Non
     drawn.ratings.vote_path("bob").unlink()
     ended = drawn.home.command("rate", "labels", FOLDER, "--all-annotators")
     ended.refused("import the votes of all people together")
+
+
+def test_ratings_of_no_suite_are_refused_before_anybody_is_judged(home: Home) -> None:
+    """People who contradict one another on items of one's own: one line, which is not of them."""
+    ratings = make_study(home.path / "mine", "pair", 20, suite="")
+    items = [item for item in ratings.items.values() if item.kind == "item"]
+    cast(ratings, *(side_vote(item, "a1", "A") for item in items))
+    cast(ratings, *(side_vote(item, "a2", "B") for item in items))
+    assert set(doubtful_annotators(ratings, read_votes(ratings))) == {"a1", "a2"}
+    ended = home.command("rate", "labels", "mine")
+    ended.refused("holds no ratings of pairs of answers to a suite", lines=1)
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "."])

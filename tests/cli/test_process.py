@@ -195,6 +195,10 @@ REMOVED_IMPORT = "was removed in 0.1.0: use cepbench rate ask, whose pages keep 
         ("rate suites/arena", "`cepbench rate suites/arena` is now `cepbench rate ask`"),
         ("answers export .", "`cepbench answers export` is now `cepbench store export --answers`"),
         ("rate import ratings/may back.json", f"rate import {REMOVED_IMPORT}"),
+        (
+            "ratings import ratings/may back.json",
+            "`cepbench ratings import` is now `cepbench rate ask`, whose pages keep the votes",
+        ),
         ("store push s3://b/p", "store push was removed in 0.1.0: use --cep-publish"),
     ],
 )

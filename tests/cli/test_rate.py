@@ -152,6 +152,8 @@ def test_a_study_is_written_once(home: Home, items: str) -> None:
     before = contents(home.path / "ratings")
     again = home.command(*command)
     again.refused("is a study already: go on with cepbench rate ask ratings/mine", lines=1)
+    other = ("rate", "ask", ".", "--kind=describe", "--out=ratings/mine", "--only-write")
+    home.command(*other).refused("is a study already: go on with cepbench rate ask ratings/mine")
     assert home.command("rate", "ask", "ratings/mine", "--only-write").code == 0
     assert contents(home.path / "ratings") == before
 

@@ -222,10 +222,13 @@ def snapshot():
 """
 
 
-def test_a_snapshot_fixture_of_the_user_accepts_nothing(accepted: Project) -> None:
+@pytest.mark.parametrize("arguments", [(), ("-p", "no:syrupy")], ids=["beside", "instead"])
+def test_a_snapshot_fixture_of_the_user_accepts_nothing(
+    accepted: Project, arguments: tuple[str, ...]
+) -> None:
     """A conftest.py may replace syrupy's; whether a run accepts is said by its options alone."""
     accepted.write("conftest.py", UPDATING)
-    result = accepted.run_here("-k", "crowded", REGRESSED)
+    result = accepted.run_here("-k", "crowded", REGRESSED, *arguments)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert accepted.verdicts() == {"crowded-gc": "regressed"}
 

@@ -109,6 +109,10 @@ def test_a_file_has_all_columns(accepted: ScoredProject) -> None:
     assert max(len(line) for line in below if "file://" not in line) <= 80
     above = " ".join(line.strip() for line in section[: section.index(heads)])
     assert above == ended.report["headline"]
+    section = _section(accepted.run(CANDIDATE, env={"COLUMNS": ""}))
+    heads = next(line for line in section if line.startswith("verdict"))
+    assert heads.split()[4:8] == ["change", "p", "tol.", "n"]
+    assert heads.endswith("worse┊  0  ┊better")
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True)
-class EncoderSight:
+class EncoderComparison:
     """An encoder that compares artifacts with starts.
 
     plan: of the chains.
@@ -185,7 +185,7 @@ class MeasuredSuite:
         runner = self.runner(role)
         return RoleRunner(runner.bound, self.second_store, runner.handle, tally=runner.tally)
 
-    def comparisons(self) -> list[EncoderSight]:
+    def comparisons(self) -> list[EncoderComparison]:
         """One for each start and encoder that a similarity of the suite needs."""
         uses: dict[tuple[Modality, str], list[tuple[ChainPlan, tuple[int, ...], Calibrated]]] = {}
         for case, calibrated in zip(self.cases, self.calibrations, strict=True):
@@ -205,7 +205,7 @@ class MeasuredSuite:
             reaches = [case.power.visible for *_, case in own if case.power is not None]
             visible = min(filter(isfinite, reaches), default=None)
             comparisons.append(
-                EncoderSight(own[0][0], encoder, tuple(generations), policy, visible)
+                EncoderComparison(own[0][0], encoder, tuple(generations), policy, visible)
             )
         return comparisons
 

@@ -24,7 +24,7 @@ from pytest_cepbench.studies.doctor.diagnosis import (
     Cell,
     Check,
     CheckTable,
-    EncoderSight,
+    EncoderComparison,
     Finding,
     MeasuredSuite,
     Vector,
@@ -253,7 +253,7 @@ def duplicates(suite: MeasuredSuite) -> Check:
     return check_of(DUPLICATES, findings, summary)
 
 
-def _near_equal(suite: MeasuredSuite, comparison: EncoderSight) -> list[tuple[str, str]]:
+def _near_equal(suite: MeasuredSuite, comparison: EncoderComparison) -> list[tuple[str, str]]:
     """Pairs of ids whose starts differ and have nearly the same direction."""
     vectors: dict[str, tuple[str, Vector]] = {}
     for shard in suite.run.chain_data.features(

@@ -33,7 +33,7 @@ from pytest_cepbench.studies.doctor.diagnosis import (
     Cell,
     Check,
     CheckTable,
-    EncoderSight,
+    EncoderComparison,
     Finding,
     MeasuredSuite,
     Vector,
@@ -229,12 +229,12 @@ DISTORTIONS: Mapping[Modality, Sequence[Distortion[Any]]] = {
 # -- the check -------------------------------------------------------------------------------------
 
 
-def sensitivity_name(comparison: EncoderSight) -> str:
+def sensitivity_name(comparison: EncoderComparison) -> str:
     """The name of the check of an encoder on changed starts."""
     return f"{comparison.encoder} on changed {comparison.kind}s"
 
 
-def encoder_sensitivity(suite: MeasuredSuite, comparison: EncoderSight) -> Check:
+def encoder_sensitivity(suite: MeasuredSuite, comparison: EncoderComparison) -> Check:
     """Check how far known distortions of the starts move their similarity, beside the tolerance.
 
     A distortion that leaves a start as it is, as exchanging the colors of a grey image does, is not
@@ -286,7 +286,7 @@ def encoder_sensitivity(suite: MeasuredSuite, comparison: EncoderSight) -> Check
     return check_of(name, findings, summary, CheckTable(head, tuple(rows)))
 
 
-def _starts(suite: MeasuredSuite, comparison: EncoderSight) -> list[Start]:
+def _starts(suite: MeasuredSuite, comparison: EncoderComparison) -> list[Start]:
     """The chosen starts, equal ones once."""
     starts: dict[str, Any] = {}
     for sample in suite.chosen(comparison.kind):
@@ -305,7 +305,7 @@ def _row(name: str, moved: Sequence[float], chance: float | None) -> tuple[Cell,
 
 
 def _findings(
-    distortion: Distortion[Any], drop: float, chance: float | None, comparison: EncoderSight
+    distortion: Distortion[Any], drop: float, chance: float | None, comparison: EncoderComparison
 ) -> list[Finding]:
     """The finding on a distortion that moves the score so far, if any."""
     tolerance, visible = comparison.policy.tolerance, comparison.visible
@@ -345,13 +345,13 @@ class _Texts:
     plan: of the chains.
     generation: of the drawings.
     drawn: sample, digest of the text in the key of its step, and what is drawn.
-    reader: the encoder that compares the drawings with starts, if any.
+    comparison: the encoder that compares the drawings with starts, if any.
     """
 
     plan: ChainPlan
     generation: int
     drawn: Sequence[tuple[Sample, str, str]]
-    reader: EncoderSight | None
+    comparison: EncoderComparison | None
 
     def steps(self, suite: MeasuredSuite, seed: int, most: int | None = None) -> list[Step]:
         """The steps by which the chains draw under a seed, so that stored drawings are found."""
@@ -371,24 +371,24 @@ def generator_repeatability(suite: MeasuredSuite) -> Check:
     """
     if "generator" not in suite.run.assignments.roles:
         return Check(REPEATABILITY, "not done", ("nothing is drawn in this suite",))
-    reader = next((c for c in suite.comparisons() if c.reads_drawings), None)
-    plan = reader.plan if reader else next(iter(suite.run.suite.plans.values()))
-    texts = _texts(suite, plan, reader)
+    comparison = next((c for c in suite.comparisons() if c.reads_drawings), None)
+    plan = comparison.plan if comparison else next(iter(suite.run.suite.plans.values()))
+    texts = _texts(suite, plan, comparison)
     if not texts.drawn:
         return Check(REPEATABILITY, "not done", ("no description was there to be drawn",))
     findings = [_drawn_twice(suite, texts)]
     tables: list[CheckTable] = []
     if not suite.runner("generator").bound.seeded:
         findings.append(("pass", "the generator uses no seed: a text has one drawing", ""))
-    elif reader is not None:
-        between = _between_seeds(suite, texts, reader)
+    elif comparison is not None:
+        between = _between_seeds(suite, texts, comparison)
         if between is not None:
             tables.append(between[0])
             findings.append(between[1])
     return check_of(REPEATABILITY, findings, "", *tables)
 
 
-def _texts(suite: MeasuredSuite, plan: ChainPlan, reader: EncoderSight | None) -> _Texts:
+def _texts(suite: MeasuredSuite, plan: ChainPlan, comparison: EncoderComparison | None) -> _Texts:
     generation = 2 if plan.describes(1) else 1
     drawn = []
     samples = suite.chosen(plan.start)
@@ -397,7 +397,7 @@ def _texts(suite: MeasuredSuite, plan: ChainPlan, reader: EncoderSight | None) -
         worded = "" if text is None else plan.caption_rules.apply(text)
         if text is not None and worded.strip():
             drawn.append((chain.sample, digest_text(worded), plan.drawing_prompt(text)))
-    return _Texts(plan, generation, drawn, reader)
+    return _Texts(plan, generation, drawn, comparison)
 
 
 def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
@@ -419,21 +419,21 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
     if not differ:
         return "pass", f"the same text and seed give the same {content} ({len(pairs)} texts)", ""
     sentence = f"the same text and seed give other {content} ({len(differ)} of {len(pairs)} texts)"
-    reader = texts.reader
-    if reader is None:
+    comparison = texts.comparison
+    if comparison is None:
         return "remark", sentence, ""
     store, second_store = suite.model_pool.store, suite.second_store
     images = [(store.get_artifact(a), second_store.get_artifact(b)) for a, b in differ]
     whole = [(a, b) for a, b in images if a is not None and b is not None]
     moved = distances(
-        _vectors(suite, reader, [first for first, _ in whole], again=True),
-        _vectors(suite, reader, [second for _, second in whole], again=True),
+        _vectors(suite, comparison, [first for first, _ in whole], again=True),
+        _vectors(suite, comparison, [second for _, second in whole], again=True),
     )
     if not moved:
         return "remark", sentence, ""
     drop = fsum(moved) / len(moved)
-    sentence += f"; to the {reader.encoder} they lie {drop:.6f} apart (1 - cosine)"
-    if drop < reader.policy.tolerance:
+    sentence += f"; to the {comparison.encoder} they lie {drop:.6f} apart (1 - cosine)"
+    if drop < comparison.policy.tolerance:
         return "remark", sentence, ""
     advice = (
         "make the generator obey its seed (a random generator of its own for each image): "
@@ -444,19 +444,19 @@ def _drawn_twice(suite: MeasuredSuite, texts: _Texts) -> Finding:
 
 def _vectors(
     suite: MeasuredSuite,
-    reader: EncoderSight,
+    comparison: EncoderComparison,
     images: Sequence[Artifact],
     *,
     again: bool = False,
 ) -> list[Vector | None]:
     """The vectors of drawings. again: they are of no chain, and stay out of the user's store."""
-    runner = suite.second(reader.encoder) if again else suite.runner(reader.encoder)
-    kind = reader.plan.makes
+    runner = suite.second(comparison.encoder) if again else suite.runner(comparison.encoder)
+    kind = comparison.plan.makes
     return encode(runner, kind, [(image.digest, as_given(image)) for image in images])
 
 
 def _between_seeds(
-    suite: MeasuredSuite, texts: _Texts, reader: EncoderSight
+    suite: MeasuredSuite, texts: _Texts, comparison: EncoderComparison
 ) -> tuple[CheckTable, Finding] | None:
     """The same texts under several seeds: how alike drawings are, how their similarity scatters."""
     store, plan = suite.model_pool.store, texts.plan
@@ -467,7 +467,7 @@ def _between_seeds(
             store.get_artifact(r.digest) if isinstance(r, ArtifactRef) else None for r in results
         ]
         there = [(row, image) for row, image in zip(rows, images, strict=True) if image is not None]
-        vectors = _vectors(suite, reader, [image for _, image in there])
+        vectors = _vectors(suite, comparison, [image for _, image in there])
         for (own, _), vector in zip(there, vectors, strict=True):
             own.extend([] if vector is None else [vector])
     drawn = zip(texts.drawn, rows, strict=True)
@@ -475,8 +475,8 @@ def _between_seeds(
     if not whole:
         return None
     alike = fmean(float(a @ b) for _, row in whole for a, b in combinations(row, 2))
-    scatter = _scatter(suite, plan, reader, whole)
-    tolerance = reader.policy.tolerance
+    scatter = _scatter(suite, plan, comparison, whole)
+    tolerance = comparison.policy.tolerance
     table = CheckTable(
         ("same text, other seeds", "texts", "seeds", "similarity", "sd of the score", "tolerance"),
         (("drawings", len(whole), SEEDS, alike, scatter, tolerance),),
@@ -502,7 +502,7 @@ def _between_seeds(
 def _scatter(
     suite: MeasuredSuite,
     plan: ChainPlan,
-    reader: EncoderSight,
+    comparison: EncoderComparison,
     whole: Sequence[tuple[Sample, list[Vector]]],
 ) -> float | None:
     """Standard deviation over seeds of a drawing's similarity to its chain's start, on average."""
@@ -513,7 +513,7 @@ def _scatter(
         if artifact is None:
             raise ImageError(f"{sample.id}: the start cannot be read again")
         starts.append((chains[sample.id].links[0].digest, artifact))
-    vectors = encode(suite.runner(reader.encoder), reader.kind, starts)
+    vectors = encode(suite.runner(comparison.encoder), comparison.kind, starts)
     variances = [
         float(np.var([float(start @ vector) for vector in row], ddof=1))
         for start, (_, row) in zip(vectors, whole, strict=True)
