@@ -30,7 +30,8 @@ _POOL_KEYS = ("actors", "gpus", "cpus")
 
 _POOL_EXAMPLE = "describer:actors=4,gpus=0.5,cpus=1"
 
-_BUDGET = re.compile(r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s")
+# Compiled where it is read: a plain run of pytest, which imports this module, has no use for it.
+_BUDGET = r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s"
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def _switch(given: GivenValue) -> bool:
 def _budget(given: GivenValue) -> SampleBudget:
     limits: dict[str, float] = {}
     for part in given.last.split(","):
-        match = _BUDGET.fullmatch(part.strip())
+        match = re.fullmatch(_BUDGET, part.strip())
         kind = match.lastgroup if match else None
         if match is None or kind is None or kind in limits or float(match[kind]) == 0:
             raise ValueError(
@@ -215,8 +216,7 @@ def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
 # -- the table ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RunOption:
+class RunOption(NamedTuple):
     """One option: `--cep-NAME`, ini `cepbench_NAME`, environment `CEPBENCH_NAME`.
 
     group: where `--help` shows it.
@@ -289,7 +289,8 @@ def _options(*own: RunOption) -> Any:
 
 def _option(about: str, read: Callable[[GivenValue], Any] = _text, **more: Any) -> Any:
     """A field of `RunSettings` that is the value of an option. about: `[group] words: help`."""
-    group, words, help_ = re.fullmatch(r"\[(\w+)\] (.+?): (.+)", about).groups()  # type: ignore[union-attr]
+    names, _, help_ = about.partition(": ")
+    group, _, words = names[1:].partition("] ")
     if " " not in words:
         assert read is _text, f"{words} is a switch, which has a reader"
         assert not more, f"{words} is a switch, which has no more than its name and help"
