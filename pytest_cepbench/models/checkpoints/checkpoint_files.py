@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
@@ -212,13 +213,24 @@ def _no_weights(folder: Path) -> str:
 
 
 def check_weights(
-    folder: Path, readable: Iterable[str], config: Mapping[str, Any], kind: CheckpointKind
+    folder: Path,
+    readable: Iterable[str],
+    config: Mapping[str, Any],
+    kind: CheckpointKind,
+    *,
+    scaled: bool = True,
 ) -> None:
     """Raise CheckpointError where weights are missing, pickled only, cut off or not all there.
 
-    readable: what `readable_files` gave for the folder. Reads headers, never tensors.
+    readable: what `readable_files` gave for the folder. Reads headers, each once, never tensors.
+    scaled: whether weights may be whole numbers, since a quantization says how they are scaled.
     """
     readable = list(readable)
+
+    @cache
+    def header(name: str) -> dict[str, dict[str, Any]]:
+        return check_safetensors(folder / name)
+
     for part in _parts(kind, config):
         inside = folder / part
         if not inside.is_dir():
@@ -233,7 +245,7 @@ def check_weights(
             raise CheckpointError(_no_weights(inside))
     for name in readable:
         if name.endswith(".safetensors"):
-            check_safetensors(folder / name)
+            header(name)
         elif ".index" in name and name.endswith(".json"):
             parent = PurePosixPath(name).parent
             places = read_json(folder / name).get("weight_map")
@@ -263,13 +275,22 @@ def check_weights(
                     f"{folder / name}: names {len(named)} shards, and {whole} beside it is none of "
                     "them: weights of two times in one folder. Remove those that are out of date"
                 )
-            shards = [folder / parent / shard for shard in named if shard.endswith(".safetensors")]
-            counts = Counter(tensor for shard in shards for tensor in tensor_shapes(shard))
+            shards = [str(parent / shard) for shard in named if shard.endswith(".safetensors")]
+            counts = Counter(tensor for shard in shards for tensor in header(shard))
             if twice := sorted(tensor for tensor, count in counts.items() if count > 1):
                 raise CheckpointError(
                     f"{folder / name}: several of its shards hold {few_of(twice)}, as where shards "
                     "of two times lie in one folder. Save the model again into an empty one"
                 )
+    for name in () if scaled else filter(lambda name: name.endswith(".safetensors"), readable):
+        tensors = header(name).items()
+        numbers = [n for n, t in tensors if n.endswith("weight") and t["dtype"][0] in "IU"]
+        if numbers:
+            raise CheckpointError(
+                f"{folder / name}: whole numbers in {few_of(numbers)}, and config.json has no "
+                "quantization_config that says how they are scaled. Save the model again as its "
+                "quantizer does"
+            )
 
 
 def check_safetensors(path: Path) -> dict[str, dict[str, Any]]:

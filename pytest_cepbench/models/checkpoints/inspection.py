@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean, few_of
+from pytest_cepbench.errors import CheckpointError, SpecError, did_you_mean
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import names_beside, read_text
 from pytest_cepbench.models.checkpoints.checkpoint import (
@@ -28,7 +28,6 @@ from pytest_cepbench.models.checkpoints.checkpoint import (
 )
 from pytest_cepbench.models.checkpoints.checkpoint_files import (
     ADAPTER_CONFIG,
-    check_safetensors,
     check_weights,
     holds_adapter,
     is_weights,
@@ -497,16 +496,7 @@ def complete_checkpoint(checkpoint: Checkpoint) -> None:
     elsewhere = {part.component for part in checkpoint.parts if part.component}
     elsewhere |= {name for part in checkpoint.parts for name in part.supplies}
     own = {name: value for name, value in checkpoint.config.items() if name not in elsewhere}
-    check_weights(checkpoint.path, readable, own, checkpoint.kind)
-    if checkpoint.kind == "transformers" and not checkpoint.quantization:
-        for name in filter(lambda name: name.endswith(".safetensors"), readable):
-            tensors = check_safetensors(checkpoint.path / name).items()
-            whole = [n for n, own in tensors if n.endswith("weight") and own["dtype"][0] in "IU"]
-            if whole:
-                raise CheckpointError(
-                    f"{checkpoint.path / name}: whole numbers in {few_of(whole)}, and config.json "
-                    "has no quantization_config that says how they are scaled. Save the model "
-                    "again as its quantizer does"
-                )
+    scaled = checkpoint.kind != "transformers" or bool(checkpoint.quantization)
+    check_weights(checkpoint.path, readable, own, checkpoint.kind, scaled=scaled)
     if checkpoint.kind == "diffusers":
         check_parts(checkpoint)
