@@ -555,20 +555,22 @@ def read_settings(
             expected = f"one of {', '.join(option.choices)} is expected"
             raise ValueError(f"{own}: {expected}{'.' if hint else ''}{hint}")
     _check_series(given)
-    settings: dict[str, Any] = {}
-    for each in fields(RunSettings):
-        for option in each.metadata.get("options", ()):
-            if own := given.get(option.name):
-                settings[each.name] = option.read(own)
-            else:
-                settings[each.name] = root / option.below if option.below else option.default
-    roles: dict[str, str | None] = {
-        role: own.last for role in ROLE_NAMES if (own := given.get(role)) is not None
-    }
+
+    def value_of(option: RunOption) -> Any:
+        if own := given.get(option.name):
+            return option.read(own)
+        return root / option.below if option.below else option.default
+
+    options = {each.name: each.metadata.get("options", ()) for each in fields(RunSettings)}
+    roles = {option.name: value_of(option) for option in options.pop("roles")}
     roles["encoder"], encoders = named_specs(values.get("encoder", []))  # which share an option
-    settings["roles"] = {role: roles[role] for role in ROLE_NAMES if roles.get(role) is not None}
     return RunSettings(
-        **settings, encoders=encoders, home=root / ".cepbench", listing=listing, sources=sources
+        **{name: value_of(*own) for name, own in options.items() if own},
+        roles={role: roles[role] for role in ROLE_NAMES if roles[role] is not None},
+        encoders=encoders,
+        home=root / ".cepbench",
+        listing=listing,
+        sources=sources,
     )
 
 
