@@ -105,16 +105,10 @@ def toy(project: Project) -> Project:
 @pytest.fixture(scope="session")
 def accepted_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The toy project after its baselines were accepted, made once; only to be copied."""
-    from tests.plugin.project import INI, SHAPES, TEST_MODULE, run_plainly
+    from tests.plugin.project import SHAPES, accept_project
 
     root = tmp_path_factory.mktemp("accepted")
-    for name, text in {
-        "pytest.ini": INI,
-        "suite.toml": SHAPES,
-        "test_toy.py": TEST_MODULE,
-    }.items():
-        (root / name).write_text(text)
-    assert run_plainly(root, "--snapshot-update") == pytest.ExitCode.OK
+    accept_project(root, SHAPES, "test_toy")
     return root
 
 

@@ -32,7 +32,7 @@ from tests.cli.reports import (
     write_report,
 )
 from tests.documents import flat_report
-from tests.plugin.project import INI, TEST_MODULE, contents, run_plainly
+from tests.plugin.project import accept_project, contents, run_plainly
 from tests.plugin.scored_project import ScoredProject, model, scored_suite
 from tests.report.history.runs import origin
 from tests.report.pages import read_page
@@ -258,14 +258,8 @@ OPTIONS = (f"--case={CASE}", "--alpha=0.05")
 def battled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Reports of the run whose answers were accepted, and of two that battled them."""
     root = tmp_path_factory.mktemp("battled")
-    for name, text in {
-        "pytest.ini": INI,
-        "suite.toml": ANSWERS,
-        "test_arena.py": TEST_MODULE,
-    }.items():
-        (root / name).write_text(text)
     overall = ("-k", "overall-win_rate")
-    assert run_plainly(root, "--snapshot-update", "--cep-report=accepted.json", *overall) == 0
+    accept_project(root, ANSWERS, "test_arena", "--cep-report=accepted.json", *overall)
     for name, spec in {"worse": WORSE, "worst": "shapes:?miss=0.8"}.items():
         run_plainly(root, f"--model={spec}", f"--cep-report={name}.json", *overall)
     return root

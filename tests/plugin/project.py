@@ -223,6 +223,13 @@ def run_plainly(root: Path, *args: str) -> int:
     return warm.run(root, arguments, clean)[0]
 
 
+def accept_project(root: Path, suite: str, test: str, *args: str) -> None:
+    """Write a project of one suite and accept what it measures. test: the name of its module."""
+    for name, text in {"pytest.ini": INI, "suite.toml": suite, f"{test}.py": TEST_MODULE}.items():
+        (root / name).write_text(text)
+    assert run_plainly(root, "--snapshot-update", *args) == pytest.ExitCode.OK
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, byte by byte; empty when the folder is not there."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())

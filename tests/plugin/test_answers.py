@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugin.project import INI, MODES, TEST_MODULE, Project, run_plainly
+from tests.plugin.project import INI, MODES, TEST_MODULE, Project, accept_project
 from tests.suites.answers import ANSWERS, HEAD, WORSE
 
 REGRESSED = f"--model={WORSE}"
@@ -26,13 +26,7 @@ SUITE = ANSWERS + PRIMARY
 def answered_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose answers were accepted, made once; only to be copied."""
     root = tmp_path_factory.mktemp("answered")
-    for name, text in {
-        "pytest.ini": INI,
-        "suite.toml": SUITE,
-        "test_arena.py": TEST_MODULE,
-    }.items():
-        (root / name).write_text(text)
-    assert run_plainly(root, "--snapshot-update") == pytest.ExitCode.OK
+    accept_project(root, SUITE, "test_arena")
     return root
 
 

@@ -9,14 +9,13 @@ import pytest
 from PIL import Image
 
 from tests.plugin.project import (
-    INI,
     MODES,
     PHOTOS,
     SLOWLY_BOTH,
     TEST_MODULE,
     Color,
     Project,
-    run_plainly,
+    accept_project,
 )
 from tests.plugin.scored_project import Ended, ScoredProject, model, scored_suite
 
@@ -314,14 +313,11 @@ COMMON = "--cep-pairing=common"
 def eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight photos were accepted; made once, only to be copied."""
     root = tmp_path_factory.mktemp("eight")
-    texts = {"pytest.ini": INI, "suite.toml": SUITE, "test_photos.py": TEST_MODULE}
-    for name, text in texts.items():
-        (root / name).write_text(text)
     shutil.copy(Path(__file__).with_name("user_models.py"), root)
     (root / "photos").mkdir()
     for name, color in COLORS.items():
         Image.new("RGB", (16, 16), color).save(root / "photos" / name)
-    assert run_plainly(root, "--snapshot-update") == pytest.ExitCode.OK
+    accept_project(root, SUITE, "test_photos")
     return root
 
 
