@@ -177,7 +177,7 @@ class Sight:
 class Figures:
     """What was seen of a world.
 
-    seconds: wall time. samples: played. metrics: by a key that no other has, undamaged. sights: by
+    seconds: wall time. samples: played. metrics: undamaged, by name. sights: by
     damage and key; without a damage that was refused. refused: damage -> why its runs are errors.
     """
 
@@ -205,9 +205,9 @@ class Figures:
 def measure(world: World, store: Path, jobs: int) -> Figures:
     """Play the world, and see which metric sees what. jobs: processes that play."""
     started = time.perf_counter()
-    work = [(setting, seed) for setting in world.settings for seed in world.seeds]
+    work = [(world.setting, seed) for seed in world.seeds]
     for damage in world.damages:
-        work += [(setting, seed) for setting in damage.settings for seed in world.damaged_seeds]
+        work += [(damage.setting, seed) for seed in world.damaged_seeds]
     work = list(dict.fromkeys(work))
     if jobs == 1:
         runs = [_play(*job, world.sampling, store) for job in work]
@@ -217,31 +217,24 @@ def measure(world: World, store: Path, jobs: int) -> Figures:
             runs = list(pool.map(_play, *arguments))
     played = dict(zip(work, runs, strict=True))
 
-    undamaged = [[played[setting, seed] for seed in world.seeds] for setting in world.settings]
-    if why := next((run.refused for own in undamaged for run in own if run.refused), ""):
+    undamaged = [played[world.setting, seed] for seed in world.seeds]
+    if why := next((run.refused for run in undamaged if run.refused), ""):
         raise ValueError(f"{world.name}: undamaged models cannot be measured: {why}")
-    metrics = {
-        f"{setting.name}: {name}": metric
-        for setting, own in zip(world.settings, undamaged, strict=True)
-        for name, metric in own[0].metrics.items()
-    }
     sights: dict[str, dict[str, Sight]] = {}
     refused: dict[str, str] = {}
     for damage in world.damages:
-        damaged = [[played[each, seed] for seed in world.damaged_seeds] for each in damage.settings]
-        if why := next((run.refused for own in damaged for run in own if run.refused), ""):
+        damaged = [played[damage.setting, seed] for seed in world.damaged_seeds]
+        if why := next((run.refused for run in damaged if run.refused), ""):
             refused[damage.name] = why
             continue
         sights[damage.name] = {
-            f"{setting.name}: {name}": _sight(
-                [run.metrics[name] for run in before], [run.metrics.get(name) for run in now]
+            name: _sight(
+                [run.metrics[name] for run in undamaged], [run.metrics.get(name) for run in damaged]
             )
-            for setting, before, now in zip(world.settings, undamaged, damaged, strict=True)
-            for name in before[0].metrics
+            for name in undamaged[0].metrics
         }
     seconds = time.perf_counter() - started
-    samples = max(own[0].samples for own in undamaged)
-    return Figures(world, seconds, samples, metrics, sights, refused)
+    return Figures(world, seconds, undamaged[0].samples, undamaged[0].metrics, sights, refused)
 
 
 def _play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played:
@@ -249,7 +242,7 @@ def _play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Playe
     played = play(setting, seed, sampling, store)
     models = ", ".join(Path(spec).name for spec in setting.roles.values())
     seconds = time.perf_counter() - started
-    print(f"{setting.name}, {models}, seed {seed}: {seconds:.0f} s", file=sys.stderr, flush=True)
+    print(f"{models}, seed {seed}: {seconds:.0f} s", file=sys.stderr, flush=True)
     return played
 
 

@@ -97,8 +97,6 @@ SUITES = (
     Suite("tasks: all", [16] * 6),
     Suite("drift: one category", [8]),
     Suite("drift: all", [8] * 8),
-    Suite("equivariance: one edit", [110]),
-    Suite("equivariance: one kind", [56, 76, 77, 79, 79, 79, 80, 80]),
     Suite("tones: words", [16] * 3),
     Suite("tones: all", [16] * 5),
 )

@@ -84,9 +84,9 @@ def play(setting: Setting, seed: int, sampling: Sampling, store: Path) -> Played
                 try:
                     measured = _measure(run, case, draws)
                 except CepError as error:
-                    return Played(len(starts_of(dataset)), refused=_placeless(str(error), setting))
+                    return Played(len(dataset.samples), refused=_placeless(str(error), setting))
                 runs[measured.name] = measured
-        return Played(len(starts_of(dataset)), runs)
+        return Played(len(dataset.samples), runs)
 
 
 def _placeless(message: str, setting: Setting) -> str:
@@ -97,18 +97,13 @@ def _placeless(message: str, setting: Setting) -> str:
     return " ".join(message.split())
 
 
-def starts_of(dataset: Dataset) -> list[Sample]:
-    """The samples that are drawn; edited ones go with the one that they were made of."""
-    return [sample for sample in dataset.samples if sample.edit is None]
-
-
 def draw(dataset: Dataset, sampling: Sampling) -> Draws:
     """The same draws for every model: without replacement, as many of each category.
 
     Raises ValueError where a category has fewer samples than are drawn.
     """
     places: dict[str, list[int]] = {}
-    for place, sample in enumerate(starts_of(dataset)):
+    for place, sample in enumerate(dataset.samples):
         places.setdefault(sample.categories[0], []).append(place)
     if min(map(len, places.values())) < max(sampling.sizes):
         raise ValueError(f"{dataset.name}: a category has fewer samples than {max(sampling.sizes)}")
@@ -150,17 +145,12 @@ def _measure(run: ChainRun, case: Case, draws: Draws) -> MetricRun:
 
 
 def _scores(dataset: Dataset, by_part: Mapping[str, Mapping[str, float]]) -> Array:
-    """(parts, starts) scores, NaN where a start has none in a part of the case.
-
-    A part is a category, or an edit, whose scores are of the edited samples.
-    """
-    places = {sample.id: place for place, sample in enumerate(starts_of(dataset))}
+    """(categories, starts) scores, NaN where a start has none in a category."""
+    places = {sample.id: place for place, sample in enumerate(dataset.samples)}
     scores = np.full((len(by_part), len(places)), np.nan)
     for row, own in zip(scores, by_part.values(), strict=True):
         for name, score in own.items():
-            sample = dataset.with_id(name)
-            assert sample is not None
-            row[places[sample.id if sample.edit is None else sample.edit.of]] = score
+            row[places[name]] = score
     return scores
 
 
@@ -208,7 +198,7 @@ class RememberedFeatures(ChainData):
 
 def _anew(run: ChainRun, case: Case, rows: npt.NDArray[np.int64]) -> Array:
     """(draws,) the case measured again on the chains of each draw's samples alone."""
-    measure, samples = run.measures[case.key.metric], starts_of(run.dataset)
+    measure, samples = run.measures[case.key.metric], run.dataset.samples
     remembered = RememberedFeatures(run.chain_data)
     values = np.full(len(rows), np.nan)
     for number, places in enumerate(rows):
@@ -227,16 +217,11 @@ def _anew(run: ChainRun, case: Case, rows: npt.NDArray[np.int64]) -> Array:
 def calls_of(run: ChainRun, case: Case) -> dict[str, float]:
     """Role -> calls of its model that one sample of this case takes, and no other case.
 
-    Chains are grown as far as the case reads them, with those of the edited samples. Encoders and
-    detectors, which cost little, are left out.
+    Chains are grown as far as the case reads them. Encoders and detectors, which cost little, are
+    left out.
     """
     calls = chain_calls(run.measures[case.key.metric].required_features(case))
-    starts = 1.0
-    if case.key.part != OVERALL and any(sample.edit for sample in run.dataset.samples):
-        starts = 2.0  # the start and that edit of it alone
-    elif run.dataset.samples:
-        starts = len(run.dataset.samples) / len(starts_of(run.dataset))
-    return {role: round(count * starts, 2) for role, count in calls.items()}
+    return {role: float(count) for role, count in calls.items()}
 
 
 def chain_calls(required: Sequence[RequiredFeatures]) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINTS = ROOT / "reference" / "checkpoints"
 
 _CHAINS = """\
-name = "{name}"
+name = "chains"
 version = 1
 [data]
 loader = "shapes"
@@ -48,27 +48,6 @@ truth1 = {{ kind = "facts", at = 1, parts = "overall" }}
 failures = {{}}
 """
 
-_EDITED = """\
-name = "{name}"
-version = 1
-[data]
-loader = "shapes"
-options = {{ samples_per_category = {samples} }}
-edits = ["mirror", "recolor"]
-[chain]
-start = "image"
-generations = 1
-seed = {seed}
-[prompts]
-describe = "describe the image"
-[roles]
-describer = "{describer}"
-generator = "{generator}"
-{presets}
-[metrics]
-described = {{ kind = "equivariance", start = "image" }}
-"""
-
 _DRAWING = """\
 [presets.drawing]
 model = "{drawing}"
@@ -81,35 +60,28 @@ batch_size = 24
 dtype = "float32"
 """
 
-CHAINS, SEEN = "chains", "seen"
-"""Chains from images; edited scenes that are described."""
-
-_TEXTS = {CHAINS: _CHAINS, SEEN: _EDITED}
-
 
 @dataclass(frozen=True)
 class Setting:
     """A suite with the models of its roles.
 
-    text: which of the texts. name: of the suite, in front of its metrics. roles: what its text asks
-    for, by name, and "drawing", the checkpoint of the preset that a generator may be.
+    roles: what the suite's text asks for, by name, and "drawing", the checkpoint of the preset that
+    a generator may be.
     """
 
-    text: str
-    name: str
     roles: Mapping[str, str] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        return hash((self.text, self.name, *sorted(self.roles.items())))
+        return hash(tuple(sorted(self.roles.items())))
 
     def load(self, folder: Path, samples: int, seed: int) -> Suite:
         """The suite, by way of a file in the folder. samples: of each category. seed: of models."""
-        path = folder / f"{self.name}-{seed}.toml"
+        path = folder / f"chains-{seed}.toml"
         drawing = self.roles.get("drawing")
         presets = "" if drawing is None else _DRAWING.format(drawing=drawing)
-        own = {"name": self.name, "samples": samples, "seed": seed, "presets": presets}
+        own = {"samples": samples, "seed": seed, "presets": presets}
         fields = {**self.roles, **own}
-        path.write_text(_TEXTS[self.text].format(**fields), encoding="utf-8")
+        path.write_text(_CHAINS.format(**fields), encoding="utf-8")
         return load_suite(path)
 
 
@@ -131,24 +103,24 @@ class Sampling:
 class Damage:
     """One thing that is wrong with a model.
 
-    about: for people. settings: what is played instead of the undamaged settings, in their order.
+    about: for people. setting: what is played instead of the undamaged one.
     """
 
     name: str
     about: str
-    settings: tuple[Setting, ...]
+    setting: Setting
 
 
 @dataclass(frozen=True)
 class World:
     """Models without damage, and the damages that are looked for.
 
-    settings: the undamaged models, one for each suite. seeds: of the undamaged runs that thresholds
+    setting: the undamaged models. seeds: of the undamaged runs that thresholds
     come from, at least 2. damaged_seeds: of every damaged run; none of them is among `seeds`.
     """
 
     name: str
-    settings: tuple[Setting, ...]
+    setting: Setting
     damages: tuple[Damage, ...]
     sampling: Sampling
     seeds: tuple[int, ...]
@@ -198,21 +170,22 @@ def instrument(sampling: Sampling, seeds: tuple[int, ...], damaged: tuple[int, .
     Both roles lose alike in this world, so that a worse generator is no other case.
     """
     roles = {"describer": _knobs({}), "generator": _knobs({}), "encoder": "shapes:"}
-    base = Setting(CHAINS, "chains", roles), Setting(SEEN, "edits", roles)
-
-    def turned(more: Mapping[str, float]) -> tuple[Setting, ...]:
-        return _with_role(base, "describer", _knobs(more))
+    base = Setting(roles)
 
     damages = [
-        Damage(knob, f"{about}, {_MORE:g} more", turned({knob: _MORE}))
+        Damage(
+            knob,
+            f"{about}, {_MORE:g} more",
+            _with_role(base, "describer", _knobs({knob: _MORE})),
+        )
         for knob, about in (_KNOBS | _PRIORS).items()
     ]
     control = Damage(UNCHANGED, "the same models", base)
     return World("instrument", base, (control, *damages), sampling, seeds, damaged)
 
 
-def _with_role(base: Sequence[Setting], role: str, spec: str) -> tuple[Setting, ...]:
-    return tuple(replace(each, roles={**each.roles, role: spec}) for each in base)
+def _with_role(base: Setting, role: str, spec: str) -> Setting:
+    return replace(base, roles={**base.roles, role: spec})
 
 
 # -- the reference models --------------------------------------------------------------------------
@@ -253,7 +226,7 @@ def reference(
         "encoder": f"{CHECKPOINTS / 'clip'}{_PRECISION}",
         "drawing": f"{CHECKPOINTS / 'generator-step3000'}",
     }
-    base = Setting(CHAINS, "chains", roles), Setting(SEEN, "edits", roles)
+    base = Setting(roles)
     damages = [
         Damage(name, about, _with_role(base, "describer", f"{folder}{_PRECISION}"))
         for name, about, folder in _damaged_copies(best, copies)

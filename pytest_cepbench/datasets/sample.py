@@ -126,20 +126,6 @@ class GoldStep:
 
 
 @dataclass(frozen=True)
-class AppliedEdit:
-    """The edit that made a sample of another one; see `pytest_cepbench.datasets.edits`.
-
-    name: of the edit.
-    of: id of the sample that was edited.
-    target: what was edited in it, and into what, built-in types only; empty where all of it was.
-    """
-
-    name: str
-    of: str
-    target: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Sample:
     """One item of a data set.
 
@@ -154,7 +140,6 @@ class Sample:
     cluster: what it shares with samples that are not independent of it: images of one prompt, seeds
     of one image; None for a sample of its own.
     replicate: which of the cluster's seeds it is, 0 for the first.
-    edit: how it was made of another sample of the data set; None for one of its own.
     """
 
     id: str
@@ -167,17 +152,11 @@ class Sample:
     question: tuple[str | SeedImage, ...] = ()
     gold: tuple[GoldStep, ...] = ()
     answer: tuple[GoldStep, ...] = ()
-    edit: AppliedEdit | None = None
     sound: FileSound | DrawnSound | None = None
 
     def seed(self, modality: Modality) -> Seed | None:
         """What a chain of a modality other than text starts from; None where it has no such."""
         return self.image if modality == "image" else self.sound
-
-    @property
-    def origin(self) -> str:
-        """The id of the sample that it was made of; its own where it is not edited."""
-        return self.id if self.edit is None else self.edit.of
 
     @property
     def unit(self) -> str:
@@ -230,7 +209,7 @@ class Dataset:
 
         They are chosen by the digest of their ids, first seeds before further ones, so that fewer
         are always among more, and one in several categories is counted only in those it was chosen
-        for. An edited sample follows the one that it was made of, which is there whenever it is.
+        for.
         """
         chosen: dict[str, list[str]] = {}
         for category, samples in self._by_category.items():
@@ -250,10 +229,10 @@ class Dataset:
         """All samples but the first so many that `limited` would choose; None if none is left.
 
         So what is chosen of these is never among the first ones, also of samples in several
-        categories. An edited sample goes with the one that it was made of.
+        categories.
         """
         chosen = {sample.id for sample in self.limited(first).samples} if first else set()
-        kept = tuple(sample for sample in self.samples if not chosen & {sample.id, sample.origin})
+        kept = tuple(sample for sample in self.samples if sample.id not in chosen)
         return replace(self, samples=kept, whole=self.whole or self) if kept else None
 
     def repeated(self, times: int) -> Dataset:
@@ -263,11 +242,8 @@ class Dataset:
         samples: list[Sample] = []
         for sample in self.samples:
             for k in range(times):
-                added = f" seed {k}" if k else ""
-                # An edited sample is made of the replicate of its number.
-                edit = sample.edit and replace(sample.edit, of=f"{sample.edit.of}{added}")
-                name, unit = f"{sample.id}{added}", sample.unit
-                samples.append(replace(sample, id=name, cluster=unit, replicate=k, edit=edit))
+                name = f"{sample.id} seed {k}" if k else sample.id
+                samples.append(replace(sample, id=name, cluster=sample.unit, replicate=k))
         ordered = tuple(sorted(samples, key=lambda sample: sample.id))
         return replace(self, samples=ordered, whole=self.whole or self)
 
@@ -284,9 +260,9 @@ class Dataset:
         return {sample.id: sample for sample in self.samples}
 
 
-def _rank(sample: Sample) -> tuple[int, str, bool, str]:
-    """First seeds first, then by the digest of the id; edits directly after what they are of."""
-    return sample.replicate, digest_text(sample.origin), sample.edit is not None, sample.id
+def _rank(sample: Sample) -> tuple[int, str, str]:
+    """First seeds first, then by the digest of the id."""
+    return sample.replicate, digest_text(sample.id), sample.id
 
 
 def load_seed(sample: Sample, modality: Modality) -> Artifact:

@@ -292,7 +292,6 @@ class SuiteContext:
     suite: its name.
     plans: of its chains, by start.
     specs: model specs of the roles that have one, by the role's name.
-    edits: the names of the edits that its starts are edited by.
     loader: of its data; empty where it is not known.
     questions: a file of questions about its samples, or `METADATA`; None where none are added.
     """
@@ -300,7 +299,6 @@ class SuiteContext:
     suite: str
     plans: Mapping[Modality, ChainPlan]
     specs: Mapping[str, ModelSpec]
-    edits: tuple[str, ...] = ()
     loader: str = ""
     questions: str | None = None
 

@@ -163,15 +163,12 @@ class ChainData(SampleData):
     ) -> ChainData:
         """Data of its own on some of the samples, by their ids, with other models at some hops.
 
-        The samples that edited ones were made of come along: they are compared with them.
         plans: by start, as far as its chains are to go.
         stand_ins: see `ChainModels`.
         """
         models = replace(self._models, stand_ins=stand_ins)
-        origins = (self.population.with_id(sample.origin) for sample in samples)
-        every = {own.id: own for own in (*samples, *origins) if own is not None}
-        ordered = tuple(every[name] for name in sorted(every))
-        dataset = replace(self.dataset, samples=ordered)
+        ordered = sorted({own.id: own for own in samples}.items())
+        dataset = replace(self.dataset, samples=tuple(own for _, own in ordered))
         recast = ChainData(dataset, plans, models, self.runner, self.replay, self.tested)
         recast.origin = self.origin
         recast._starts = self._starts

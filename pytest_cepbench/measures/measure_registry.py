@@ -80,7 +80,6 @@ KINDS = MetricKinds(
         "soft_tifa_gm": "soft_tifa SoftTifaTable make_soft_tifa",
         "soft_tifa_am": "soft_tifa SoftTifaTable make_soft_tifa",
         "facts": "fact_score FactsTable make_facts",
-        "equivariance": "equivariance EquivarianceTable make_equivariance",
         FAILURES: "text_quality FailuresTable make_failures",
         "diversity": "set_measures DiversityTable make_diversity",
         "retrieval": "start_retrieval RetrievalTable make_retrieval",

@@ -209,8 +209,8 @@ def control_notes(
     whole = chain_data.origin
 
     def ask() -> list[AnsweredQuestions]:
-        # Another seed has the same start, and an edited one another than its questions are about.
-        asked = (s for s in whole.population.samples if not s.replicate and s.edit is None)
+        # Another seed has the same start.
+        asked = (s for s in whole.population.samples if not s.replicate)
         samples = [sample for sample in asked if questions_of(sample)]
         return [
             own
@@ -273,7 +273,7 @@ def _refuse_both(
         samples = [
             sample
             for sample in whole.population.samples
-            if not sample.replicate and sample.edit is None and controls_of(sample)
+            if not sample.replicate and controls_of(sample)
         ][:_ASKED_TWICE]
         queries = {
             sample.id: vqa_query(

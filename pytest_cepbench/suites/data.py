@@ -108,9 +108,7 @@ def load_data(
         reader = TableReader(source.table, columns, choice, source.side_file)
         read = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
         whole = most is None and not suite.table.data.skip
-        dataset = _extended(suite, read, source.side_file, whole=whole)
-        # The reader limits what is in the table: edited samples are counted here.
-        return dataset.limited(most) if suite.table.data.edits and most is not None else dataset
+        return _extended(suite, read, source.side_file, whole=whole)
     path = {} if source.path is None else {"path": source.path}
     dataset = _call(suite, loader, **path)
     if source.identity:
@@ -127,12 +125,12 @@ def _extended(
     *,
     whole: bool = True,
 ) -> Dataset:
-    """With the questions and the edited samples that the suite names.
+    """With the questions that the suite names.
 
     beside: finds a file beside the data; where there is none, it is in the suite's folder.
-    whole: whether all samples are there. Raises DatasetError as `with_questions` and `with_edits`.
+    whole: whether all samples are there. Raises DatasetError as `with_questions`.
     """
-    name, edits = suite.table.data.questions, suite.table.data.edits
+    name = suite.table.data.questions
     if name == METADATA:
         from pytest_cepbench.datasets.metadata_questions import with_metadata_questions
 
@@ -140,10 +138,6 @@ def _extended(
     elif name is not None:
         path = side_file(suite.folder, name) if beside is None else beside(name)
         dataset = with_questions(dataset, path, whole=whole)
-    if edits:
-        from pytest_cepbench.datasets.edits import with_edits
-
-        dataset = with_edits(dataset, edits)
     return dataset
 
 

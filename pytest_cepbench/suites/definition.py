@@ -60,8 +60,6 @@ class DataTable(_Strict, frozen=True):
         clauses, or generated scenes, make.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
     choose. `cepbench accept --remeasure` sets it.
-    edits: edits of the starts, each of which adds edited samples: mirror, move, recolor, remove,
-        redraw of scenes; mirror, brightness, contrast, hue of other images.
     """
 
     loader: str
@@ -78,7 +76,6 @@ class DataTable(_Strict, frozen=True):
     category: str | None = None
     questions: str | None = None
     skip: int = 0
-    edits: list[str] = []
 
 
 class ChainTable(_Strict, frozen=True):
@@ -375,15 +372,6 @@ def _problems(table: SuiteTable) -> Iterator[str]:
     if not NAME.fullmatch(table.name):
         yield f"name = {table.name!r}: lower-case letters, digits, - and _ are expected"
     yield from _chain_problems(table) if table.answer is None else _answer_problems(table)
-    if table.data.edits and table.answer is not None:
-        yield "data.edits are of the starts of chains, and this suite asks for answers"
-    if table.data.edits:
-        from pytest_cepbench.datasets.edits import check_edits
-
-        try:
-            check_edits(table.data.edits)
-        except ValueError as error:
-            yield f"data.edits: {error}"
     if table.data.skip < 0:
         yield f"data.skip = {table.data.skip}: at least 0 is expected"
     yield from (f"[gate]: {problem}" for problem in number_problems(table.gate))

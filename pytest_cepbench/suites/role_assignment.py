@@ -87,7 +87,7 @@ def _measures_of_chains(
     data = suite.table.data
     specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
     context = SuiteContext(
-        suite.name, suite.plans, specs, tuple(data.edits), data.loader, data.questions
+        suite.name, suite.plans, specs, data.loader, data.questions
     )
     measures = make_measures(suite.metrics, context)
     growers = {

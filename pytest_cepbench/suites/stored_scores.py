@@ -138,9 +138,6 @@ def score_key(
     try:
         runners = {role: data.runner(role) for role in named}
         own = everyone(by_category(case, data))
-        # Beside the case's own samples those that edited ones are of.
-        origins = (data.population.with_id(sample.origin) for sample in own)
-        chained = {sample.id: sample for sample in (*own, *origins) if sample is not None}
         for role, runner in runners.items():
             bound, codes = runner.bound, runner.tally.codes
             # Of a model behind a server, warnings depend on when they were made. So do those of one
@@ -149,7 +146,7 @@ def score_key(
             if runner.tally.passing or (role in readers and not lasting):
                 return None
         for plan in plans_of(required):
-            whole = data.whole_chains(plan.start, [chained[name] for name in sorted(chained)])
+            whole = data.whole_chains(plan.start, own)
             if whole is None:
                 return None
             chains[plan.start] = whole
@@ -296,7 +293,7 @@ def _population(
             [
                 [
                     [s.id, s.categories, s.text, plain_data(s.metadata), s.unit, s.replicate],
-                    [plain_data(s.edit), begun[s.id]],
+                    [None, begun[s.id]],
                     [[step.text, step.image is not None] for step in s.gold],
                 ]
                 for s in samples

@@ -84,4 +84,4 @@ def test_the_wheel_has_what_needs_no_checkpoint_of_the_repository() -> None:
     folders = {path.parent.name for path in (root / "suites").glob("*/suite.toml")}
     left_out = {folder for folder in folders if f'"suites/{folder}" = ' not in listed}
     # The checkpoints of reference/, and accepted answers.
-    assert left_out == {"shapes", "shapes-equivariance", "arena"}
+    assert left_out == {"shapes", "arena"}

@@ -259,7 +259,6 @@ FORMATS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
     "folder": (_photos, FOLDER),
     "folder with captions": (_captioned, f"{FOLDER}\noptions = {{ captions = true }}"),
     "folder with questions": (_fact_file, f'{FOLDER}\nquestions = "questions.jsonl"'),
-    "folder with edits": (_captioned, f'{FOLDER}\nedits = ["mirror", "hue"]'),
     "parquet, columns named": (_table(ROWS), NAMED),
     "parquet, columns found": (_table(PLAIN), FOLDER),
     "parquet with captions": (_table(PLAIN), f"{FOLDER}\noptions = {{ captions = true }}"),
@@ -371,7 +370,6 @@ GENERATED = {
     "shapes": "",
     "shapes, options": "options = { samples_per_category = 2, seed = 3 }",
     "shapes, questions": 'questions = "metadata"\noptions = { samples_per_category = 1 }',
-    "shapes, edits": 'edits = ["mirror", "move"]\noptions = { samples_per_category = 1 }',
     "shapes-tasks": "",
     "shapes-arena": "options = { samples_per_category = 2 }",
 }
@@ -480,7 +478,6 @@ def _sample(sample: Sample, *, draw: bool) -> dict[str, Any]:
         "question": [_part(piece) for piece in sample.question] if draw else None,
         "gold": [_step(own) for own in sample.gold] if draw else None,
         "answer": [_step(own) for own in sample.answer] if draw else None,
-        "edit": asdict(sample.edit) if sample.edit is not None else None,
     }
     return {"id": sample.id} | {name: value for name, value in fields.items() if value}
 

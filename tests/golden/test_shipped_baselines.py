@@ -11,7 +11,7 @@ import pytest
 from tests.golden.frozen import assert_frozen
 from tests.reference.shipped import ROOT, gate
 
-SUITES = ("arena", "instrument", "judge", "shapes", "shapes-equivariance", "tones")
+SUITES = ("arena", "instrument", "judge", "shapes", "tones")
 """Those with baselines: the others have data of their users."""
 
 

@@ -48,7 +48,6 @@ encoder = "MODEL"
 """
 """56 scenes, described and drawn."""
 
-EDITED = IMAGES.replace("category = 7 }", 'category = 7 }\nedits = ["mirror"]')
 
 TEXTS = """\
 name = "failing"
@@ -112,10 +111,6 @@ SETUPS = {
     ),
     "failures": Setup(
         IMAGES, "overall-failures", "[metrics.gc]\n[metrics.failures]\n", "encoder", "Encoder"
-    ),
-    "equivariance": Setup(
-        EDITED, "overall-equivariance",
-        '[metrics.equivariance]\ncompare = "vectors"\nat = 2\n', "encoder", "Encoder",
     ),
     "geneval": Setup(
         f'{TEXTS}detector = "MODEL"\n', "overall-geneval",

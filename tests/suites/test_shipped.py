@@ -60,7 +60,6 @@ BUILT_IN = {
     "tones/suite.toml",
     "tones/text.toml",
     *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
-    *(f"shapes-equivariance/{name}.toml" for name in ("suite", "instrument")),
 }
 
 CHOICES = RoleChoices(
@@ -171,10 +170,7 @@ def test_scores_ask_the_judge_once_for_each_question() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    [
-        *(f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")),
-        *(f"shapes-equivariance/{name}.toml" for name in ("suite", "instrument")),
-    ],
+    [f"{world}/{name}.toml" for world in WORLDS for name in ("suite", "drift", "tasks")],
 )
 def test_every_case_over_generated_scenes_ships_a_baseline(file: str) -> None:
     """They need no data, and each of their cases has been accepted."""
@@ -209,28 +205,6 @@ def test_the_instrument_measures_what_the_default_measures(name: str) -> None:
         for table in (default, instrument)
     ]
     assert settings[0] == settings[1]
-
-
-def test_every_edit_is_a_case_of_both_roles() -> None:
-    """Of scenes four edits; of photographs four described, and the one that a caption shows."""
-    scenes = _cases("shapes-equivariance/suite.toml", {})
-    edits = ["mirror", "move", "recolor", "remove", "overall"]
-    for metric in ("described", "drawn"):
-        assert [case.key.part for case in scenes if case.key.metric == metric] == edits
-    suite = load_suite(SUITES / "photo-equivariance/pairs.toml")
-    _, measures = _assign(suite)
-    assert measures["described"].own_parts == ("mirror", "brightness", "contrast", "hue")
-    assert measures["drawn"].own_parts == ("mirror",)
-
-
-def test_the_two_suites_of_edited_scenes_measure_the_same() -> None:
-    """The same scenes, edits, chains and metrics, under trained and under rule-based models."""
-    trained, instrument = (
-        load_suite(SUITES / f"shapes-equivariance/{name}.toml").table
-        for name in ("suite", "instrument")
-    )
-    for part in ("data", "chain", "prompts", "metrics", "gate", "cases"):
-        assert getattr(trained, part) == getattr(instrument, part)
 
 
 @pytest.mark.parametrize("name", ["suite", "drift", "tasks"])
@@ -269,8 +243,6 @@ def test_the_two_arenas_measure_the_same() -> None:
 
 
 FOLDERS = ("folder", "folder-described")
-
-YOURS = {*FOLDERS, "photo-equivariance"}
 """Folders of suites for images of which nobody knows how many there are."""
 
 PARTS = {
@@ -282,8 +254,6 @@ PARTS = {
     "sdp/suite.toml": ["docci", "nocaps"],
     "folder/suite.toml": ["one", "two"],
     "folder-described/suite.toml": ["one", "two"],
-    "photo-equivariance/suite.toml": ["one", "two"],
-    "photo-equivariance/pairs.toml": ["docci", "nocaps"],
     "opening/suite.toml": list(MULTI_STEP),
     "opening/gold.toml": list(MULTI_STEP),
     "opening-criteria/suite.toml": list(MULTI_STEP),
@@ -321,13 +291,11 @@ SIZES = {
     "sdp/suite.toml": 400,
     "opening/suite.toml": 2160,
     "opening-criteria/suite.toml": 2160,
-    "shapes-equivariance/suite.toml": 128,
-    "shapes-equivariance/instrument.toml": 128,
 }
-"""Independent samples, where the data is not here, or edits and seeds of a sample count as one."""
+"""Independent samples, where the data is not here, or seeds of a sample count as one."""
 
 
-@pytest.mark.parametrize("folder", sorted({file.partition("/")[0] for file in FILES} - YOURS))
+@pytest.mark.parametrize("folder", sorted({file.partition("/")[0] for file in FILES} - {*FOLDERS}))
 def test_a_model_without_failures_is_held(folder: str) -> None:
     """In a run of the folder: no tolerance of failures is below what its samples can exclude."""
     files = [file for file in FILES if file.partition("/")[0] == folder]

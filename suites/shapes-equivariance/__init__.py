@@ -1,1 +1,0 @@
-"""Edited scenes: what models make of a start and of the same start edited."""
