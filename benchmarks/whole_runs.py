@@ -162,7 +162,7 @@ _WAITING = (
 def _growth(counts: Sequence[int]) -> None:
     """Print what a sample costs in runs of so many, into empty stores, and what is stored of it.
 
-    Bytes are those of the index, for each step; scores of cases are no steps.
+    Bytes are those of the index, for each step.
     """
     print(machine())
     print("  images   wall s    CPU s  CPU ms each  peak MB  bytes a step")
@@ -173,14 +173,11 @@ def _growth(counts: Sequence[int]) -> None:
             spent = run_pytest(Path(folder), *command)
             index = Path(folder) / ".cepbench" / "store" / "index.sqlite"
             connection = sqlite3.connect(index)
-            rows = connection.execute(
-                "SELECT kind = 'scores', count(*), sum(length(payload)) FROM results GROUP BY 1"
-            )
-            (_, steps, _), (_, _, scores) = sorted(rows)
+            ((steps,),) = connection.execute("SELECT count(*) FROM results")
             connection.close()
             print(
                 f"{count:8,}{spent.wall:9.1f}{spent.cpu:9.1f}{1000 * spent.cpu / count:13.3f}"
-                f"{spent.peak:9.0f}{(index.stat().st_size - scores) / steps:14.0f}",
+                f"{spent.peak:9.0f}{index.stat().st_size / steps:14.0f}",
                 flush=True,
             )
 

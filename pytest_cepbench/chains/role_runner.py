@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -124,11 +124,6 @@ class RoleRunner:
         """The results of steps that are in the store; nothing is counted, no model is called."""
         results = self.store.get(step.key for step in steps)
         return [self._answer(results[s.key]) if s.key in results else None for s in steps]
-
-    def count_stored(self, keys: Collection[str]) -> None:
-        """Count results that were read without being asked for, and note how they came about."""
-        self.tally.hits += len(keys)
-        self._note_provenances(keys)
 
     def _answer(self, result: Result) -> Result:
         """What counts of a stored result: of a text with reasoning, or a very long one, a part."""

@@ -252,8 +252,7 @@ def _measured(
             break
         policy = replace(policy, look=number)
         depth = run.depth(case, size)
-        if not run.scored(case, depth):
-            _compute(evaluator, suite_file, case, depth)
+        _compute(evaluator, suite_file, case, depth)
         try:
             measurement = run.measure(case, depth)
         except UnscoredError as error:

@@ -191,12 +191,12 @@ class CaseRunner:
         )
 
     def _attributed(self, shown: Shown, evaluated: EvaluatedCase) -> Shown:
-        """With the hops or parts of a pipeline by which a regressed case lost."""
+        """With the hops at which a regressed case of chains lost its score."""
         most, reference = self.evaluator.settings.attribute, evaluated.reference
         regressed = evaluated.judgement.verdict is Verdict.REGRESSED
-        if not regressed or not most or reference is None:
-            return shown
         case, run = evaluated.case, self.evaluator.suite_run(self.suite_file)
+        if not regressed or not most or reference is None or not isinstance(run, ChainRun):
+            return shown
         whole = run.samples(case)
         samples: list[str] = []
         if run.per_sample(case):

@@ -70,10 +70,6 @@ class AnswerData(SampleData):
     rules: how answers battle.
     models: those that answer.
     runner: gives the runner of a role by its name.
-
-    looked_up: whether stores were asked for all of its answers.
-    uncounted: role and key of the steps of answers that were found so, by sample, until a case
-    needs them.
     """
 
     def __init__(
@@ -89,13 +85,10 @@ class AnswerData(SampleData):
         self.rules = rules
         self.models = models
         self.runner = runner
-        self.looked_up = False
-        self.uncounted: dict[str, list[tuple[str, str]]] = {}
         self._answers: dict[str, SampleAnswer] = {}
         self._outcomes: dict[tuple[str, str, str], PairOutcome] = {}
         self._scores: dict[tuple[str, str], CriteriaScores] = {}
         self._stored: dict[str, Answer] = {}
-        self._looks_again = True
 
     def starts(self, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's question, by id. Raises DatasetError for one that is none."""
@@ -118,30 +111,6 @@ class AnswerData(SampleData):
                 self._answers[own.sample.id] = own
             self.store.artifact_cache.clear()
         return {sample.id: self._answers[sample.id] for sample in samples}
-
-    def unanswered(self, samples: Sequence[Sample]) -> list[Sample]:
-        """Those whose answers were not made or looked up yet."""
-        return [sample for sample in samples if sample.id not in self._answers]
-
-    def keep_answers(self, answers: Sequence[SampleAnswer]) -> None:
-        """Keep answers that the store has whole, as if they were made now."""
-        self._answers.update((own.sample.id, own) for own in answers)
-
-    def judged_by(self, judge: RoleRunner) -> AnswerData:
-        """The same answers under another judge, with the verdicts and scores that are known.
-
-        For one that sees no answer: those of opponents are not looked up again.
-        """
-        other = AnswerData(self.dataset, self.plan, self.rules, self.models, lambda _: judge)
-        other._known, other._answers, other._stored = self._known, self._answers, self._stored
-        other._looks_again = False
-        other._outcomes, other._scores = dict(self._outcomes), dict(self._scores)
-        return other
-
-    def keep_verdicts(self, other: AnswerData) -> None:
-        """Keep what is known of verdicts and scores in data of `judged_by`."""
-        self._outcomes.update(other._outcomes)
-        self._scores.update(other._scores)
 
     def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
         """Ids of samples whose opposing answer is neither known to be missing nor in the store."""
@@ -277,8 +246,7 @@ class AnswerData(SampleData):
         """The opposing answers: None for one that is missing; those that are lost are left out."""
         digests = {s.id: side for s in samples if (side := sides[s.id]) != _GOLD}
         wanted = set(digests.values()) - {""}
-        again = self._looks_again
-        stored = get_answers(self.store, wanted) if again else self.stored_answers(wanted)
+        stored = get_answers(self.store, wanted)
         opposing: dict[str, PieceRefs | None] = {
             name: refer_to_answer(stored[digest], name) if digest else None
             for name, digest in digests.items()

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 
-_LOOK = 2048  # chains that are looked up together: a query for each generation of so many
-
 
 class ChainData(SampleData):
     """The chains of one suite, and what its encoders and detectors read of them, each made once.
@@ -61,7 +59,6 @@ class ChainData(SampleData):
         self._models = models
         self._groups: dict[Modality, dict[str, ChainGroup]] = {}
         self._starts: dict[Modality, dict[str, str]] = {}
-        self._twin: ChainData | None = None
 
     def starts(self, start: Modality, samples: Sequence[Sample]) -> dict[str, str]:
         """Digest of each sample's seed, by id; no chain is grown for it.
@@ -84,77 +81,6 @@ class ChainData(SampleData):
         starts = self.starts(start, samples)
         return look_ahead(self.plans[start], samples, self._models, self.replay, starts)
 
-    def looked_up(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain]:
-        """The chains of samples by id, as far as they are there; whole ones are looked up once.
-
-        At first of all samples at once: others are asked for next, and each look takes many
-        queries.
-        """
-        known = self._whole(start)
-        wanted = {sample.id: sample for sample in samples}
-        every = wanted
-        if not wanted.keys() <= known.keys():
-            if self._twin is not None:
-                known.update(self._twin.whole_so_far(start))
-            every = {s.id: s for s in self.dataset.samples if s.id not in known} | wanted
-        missing = [own for n, own in every.items() if known.get(n) is None]
-        found: dict[str, Chain] = {}
-        for low in range(0, len(missing), _LOOK):
-            for pending in self.look_ahead(start, missing[low : low + _LOOK]):
-                name = pending.chain.sample.id
-                known[name] = None if pending.missing else pending.chain
-                if name in wanted:
-                    found[name] = pending.chain
-            self.store.artifact_cache.clear()
-        return {name: known[name] or found[name] for name in wanted}
-
-    def _whole(self, start: Modality) -> dict[str, Chain | None]:
-        """The chains that were looked up, by sample id; None for one that lacked something."""
-        return self._known.setdefault((start, "looked up"), {})
-
-    def whole_so_far(self, start: Modality) -> dict[str, Chain]:
-        """The chains that were looked up and lack nothing, by sample id."""
-        # Of grown ones, a failure that passes is not stored.
-        grown = {n: own for n, own in self._grown(start).items() if own.failure is None}
-        return grown | {n: own for n, own in self._whole(start).items() if own is not None}
-
-    def _grown(self, start: Modality) -> dict[str, Chain]:
-        """The chains that were grown here to their ends, by sample id."""
-        groups = {id(group): group for group in self._groups.get(start, {}).values()}
-        return {c.sample.id: c for group in groups.values() if group.grown for c in group.begun}
-
-    def whole_chains(self, start: Modality, samples: Sequence[Sample]) -> dict[str, Chain] | None:
-        """The chains of the samples to their ends, by id, as they were grown or stores have them.
-
-        None where one is not all there; no model is loaded. Raises as `look_ahead`.
-        """
-        chains = self._grown(start)
-        rest = [sample for sample in samples if sample.id not in chains]
-        known = self._whole(start)
-        if any(sample.id in known and known[sample.id] is None for sample in rest):
-            return None  # nor is it now, but where another process grew it
-        if rest:
-            chains |= self.looked_up(start, rest)
-        if any(known[sample.id] is None for sample in rest):
-            return None
-        return {sample.id: chains[sample.id] for sample in samples}
-
-    def count_stored(self, start: Modality, chains: Mapping[str, Chain]) -> None:
-        """Count the steps of chains that were not grown here, each once, for their models."""
-        groups = self._groups.get(start, {})
-        counted = self._known.setdefault((start, "counted"), {})
-        new = {
-            name: own for name, own in chains.items() if name not in groups and name not in counted
-        }
-        counted.update(dict.fromkeys(new, True))
-        keys: dict[int, list[str]] = {}
-        for chain in new.values():
-            for generation, link in enumerate(chain.links):
-                if link.key is not None:
-                    keys.setdefault(generation, []).append(link.key)
-        for generation, own in keys.items():
-            self._models.runner(self.plans[start], generation).count_stored(own)
-
     def recast(
         self,
         samples: Sequence[Sample],
@@ -174,13 +100,9 @@ class ChainData(SampleData):
         recast._starts = self._starts
         return recast
 
-    def take_over(self, other: ChainData, *, chains: bool) -> None:
-        """Know what other data of the same samples know of their starts.
-
-        chains: whether the chains that stores have of these are the same too.
-        """
+    def know_starts(self, other: ChainData) -> None:
+        """Know what other data of the same samples know of their starts."""
         self._starts = other._starts
-        self._twin = other if chains else None
 
     def start_vectors(self, start: Modality, role: str) -> tuple[list[str], list[Vector]]:
         """Digest and features of each start of the population; those that have features.

@@ -138,11 +138,11 @@ class UsageTotals(msgspec.Struct, frozen=True):
 
 
 class HopShown(msgspec.Struct, frozen=True):
-    """Cost of one hop of a chain, or of one part of a pipeline that makes answers.
+    """Cost of one hop of a chain.
 
-    start: of its chains, `image` or `text`; `question` for a part of a pipeline.
-    role: `describer` or `generator`; of a pipeline also `writer` or `editor`.
-    generation: its place in the chain, from 1; 0 for a part of a pipeline.
+    start: of its chains, `image` or `text`.
+    role: `describer` or `generator`.
+    generation: its place in the chain, from 1.
     cost: the drop that begins there, in the metric's unit; below 0 for a gain.
     """
 
@@ -288,8 +288,7 @@ class Shown(msgspec.Struct, frozen=True):
     [card](judges.md#cepbench-agree-judges); empty where none judged.
     models: those that it was measured with; empty where it was not measured.
     baseline_model: whose numbers are the baseline; None without a baseline.
-    attribution: at which hop of the chain, or by which part of a pipeline, a regressed case lost
-    its score, in words; may be empty.
+    attribution: at which hop of the chain a regressed case lost its score, in words; may be empty.
     hops: the same in numbers.
     chains: the samples that lost most, at most five.
     answers: in suites of interleaved answers, the samples that lost most, at most five; for battles

@@ -151,8 +151,7 @@ def _attribution(result: CaseResult) -> Iterator[str]:
     hops = list(hops_of(result))
     if hops:
         width = max(len(hop.label) for hop in hops)
-        head = "hop" if result.shown.hops[0].generation else "part"
-        yield f"  {head:{width}} {'cost':>10} {'share':>8}"
+        yield f"  {'hop':{width}} {'cost':>10} {'share':>8}"
         for hop in hops:
             yield f"  {hop.label:{width}} {hop.shown:>10} {hop.remark:>8}"
 

@@ -49,7 +49,7 @@ class StoredEntry:
     """A result without its content.
 
     key: of its step.
-    kind: text, scores, image, vector, boxes or failure.
+    kind: text, image, vector, boxes or failure.
     model: the model in its provenance, the first 16 digits of a fingerprint; None without one.
     size: its share of the index, in bytes.
     image: digest of the image that it refers to.

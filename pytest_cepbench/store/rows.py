@@ -54,17 +54,11 @@ class ArtifactRef:
     kind: Modality = "image"
 
 
-class Scores(str):
-    """What follows from other results, as JSON: no model was asked for it."""
-
-    __slots__ = ()
-
-
 Vector = npt.NDArray[np.float32]
 
 Result = str | ArtifactRef | Vector | Detections | Failure
-"""A text, `Scores`, the file of an artifact, a vector (dimension,) float32, the detections in an
-image, or a failure.
+"""A text, the file of an artifact, a vector (dimension,) float32, the detections in an image, or a
+failure.
 """
 
 
@@ -102,8 +96,7 @@ _DetectionRow = tuple[str, float, _Box, _MaskRow | None, str | None]
 def pack(result: Result) -> tuple[str, bytes]:
     """(kind, payload) of a result."""
     if isinstance(result, str):
-        kind = "scores" if isinstance(result, Scores) else "text"
-        return kind, result.encode("utf-8", "surrogatepass")
+        return "text", result.encode("utf-8", "surrogatepass")
     if isinstance(result, ArtifactRef):
         return result.kind, result.digest.encode()
     if isinstance(result, Failure):
@@ -128,8 +121,6 @@ def unpack(kind: str, payload: bytes) -> Result:
     """The result that `pack` encoded. Raises ValueError when kind and payload do not fit."""
     if kind == "text":
         return payload.decode("utf-8", "surrogatepass")
-    if kind == "scores":
-        return Scores(payload.decode())
     if kind in FILED:
         digest = payload.decode()
         if len(digest) != _DIGITS or not digest.isalnum():  # it becomes the name of a file

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains.answers.answering import AnswerModels
 from pytest_cepbench.chains.answers.battles import check_soft_scores, verdict_keys
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.errors import CepError, MeasurementError, RoleError
+from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import Blindness, CaseKey
 from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
@@ -26,7 +25,7 @@ from pytest_cepbench.measures.answer_data import (
     excerpt_question,
 )
 from pytest_cepbench.measures.answer_measures import CriteriaMeasure
-from pytest_cepbench.measures.base import JUDGE, Measured, by_category, everyone
+from pytest_cepbench.measures.base import JUDGE, Measured
 from pytest_cepbench.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
@@ -34,8 +33,6 @@ from pytest_cepbench.store.answers import BUNDLE, import_bundle
 from pytest_cepbench.suites.answer_estimate import (
     CountedCase,
     count_answer_steps,
-    look_up_answers,
-    look_up_verdicts,
 )
 from pytest_cepbench.suites.battle_labels import BOUNDS_IDENTITY, BattleLabels
 from pytest_cepbench.suites.definition import ANSWERING, Suite
@@ -43,20 +40,10 @@ from pytest_cepbench.suites.estimate import ModelSteps
 from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
 from pytest_cepbench.suites.model_pool import ModelPool
 from pytest_cepbench.suites.role_assignment import Assignments
-from pytest_cepbench.suites.stored_scores import (
-    ScoreKey,
-    StoredScores,
-    answer_score_key,
-    load_scores,
-    store_scores,
-)
 from pytest_cepbench.suites.suite_run import (
     SuiteRun,
     short_prompt,
 )
-
-if TYPE_CHECKING:
-    from pytest_cepbench.suites.attribution import Attribution
 
 _JUDGES_ITSELF = (
     "the judge has the weights of the model under test: judges prefer answers of their own kind"
@@ -72,7 +59,6 @@ class AnswerRun(SuiteRun):
 
     growers = ANSWERING
     unit = "answer"
-    attributed = "divided among its parts"
     measures: Mapping[str, AnswerMeasure]
 
     def __init__(
@@ -204,52 +190,11 @@ class AnswerRun(SuiteRun):
             outcome=self.data.known_outcome(own.sample, opponents),
         )
 
-    def _read_scores(self, case: Case, most: int | None) -> StoredScores | None:
-        if self.labelled(case):  # battles of all samples are fought for people's labels
-            return None
-        data = self.data if most is None else self.data.narrowed(most)
-        at = self._score_key(case, data)
-        return None if at is None else load_scores(at, data)
-
-    def _score_key(self, case: Case, data: AnswerData) -> ScoreKey | None:
-        measure, tested = self.measures[case.key.metric], self.assignments.gated
-        opponents, samples = self.opponents_of(case), everyone(by_category(case, data))
-        sides: list[Opponents | None] = []
-        if measure.judged and self.suite.table.arena.against == "gold":
-            sides = [None]
-        elif measure.judged:
-            both = (opponents.accepted, opponents.anchor)
-            sides = [side for side in both if side is not None]
-        roles = [r for r in self.assignments.roles if r != JUDGE or sides or measure.scored]
-        try:
-            runners = {role: self.runner(role) for role in roles}
-            if not look_up_answers(self.data, samples):
-                return None
-            reads: list[object] | None = []
-            if sides or measure.scored:
-                reads = look_up_verdicts(self.data, samples, sides, scored=measure.scored)
-        except CepError:  # the measuring of the case says so
-            return None
-        if reads is None:
-            return None
-        answers = [
-            [own.sample.id, own.digest, own.keys, own.failure, own.blamed, own.lost_images, own.cut]
-            for own in self.data.answers(samples).values()
-        ]
-        return answer_score_key(case, measure, data, runners, tested, [opponents, answers, reads])
-
     def _measured(self, case: Case, most: int | None) -> Measured:
         measure = self.measures[case.key.metric]
-        stored = self._stored_scores(case, most)
-        if stored is None:
-            data = self.data if most is None else self.data.narrowed(most)
-            measured = measure.measure(case, data, self.opponents_of(case))
-            measured = self._with_text_counts(case, measured, data)
-            at = self._score_key(case, data)
-            if at is not None:
-                store_scores(at, measured, data, lambda _: None)
-        else:
-            measured = stored.measured
+        data = self.data if most is None else self.data.narrowed(most)
+        measured = measure.measure(case, data, self.opponents_of(case))
+        measured = self._with_text_counts(case, measured, data)
         measured = self._with_labels(case, measured, partial=most is not None)
         if not (measure.judged or measure.scored):
             return measured
@@ -336,12 +281,6 @@ class AnswerRun(SuiteRun):
         ]
         samples = {sample.id for _, own in cases for sample in own}
         return len(samples), count_answer_steps(self.data, self.assignments.roles, counted)
-
-    def _attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
-        from pytest_cepbench.suites.attribution import attribute_parts
-
-        measure, roles = self.measures[case.key.metric], list(self.assignments.roles)
-        return attribute_parts(case, measure, self.data, roles, step, sample_ids)
 
     def opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers that a case's answers battle; none from a file that is unusable."""

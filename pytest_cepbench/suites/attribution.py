@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
 
 from pytest_cepbench.chains import Chain, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
@@ -13,13 +12,10 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import BaselineError, MeasurementError, NotInStoreError
 from pytest_cepbench.gate.measurement import Scores, mean_of_scores
 from pytest_cepbench.measures import Measure
-from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
-from pytest_cepbench.measures.answer_data import AnswerData
 from pytest_cepbench.measures.base import grower, plans_read
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData, first_difference
-from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.suites.definition import ANSWERING, GROWERS
+from pytest_cepbench.suites.definition import GROWERS
 
 _NOTHING = 5e-7
 """What is smaller is no difference: scores are kept with six decimals."""
@@ -31,14 +27,14 @@ _MOST_OTHERS = 3
 class Hop:
     """One hop of a role that differs from the baseline's.
 
-    start: of its chains; of a part of a pipeline "question".
+    start: of its chains.
     role: whose step it is.
-    generation: from 1 on; 0 of a part of a pipeline.
+    generation: from 1 on.
     cost: what was lost there, in the metric's own unit; above 0 for a loss, whichever direction of
     the metric is better.
     """
 
-    start: Modality | Literal["question"]
+    start: Modality
     role: str
     generation: int
     cost: float
@@ -46,14 +42,14 @@ class Hop:
 
 @dataclass(frozen=True)
 class Attribution:
-    """The hops, or the parts of a pipeline, at which a case lost its score.
+    """The hops at which a case lost its score.
 
-    said: in words, or why nothing can be said; empty where one model makes the answers alone.
+    said: in words, or why nothing can be said.
     samples: how many were looked at.
     drop: what was lost over them, above 0 for a loss; None where nothing can be said.
     hops: of the roles that differ, chain by chain; their costs add up to the drop.
     first_difference: the earliest generation at which an artifact differs from the baseline's, and
-    how many chains differ from there on; None where none does, and of answers.
+    how many chains differ from there on; None where none does.
     """
 
     said: str
@@ -263,105 +259,3 @@ def _describe_roles(roles: Iterable[str], differing: Sequence[str], hops: Sequen
     same = ", ".join(role for role in roles if role not in differing)
     sentences = [f"By role: {by_role}."] if len(costs) > 1 else []
     return " ".join([*sentences, f"The baseline's own: {same}."] if same else sentences)
-
-
-# -- pipelines that write, draw and edit interleaved answers ---------------------------------------
-
-
-def attribute_parts(
-    case: Case,
-    measure: AnswerMeasure,
-    data: AnswerData,
-    roles: Sequence[str],
-    step: str,
-    sample_ids: Sequence[str],
-) -> Attribution:
-    """Say which of writer, generator and editor lost a case's score.
-
-    Where several differ from the baseline's, they are put back in this order: each costs what the
-    answers score better with it. The baseline's results come from the store, its models are never
-    loaded; the candidate's are computed where they are not stored. A judge is not asked again, so
-    win rates and its scores are not divided.
-
-    roles: those that have a model in this run.
-    step: the baseline's models under test, by `remember`; empty where it has none.
-    sample_ids: of the case, each counted once, in however many categories it is.
-    Raises DatasetError, CheckpointError, ModelError and StoreError as they come. What cannot be
-    found out is said, not raised.
-    """
-    answering = [role for role in ANSWERING if role in roles]
-    if not step or "interleaver" in answering:
-        return Attribution("")
-    try:
-        recorded = {bound.role: bound for bound in recall(step)}
-        differing: dict[str, BoundRole] = {
-            role: recorded[role]
-            for role in answering
-            if role in recorded and remember(recorded[role]) != remember(data.runner(role).bound)
-        }
-        own = [role for role in answering if role not in differing]
-        if not differing:
-            return Attribution(f"All parts that answer are the baseline's own: {_list(own)}.")
-        if len(differing) == 1:
-            rest = f"; {_list(own)} {'is' if len(own) == 1 else 'are'} the baseline's own"
-            return Attribution(f"Lost by {_list(differing)}{rest if own else ''}.")
-        if measure.judged or measure.scored:
-            where, replies = ("battles", "verdicts") if measure.judged else ("scores", "scores")
-            options = ", then with its ".join(f"{role} (--{role}=SPEC)" for role in differing)
-            return Attribution(
-                f"Not the baseline's own: {_list(differing)}. What each of them costs in {where} "
-                f"takes new {replies} of the judge: run again with the baseline's {options}."
-            )
-        samples = [s for name in sorted(set(sample_ids)) for s in data.named(name)]
-        return _divide(case, measure, data, differing, samples)
-    except (BaselineError, MeasurementError, NotInStoreError) as error:
-        return Attribution(f"Which part lost cannot be said: {error}.")
-
-
-def _list(roles: Iterable[str]) -> str:
-    return " and ".join(f"the {role}" for role in roles)
-
-
-def _divide(
-    case: Case,
-    measure: AnswerMeasure,
-    data: AnswerData,
-    differing: Mapping[str, BoundRole],
-    samples: Sequence[Sample],
-) -> Attribution:
-    """What each of several parts costs."""
-    models = data.models
-    hybrids = [models]
-    for role, bound in differing.items():
-        baseline_part: dict[str, Any] = {role: RoleRunner(bound, models.store)}
-        hybrids.append(replace(hybrids[-1], **baseline_part))
-    known = _in_store(samples, lambda own: data.recast(own, hybrids[-1]).answers(own))
-    if not known:
-        return Attribution(
-            "The baseline's answers are not in this run's store, so which part lost cannot be "
-            "said: use the store of the run that measured the baseline (--cep-store), or measure "
-            "its models once with this one."
-        )
-    sign = 1.0 if measure.higher_is_better else -1.0
-    values = []
-    for hybrid in hybrids:
-        own = data.recast(known, hybrid)
-        present = tuple(c for c in case.categories if own.dataset.in_category(c))
-        measured = measure.measure(replace(case, categories=present), own, CaseOpponents())
-        values.append(sign * mean_of_scores(_once(measured.scores)))
-    parts = tuple(
-        Hop("question", role, 0, tidy(after - before))
-        for role, before, after in zip(differing, values, values[1:], strict=False)
-    )
-    over = f"over {len(known)} sample{'s' if len(known) > 1 else ''}"
-    drop = sum(part.cost for part in parts)
-    said = f"Nothing was lost {over}."
-    if drop > 0:
-        shares = ", ".join(
-            f"{part.cost:.4f} ({part.cost / drop:.0%}) by the {part.role}"
-            for part in sorted(parts, key=lambda part: -part.cost)
-        )
-        said = f"Lost {drop:.4f} {over}: {shares}."
-    if left_out := len(samples) - len(known):
-        said += f" Left out: {left_out} whose answers by the baseline are not in the store."
-    return Attribution(said, len(known), tidy(values[-1] - values[0]), parts)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.chains import ChainModels, ChainPlan, Modality, RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.errors import RoleError, SuiteError
+from pytest_cepbench.errors import CepError, RoleError, SuiteError
 from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
 from pytest_cepbench.measures.base import plans_of, readers_of
 from pytest_cepbench.measures.cases import Case
@@ -20,13 +20,6 @@ from pytest_cepbench.measures.chain_similarity import same_answers
 from pytest_cepbench.models import ROLE_NAMES
 from pytest_cepbench.suites.definition import GROWERS, Suite
 from pytest_cepbench.suites.estimate import ModelSteps, count_chain_steps
-from pytest_cepbench.suites.stored_scores import (
-    ScoreKey,
-    StoredScores,
-    load_scores,
-    score_key,
-    store_scores,
-)
 from pytest_cepbench.suites.suite_run import (
     SuiteRun,
     short_prompt,
@@ -41,10 +34,6 @@ class ChainRun(SuiteRun):
 
     growers = GROWERS
     measures: Mapping[str, Measure]
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._excerpts: dict[Case, Mapping[str, ChainExcerpt]] = {}  # of cases that were stored
 
     @property
     def data(self) -> ChainData:
@@ -150,24 +139,7 @@ class ChainRun(SuiteRun):
         """A sample of a measured case for the reader; None where no single chain has its score."""
         if not self.chain_data.named(sample_id):
             return None
-        stored = self._excerpts.get(case, {}).get(sample_id)
-        return stored or self.measures[case.key.metric].show(case, sample_id, self.chain_data)
-
-    def _read_scores(self, case: Case, most: int | None) -> StoredScores | None:
-        data = self.chain_data if most is None else self.chain_data.narrowed(most)
-        at = self._score_key(case, data)
-        stored = None if at is None else load_scores(at, data)
-        if at is None or stored is None:
-            return None
-        for start, chains in at.chains.items():
-            self.chain_data.count_stored(start, chains)
-        return stored
-
-    def _score_key(self, case: Case, data: ChainData) -> ScoreKey | None:
-        assignments = self.assignments
-        return score_key(
-            case, self.measures[case.key.metric], data, assignments.roles, assignments.gated
-        )
+        return self.measures[case.key.metric].show(case, sample_id, self.chain_data)
 
     def _count_steps(
         self, cases: Sequence[tuple[Case, Sequence[Sample]]]
@@ -179,17 +151,23 @@ class ChainRun(SuiteRun):
         ]
         return count_chain_steps(self.chain_data, readings)
 
-    def _attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
-        from pytest_cepbench.suites.attribution import attribute
+    def attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
+        """Say at which hops a case lost its score since its baseline.
+
+        step: the baseline's model, by `remember`; empty where it has none.
+        sample_ids: of the case, each counted once; all when empty.
+        What cannot be found out is said, not raised. Raises ValueError for an id that is not the
+        case's.
+        """
+        from pytest_cepbench.suites.attribution import Attribution, attribute
 
         measure, roles = self.measures[case.key.metric], list(self.assignments.roles)
-        return attribute(case, measure, self.chain_data, roles, step, sample_ids)
+        try:
+            return attribute(case, measure, self.chain_data, roles, step, sample_ids)
+        except CepError as error:  # the verdict stands without it
+            return Attribution(said=f"could not be followed through the chain: {error}")
 
     def _measured(self, case: Case, most: int | None) -> Measured:
-        stored = self._stored_scores(case, most)
-        self._excerpts[case] = {} if stored is None else stored.excerpts
-        if stored is not None:
-            return stored.measured
         measure = self.measures[case.key.metric]
         data = self.chain_data if most is None else self.chain_data.narrowed(most)
         measured = measure.measure(case, data)
@@ -207,15 +185,11 @@ class ChainRun(SuiteRun):
             describer = self.runner("describer")
             notes += describer.text_notes(keys, "descriptions")
             warnings += describer.cut_warning(keys, "descriptions")
-        measured = replace(
+        return replace(
             measured,
             notes=(*measured.notes, *notes),
             warnings=(*measured.warnings, *warnings),
         )
-        at = self._score_key(case, data)
-        if at is not None:
-            store_scores(at, measured, data, partial(self.show, case))
-        return measured
 
     def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
         """As of every suite, with the chains, their prompts and the models that read them."""

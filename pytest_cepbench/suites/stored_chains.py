@@ -7,26 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import atan, exp, lgamma, log, pi, sqrt
-from statistics import NormalDist
 
 import numpy as np
 
 from pytest_cepbench.chains import Chain, ChainModels, Modality, RoleRunner
 from pytest_cepbench.chains.steps import recall, remember
 from pytest_cepbench.errors import NotInStoreError
-from pytest_cepbench.measures import ChainExcerpt, Measure, Measured
+from pytest_cepbench.measures import ChainExcerpt, Measure
 from pytest_cepbench.measures.base import plans_read, readers_of
-from pytest_cepbench.measures.cases import OVERALL, Case
+from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.definition import GROWERS
-from pytest_cepbench.suites.stored_scores import load_scores, score_key, store_scores
 
 _CONFIDENCE = 0.95
+
+_LOOK = 2048  # chains that are looked up together: a query for each generation of so many
 
 _FEWEST_GENERATIONS = 2  # of a curve
 
@@ -37,14 +35,12 @@ class StoredChains:
     What was read is kept, but for the vectors.
     """
 
-    def __init__(
-        self, measures: Mapping[str, Measure], data: ChainData, roles: Iterable[str]
-    ) -> None:
-        """data: of models that refuse to load; see `stored_chains`. roles: of the suite."""
+    def __init__(self, measures: Mapping[str, Measure], data: ChainData) -> None:
+        """data: of models that refuse to load; see `stored_chains`."""
         self._measures = measures
         self._data = data
-        self._roles = tuple(roles)
         self._scored: dict[Hashable, dict[str, ChainExcerpt]] = {}
+        self._whole: dict[Modality, dict[str, Chain]] = {}
 
     def known(self, case: Case, sample_ids: Iterable[str]) -> list[str]:
         """The samples whose chains are stored as far as the case reads them, or to their end.
@@ -72,16 +68,7 @@ class StoredChains:
         ids = list(sample_ids)
         missing = set(ids) - scored.keys()
         samples = [sample for sample in self._data.dataset.samples if sample.id in missing]
-        part = case.key.part if case.key.part in measure.own_parts else OVERALL
-        key = replace(case.key, part=part)
-        whole = Case(key, "", self._data.dataset.categories)
-        at = score_key(whole, measure, self._data, self._roles, None) if samples else None
-        stored = None if at is None else load_scores(at, self._data)
-        if stored is not None and missing <= stored.excerpts.keys():
-            scored.update(stored.excerpts)
-        elif samples:
-            if at is not None:  # the other cases of the metric need them next
-                samples = list(self._data.dataset.samples)
+        if samples:
             data = self._data.recast(samples, plans_read(measure.required_features(case)), {})
             try:
                 measure.read(case, samples, data)
@@ -89,8 +76,6 @@ class StoredChains:
             except NotInStoreError:
                 return {}
             scored.update((name, shown) for name, shown in excerpts.items() if shown is not None)
-            if at is not None and stored is None and all(s.id in scored for s in samples):
-                store_scores(at, Measured({}, samples, ()), self._data, scored.get)
         return {name: scored[name] for name in ids if name in scored}
 
     def excerpt(self, case: Case, sample_id: str, start: Modality) -> ChainExcerpt | None:
@@ -110,8 +95,16 @@ class StoredChains:
     def chains(self, start: Modality, sample_ids: Iterable[str]) -> dict[str, Chain]:
         """Chains from a start, by sample id, as far as they are stored. Raises as `known`."""
         wanted = set(sample_ids)
-        samples = [sample for sample in self._data.dataset.samples if sample.id in wanted]
-        return self._data.looked_up(start, samples)
+        whole = self._whole.setdefault(start, {})
+        found = {name: whole[name] for name in wanted & whole.keys()}
+        missing = [s for s in self._data.dataset.samples if s.id in wanted - whole.keys()]
+        for low in range(0, len(missing), _LOOK):
+            for pending in self._data.look_ahead(start, missing[low : low + _LOOK]):
+                found[pending.chain.sample.id] = pending.chain
+                if not pending.missing:  # of others the run itself may make more
+                    whole[pending.chain.sample.id] = pending.chain
+            self._data.store.artifact_cache.clear()
+        return found
 
 
 @dataclass(frozen=True)
@@ -167,10 +160,8 @@ def _open(run: ChainRun, step: str) -> StoredChains:
     )
     models = ChainModels(describer, generator, store)
     data = ChainData(run.chain_data.dataset, run.suite.plans, models, runner)
-    growers = [own for own in (describer, generator) if own is not None]
-    same = all(remember(own.bound) == remember(run.runner(own.bound.role).bound) for own in growers)
-    data.take_over(run.chain_data, chains=same)
-    return StoredChains(run.measures, data, run.assignments.roles)
+    data.know_starts(run.chain_data)
+    return StoredChains(run.measures, data)
 
 
 def _refuse(bound: BoundRole) -> Callable[[], Model]:
@@ -209,7 +200,9 @@ def similarity_curve(
         sums = np.zeros((count, len(generations)))
         np.add.at(sums, places, values - mean)
         error = np.sqrt(count / (count - 1) * (sums**2).sum(axis=0)) / len(values)
-        margin = _student_quantile(count - 1) * error
+        from scipy.special import stdtrit  # takes a while to import
+
+        margin = stdtrit(count - 1, (1 + _CONFIDENCE) / 2) * error
     return SimilarityCurve(
         generations,
         tuple(mean.tolist()),
@@ -217,30 +210,3 @@ def similarity_curve(
         tuple((mean + margin).tolist()),
         len(rows),
     )
-
-
-@lru_cache(256)
-def _student_quantile(degrees: int) -> float:
-    """The number below which a Student variable's size stays with the probability `_CONFIDENCE`.
-
-    By the closed form of its distribution (Abramowitz and Stegun, 26.7.3 and 26.7.4): a run whose
-    verdicts need no quantile would wait a tenth of a second for scipy.
-    """
-    log_height = lgamma((degrees + 1) / 2) - lgamma(degrees / 2) - log(degrees * pi) / 2
-    t = NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)
-    for _ in range(100):  # Newton's steps, all from below; six or so
-        cosine2 = 1 / (1 + t * t / degrees)
-        odd = degrees % 2
-        term = sqrt(cosine2) if odd else 1.0
-        total = 0.0
-        for k in range(1 + odd, degrees, 2):
-            total += term
-            term *= cosine2 * k / (k + 1)
-        within = sqrt(1 - cosine2) * total
-        if odd:
-            within = 2 / pi * (atan(t / sqrt(degrees)) + within)
-        step = (_CONFIDENCE - within) / (2 * exp(log_height) * cosine2 ** ((degrees + 1) / 2))
-        t += step
-        if abs(step) <= 1e-14 * t:
-            break
-    return t

@@ -7,13 +7,13 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_cepbench.artifacts import digest_json, digest_text
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
-from pytest_cepbench.errors import CepError, MeasurementError, UnscoredError
+from pytest_cepbench.errors import MeasurementError, UnscoredError
 from pytest_cepbench.gate import FreshMeasurement, Measurement
 from pytest_cepbench.gate.measurement import Scores
 from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
@@ -39,9 +39,6 @@ from pytest_cepbench.suites.model_pool import (
 )
 from pytest_cepbench.suites.role_assignment import Assignments
 
-if TYPE_CHECKING:
-    from pytest_cepbench.suites.attribution import Attribution
-    from pytest_cepbench.suites.stored_scores import StoredScores
 
 _LONGEST_PROMPT_SHOWN = 60
 
@@ -90,9 +87,6 @@ class SuiteRun(ABC):
     unit = "chain"
     """What is made of one sample, for people."""
 
-    attributed = "followed through the chain"
-    """What is done to a loss to say where it came from, for people."""
-
     def __init__(
         self,
         suite: Suite,
@@ -107,7 +101,6 @@ class SuiteRun(ABC):
         self.measures = measures
         self._model_pool = model_pool
         self._checked: set[str] = set()  # roles that people may play
-        self._found: tuple[tuple[Case, int | None] | None, StoredScores | None] = None, None
 
     @property
     @abstractmethod
@@ -145,16 +138,8 @@ class SuiteRun(ABC):
         """How many chains or answers are read of samples, and the steps of each model for that."""
 
     @abstractmethod
-    def _attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
-        """The same as `attribute`, but for what models and the store raise."""
-
-    @abstractmethod
     def _measured(self, case: Case, most: int | None) -> Measured:
         """The scores of a case, with the notes and warnings of measure and suite."""
-
-    @abstractmethod
-    def _read_scores(self, case: Case, most: int | None) -> StoredScores | None:
-        """The scores of a case and what they are of, where stores have all of it."""
 
     @abstractmethod
     def identity(self, case: Case, samples: Sequence[Sample]) -> dict[str, str]:
@@ -184,21 +169,6 @@ class SuiteRun(ABC):
         units, steps = self._count_steps(looked_at)
         samples = {sample.id for _, own in looked_at for sample in own}
         return Forecast(len(samples), units, tuple(own.estimate() for own in steps))
-
-    def attribute(self, case: Case, step: str, sample_ids: Sequence[str]) -> Attribution:
-        """Say where a case lost its score since its baseline: at hops of chains, or by models.
-
-        step: the baseline's model, by `remember`; empty where it has none.
-        sample_ids: of the case, each counted once; of chains all when empty.
-        What cannot be found out is said, not raised. Raises ValueError for an id that is not the
-        case's.
-        """
-        from pytest_cepbench.suites.attribution import Attribution
-
-        try:
-            return self._attribute(case, step, sample_ids)
-        except CepError as error:  # the verdict stands without it
-            return Attribution(said=f"could not be {self.attributed}: {error}")
 
     def looked_at(self, case: Case, most: int | None = None) -> tuple[Sample, ...]:
         """The samples of a case, no more than so many of each of its categories."""
@@ -239,17 +209,6 @@ class SuiteRun(ABC):
             )
         except ValueError as error:
             raise MeasurementError(str(error)) from error
-
-    def scored(self, case: Case, most: int | None = None) -> bool:
-        """Whether the scores of a case are stored, so that nothing has to be made for it."""
-        self._found = (case, most), self._read_scores(case, most)
-        return self._found[1] is not None
-
-    def _stored_scores(self, case: Case, most: int | None) -> StoredScores | None:
-        """The stored scores of a case, as `scored` found them where it was asked just now."""
-        asked, found = self._found
-        self._found = None, None
-        return found if asked == (case, most) else self._read_scores(case, most)
 
     def per_sample(self, case: Case) -> bool:
         """True if every sample has a score of its own, so that a part of them can be measured."""

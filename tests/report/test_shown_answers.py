@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.report import AnswerShown, CaseResult, HopShown, StepShown
+from pytest_cepbench.report import AnswerShown, CaseResult, StepShown
 from pytest_cepbench.report.ci_reports import markdown_summary
 from pytest_cepbench.report.pages import html_page
 from pytest_cepbench.report.text import explain
@@ -190,16 +190,6 @@ def test_markdown_has_the_texts_of_failed_cases() -> None:
     assert text.count("q2") == 1  # its loss, among those of the run
     held = replace(ANSWERED, verdict="held")
     assert "answers that lost most" not in markdown_summary(FACTS, [held])
-
-
-def test_costs_of_parts_are_a_table() -> None:
-    """A part of a pipeline has no generation."""
-    hops = [HopShown("question", "writer", 0, 0.3), HopShown("question", "generator", 0, 0.1)]
-    text = explain(replace(ANSWERED, hops=hops))
-    head, writer, generator = text.partition("  part ")[2].splitlines()[:3]
-    assert head.split() == ["cost", "share"]
-    assert writer.split() == ["writer", "+0.3000", "75", "%"]
-    assert generator.split() == ["generator", "+0.1000", "25", "%"]
 
 
 def test_reports_of_before_are_read() -> None:
