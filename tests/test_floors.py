@@ -50,8 +50,10 @@ CALLBACKS = {"transformers": {"transformers"}, "lightning": {"lightning", "pytor
 """Module of `integrations` that holds a library's callback -> what it imports at its top."""
 
 MUTUAL = {
-    ("datasets.shapes", "datasets"): "scenes are samples, and battles and questions of any data set "
-    "may be of scenes",
+    (
+        "datasets.shapes",
+        "datasets",
+    ): "scenes are samples, and battles and questions of any data set may be of scenes",
     ("store", "store.remote"): "the store has remote stores, which are made of the same parts",
     ("plugin", "plugin.terminal"): "hooks are above the controller, and what they show beside it",
     ("plugin", "plugin.workers"): "as above, of worker processes",

@@ -31,9 +31,6 @@ NO = "no"
 METADATA = "metadata"
 """In the place of a file's name: the questions are made of the samples' metadata."""
 
-METADATA_KINDS = ("object", "count", "color", "size", "relation")
-"""Of the facts that such questions ask for."""
-
 MOST_CONTROLS = 4
 """Control questions that a sample keeps; a metric asks as many of them as it is told."""
 

@@ -292,15 +292,11 @@ class SuiteContext:
     suite: its name.
     plans: of its chains, by start.
     specs: model specs of the roles that have one, by the role's name.
-    loader: of its data; empty where it is not known.
-    questions: a file of questions about its samples, or `METADATA`; None where none are added.
     """
 
     suite: str
     plans: Mapping[Modality, ChainPlan]
     specs: Mapping[str, ModelSpec]
-    loader: str = ""
-    questions: str | None = None
 
     def plan(self, metric: str, start: Modality | None) -> ChainPlan:
         """The chains of a start; where nothing is said and both are played, not those of texts.

@@ -1,20 +1,20 @@
 """Where the facts of samples come from, and what checks them in texts and in pictures.
 
-A suite names a `FactSource` and `FactChecker`s under `[metrics.facts]`. The embedded world's are
-here: its scenes, read by its grammar and by its rules of sight; and questions, answered by a VQA
-model. GenEval's are in `geneval_score`; `fact_score` has all their names.
+A suite names them under `[metrics.facts]`: the embedded world's scenes, read by its grammar and by
+its rules of sight; questions, answered by a VQA model; GenEval's clauses, checked by a detector.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
 from pytest_cepbench.chains import Chain, ChainPlan, load_link
 from pytest_cepbench.chains.chain import naming_damage
+from pytest_cepbench.datasets.metadata_questions import prompt_questions
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.datasets.shapes import (
     WORLD_VERSION,
@@ -28,8 +28,11 @@ from pytest_cepbench.datasets.shapes.questions import SCENE_FACTS, scene_facts
 from pytest_cepbench.errors import DamagedInputsError, MeasurementError
 from pytest_cepbench.measures.base import RequiredFeatures
 from pytest_cepbench.measures.chain_data import ChainData
+from pytest_cepbench.measures.geneval_score import PictureReader
 from pytest_cepbench.measures.soft_tifa import QuestionSettings, own_questions
 from pytest_cepbench.metrics.facts import Fact
+from pytest_cepbench.metrics.geneval import judge
+from pytest_cepbench.metrics.geneval_prompts import parse_prompt, prompt_atoms
 
 
 @dataclass(frozen=True)
@@ -46,19 +49,6 @@ class FactReading:
     answers: tuple[float | None, ...]
     claimed: frozenset[Fact] | None = None
     controls: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class FactSource:
-    """What is true of a sample.
-
-    identity: version and settings that decide which facts a sample has, in one line.
-    facts: those of a sample, at least one, no two equal. Raises MeasurementError naming the sample
-        where it has none, or one of an unknown kind.
-    """
-
-    identity: str
-    facts: Callable[[Sample], tuple[Fact, ...]] = field(repr=False)  # the identity names them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +112,32 @@ def facts_of_questions(sample: Sample) -> tuple[Fact, ...]:
             for q in own_questions(sample)
         )
     )
+
+
+def facts_of_clauses(sample: Sample) -> tuple[Fact, ...]:
+    """The facts that the clauses of a GenEval prompt name, one for each demand.
+
+    Raises MeasurementError for metadata of another form. See `prompt_atoms`.
+    """
+    try:
+        prompt = parse_prompt(sample.metadata)
+    except ValueError as error:
+        raise MeasurementError(
+            f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: {error}"
+        ) from error
+    return tuple(
+        Fact(atom.kind, atom.words, question=question.text)
+        for atom, question in zip(prompt_atoms(prompt), prompt_questions(prompt), strict=True)
+    )
+
+
+SOURCES: Mapping[str, tuple[str, Callable[[Sample], tuple[Fact, ...]], tuple[str, ...]]] = {
+    "scene": (SCENE_FACTS, facts_of_scene, ("scene",)),
+    "questions": ("questions/1", facts_of_questions, ("vqa",)),
+    "geneval": ("geneval-facts/1", facts_of_clauses, ("vqa", "detector")),
+}
+"""Name under `facts` -> version of the facts, what gives those of a sample (at least one, no two
+equal), and the names of the checkers that can check them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,4 +235,58 @@ class VqaChecker(FactChecker):
                 )
             answers = tuple(known[fact.kind, fact.question] for fact in asked)
             readings.append(FactReading(answers, controls=result.controls))
+        return readings
+
+
+@dataclass(frozen=True, kw_only=True)
+class DetectorChecker(FactChecker):
+    """Judges each demand of a prompt by itself, by GenEval's rules on what the detector finds."""
+
+    reader: PictureReader
+
+    def required_features(
+        self, plan: ChainPlan, generations: tuple[int, ...]
+    ) -> tuple[RequiredFeatures, ...]:
+        """The pictures, and what is cut out of them."""
+        return self.reader.required_features(plan, generations)
+
+    def check(
+        self,
+        chains: Sequence[Chain],
+        generation: int,
+        facts: Mapping[str, Sequence[Fact]],
+        chain_data: ChainData,
+    ) -> list[FactReading | Failure]:
+        """1 for each demand that is met, else 0.
+
+        Raises MeasurementError for a fact that is none of the sample's metadata, and where the
+        detector is to tell colors and tells none.
+        """
+        readings: list[FactReading | Failure] = []
+        images = self.reader.read(chains, generation, chain_data)
+        for chain, own in zip(chains, images, strict=True):
+            if isinstance(own, Failure):
+                readings.append(own)
+                continue
+            if isinstance(own.colors, Failure):
+                detail = f"{self.reader.color_encoder}: {own.colors.detail}"
+                readings.append(Failure(own.colors.kind, detail))
+                continue
+            atoms = {(atom.kind, atom.words): atom for atom in prompt_atoms(own.prompt)}
+            answers = []
+            for fact in facts[chain.sample.id]:
+                atom = atoms.get((fact.kind, fact.words))
+                if atom is None:
+                    raise MeasurementError(
+                        f"sample {chain.sample.id!r}: the detector checks the facts of GenEval's "
+                        f'metadata alone, and {str(fact)!r} is none: give facts = "geneval"'
+                    )
+                try:
+                    verdict = judge(atom.demand, own.objects, own.colors, self.reader.settings)
+                except ValueError as error:  # a color that nobody told
+                    raise MeasurementError(
+                        f"{error}: give colors = 'clip' and a color_encoder"
+                    ) from error
+                answers.append(float(verdict.correct))
+            readings.append(FactReading(tuple(answers)))
         return readings

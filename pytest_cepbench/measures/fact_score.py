@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any, Literal
@@ -12,9 +12,7 @@ import numpy.typing as npt
 
 from pytest_cepbench.artifacts import Failure, digest_json
 from pytest_cepbench.chains import Chain, ChainPlan, Modality
-from pytest_cepbench.datasets.questions import METADATA, METADATA_KINDS
 from pytest_cepbench.datasets.sample import Sample
-from pytest_cepbench.datasets.shapes.questions import SCENE_FACTS, SCENE_KINDS
 from pytest_cepbench.errors import MeasurementError, unknown_name
 from pytest_cepbench.measures.base import (
     ENCODER,
@@ -35,15 +33,14 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import NO_FLOOR
 from pytest_cepbench.measures.fact_checks import (
+    SOURCES,
+    DetectorChecker,
     FactChecker,
     FactReading,
-    FactSource,
     SceneChecker,
     VqaChecker,
-    facts_of_questions,
-    facts_of_scene,
 )
-from pytest_cepbench.measures.geneval_score import DetectorChecker, PictureReader, facts_of_clauses
+from pytest_cepbench.measures.geneval_score import PictureReader
 from pytest_cepbench.measures.soft_tifa import (
     CONTROLS,
     LEAST_CONTROL,
@@ -54,7 +51,7 @@ from pytest_cepbench.measures.soft_tifa import (
 from pytest_cepbench.metrics.fact_losses import summarize_facts
 from pytest_cepbench.metrics.facts import Fact, FactAnswers, chance_f1, check_kinds, fact_f1
 from pytest_cepbench.metrics.gc import mean_of_categories
-from pytest_cepbench.metrics.geneval_prompts import ATOM_KINDS, GENEVAL
+from pytest_cepbench.metrics.geneval_prompts import GENEVAL
 
 
 class FactsTable(MetricTable, frozen=True, kw_only=True):
@@ -86,14 +83,6 @@ class FactsTable(MetricTable, frozen=True, kw_only=True):
     color_encoder: str = ENCODER
 
 
-SOURCES: Mapping[str, FactSource] = {
-    "scene": FactSource(SCENE_FACTS, facts_of_scene),
-    "questions": FactSource("questions/1", facts_of_questions),
-    "geneval": FactSource("geneval-facts/1", facts_of_clauses),
-}
-"""Name under `facts` -> the source."""
-
-
 def _vqa_checker(table: FactsTable) -> FactChecker:
     questions = QuestionSettings(table.prompt, table.controls, table.least_control)
     return VqaChecker(identity=f"vqa/1 {questions.identity}", questions=questions)
@@ -115,94 +104,6 @@ TEXT_CHECKERS: Mapping[str, Callable[[FactsTable], FactChecker]] = {
 
 PICTURE_CHECKERS = {**TEXT_CHECKERS, "detector": _detector_checker}
 """The same under `pictures`."""
-
-
-# -- which source, checkers and data go together ---------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """What a source of facts goes with.
-
-    checkers: the names of those that can check its facts.
-    loaders: of the package's loaders, those whose samples have such facts; None where that depends
-    on `[data] questions`.
-    kinds: of its facts; None for any.
-    """
-
-    checkers: tuple[str, ...]
-    loaders: tuple[str, ...] | None
-    kinds: tuple[str, ...] | None
-
-
-_FITS: Mapping[str, _Fit] = {
-    "scene": _Fit(("scene",), ("shapes", "shapes-tasks"), SCENE_KINDS),
-    "questions": _Fit(("vqa",), None, None),
-    "geneval": _Fit(("vqa", "detector"), ("geneval", "shapes-tasks"), ATOM_KINDS),
-}
-"""Name under `facts` -> what goes with it."""
-
-_ASKED = ("geneval2",)
-"""Loaders whose samples have questions of their own."""
-
-
-def misfits(
-    table: FactsTable, modalities: tuple[Modality, ...], context: SuiteContext
-) -> Iterator[str]:
-    """What does not go together in a table whose names are all known, a sentence each.
-
-    modalities: of the artifacts that are checked.
-    What a user's own loader gives is not known before the data is read.
-    """
-    used = {
-        key: (name, known)
-        for modality, key, name, known in (
-            ("text", "texts", table.texts, TEXT_CHECKERS),
-            ("image", "pictures", table.pictures, PICTURE_CHECKERS),
-        )
-        if modality in modalities
-    }
-    fit = _FITS[table.facts]
-    wrong = [key for key, (name, _) in used.items() if name not in fit.checkers]
-    if wrong:
-        given = " and ".join(f'{key} = "{used[key][0]}"' for key in wrong)
-        able = " and ".join(
-            f"{key} = {_either(own for own in fit.checkers if own in used[key][1])}"
-            for key in wrong
-        )
-        others = [
-            other
-            for other, fits in _FITS.items()
-            if all(name in fits.checkers for name, _ in used.values())
-        ]
-        instead = f", or facts = {_either(others)}" if others else ""
-        yield f'{given} cannot check facts = "{table.facts}": give {able}{instead}'
-    own_loader = not context.loader or context.loader.startswith("python:")
-    if fit.loaders is not None and not own_loader and context.loader not in fit.loaders:
-        yield (
-            f'facts = "{table.facts}" and [data] loader = "{context.loader}" do not go together: '
-            f"its samples have no such facts; those of {' and '.join(fit.loaders)} have"
-        )
-    asks = table.facts == "questions" or any(name == "vqa" for name, _ in used.values())
-    if asks and context.questions is None and not own_loader and context.loader not in _ASKED:
-        asking = "questions" if table.facts == "questions" else "vqa"
-        yield (
-            f'"{asking}" needs questions about the samples, and there are none: name a file of '
-            f'them with [data] questions = FILE, or questions = "{METADATA}"'
-        )
-    kinds = METADATA_KINDS if fit.kinds is None and context.questions == METADATA else fit.kinds
-    foreign = [kind for kind in table.kinds or () if kinds is not None and kind not in kinds]
-    if foreign:
-        assert kinds is not None
-        yield (
-            f'kinds = ["{foreign[0]}"]: facts = "{table.facts}" has none of this kind, it has '
-            f"{', '.join(kinds)}"
-        )
-
-
-def _either(names: Iterable[str]) -> str:
-    return " or ".join(f'"{name}"' for name in names)
-
 
 VERSION = "facts/1"
 """Of the score; raised when equal answers give another number."""
@@ -253,7 +154,7 @@ class FactsMeasure(Measure):
 
     plan: ChainPlan
     generations: tuple[int, ...]
-    source: FactSource
+    facts_of: Callable[[Sample], tuple[Fact, ...]]
     texts: FactChecker
     pictures: FactChecker
     kinds: tuple[str, ...]
@@ -340,7 +241,7 @@ class FactsMeasure(Measure):
 
     def _facts(self, sample: Sample) -> tuple[Fact, ...]:
         """The facts of a sample that count. Raises MeasurementError where there is none."""
-        facts = self.source.facts(sample)
+        facts = self.facts_of(sample)
         counted = tuple(f for f in facts if not self.kinds or f.kind in self.kinds)
         if not counted:
             which = f" of the kinds {', '.join(self.kinds)}" if facts else ""
@@ -433,8 +334,8 @@ def _count_kinds(added: Sequence[frozenset[Fact]]) -> dict[str, npt.NDArray[np.f
 def make_facts(kind: str, name: str, table: FactsTable, context: SuiteContext) -> FactsMeasure:
     """The measure of a table; there is one kind.
 
-    Raises SuiteError for an unknown source, checker or kind of fact, for those that do not go
-    together or with the data, and for an iteration that the chains do not reach.
+    Raises SuiteError for an unknown source, checker or kind of fact, for a checker that cannot
+    check the facts, and for an iteration that the chains do not reach.
     """
     plan = context.plan(name, table.start)
     for what, given, known in (
@@ -456,12 +357,15 @@ def make_facts(kind: str, name: str, table: FactsTable, context: SuiteContext) -
         problem = "kinds = [] leaves no facts"
     elif not 1 <= last <= plan.generations:
         problem = f"at = {table.at}, and the chains have {plan.generations // 2} iterations"
-    else:
-        modalities = tuple(dict.fromkeys(plan.modality(g) for g in range(1, last + 1)))
-        problem = next(misfits(table, modalities, context), "")
+    version, facts_of, able = SOURCES[table.facts]
+    for key, of, used in (("texts", "text", table.texts), ("pictures", "image", table.pictures)):
+        made = any(plan.modality(g) == of for g in range(1, min(last, 2) + 1))
+        if made and used not in able and not problem:
+            fitting = " or ".join(f'"{other}"' for other in able)
+            problem = f'{key} = "{used}" cannot check facts = "{table.facts}": give {fitting}'
     if problem:
         raise context.error(name, problem)
-    source, precision = SOURCES[table.facts], texts.lists and pictures.lists
+    precision = texts.lists and pictures.lists
     kinds = tuple(dict.fromkeys(table.kinds or ()))
     checkers = (texts if plan.describes(g) else pictures for g in range(1, last + 1))
     shared = table.shared(name)
@@ -469,13 +373,13 @@ def make_facts(kind: str, name: str, table: FactsTable, context: SuiteContext) -
         **shared,
         label=f"{name} {'F1' if precision else 'recall'}",
         identity=(
-            f"{VERSION} of {source.identity}, texts by {texts.identity}, pictures by "
+            f"{VERSION} of {version}, texts by {texts.identity}, pictures by "
             f"{pictures.identity}, {', '.join(kinds) or 'all kinds'}, to generation {last}, over "
             f"{shared['pool']}"
         ),
         plan=plan,
         generations=tuple(range(1, last + 1)),
-        source=source,
+        facts_of=facts_of,
         texts=texts,
         pictures=pictures,
         kinds=kinds,

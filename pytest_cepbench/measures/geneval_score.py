@@ -39,9 +39,7 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import refuse_same
-from pytest_cepbench.measures.fact_checks import FactChecker, FactReading
 from pytest_cepbench.metrics.constancy import most_common
-from pytest_cepbench.metrics.facts import Fact
 from pytest_cepbench.metrics.geneval import (
     ToColor,
     color_prompts,
@@ -59,7 +57,6 @@ from pytest_cepbench.metrics.geneval_prompts import (
     SelectionSettings,
     objects_by_class,
     parse_prompt,
-    prompt_atoms,
     prompt_metadata,
     queries,
 )
@@ -264,79 +261,6 @@ def prompt_of(sample: Sample) -> Prompt:
         raise MeasurementError(
             f"sample {sample.id!r} has no clauses to judge its images by: {error}"
         ) from error
-
-
-def facts_of_clauses(sample: Sample) -> tuple[Fact, ...]:
-    """The facts that the clauses of a GenEval prompt name, one for each demand.
-
-    Raises MeasurementError for metadata of another form. See `prompt_atoms`.
-    """
-    from pytest_cepbench.datasets.metadata_questions import prompt_questions
-
-    try:
-        prompt = parse_prompt(sample.metadata)
-    except ValueError as error:
-        raise MeasurementError(
-            f"sample {sample.id!r} has no facts: its metadata is none of GenEval's form: {error}"
-        ) from error
-    return tuple(
-        Fact(atom.kind, atom.words, question=question.text)
-        for atom, question in zip(prompt_atoms(prompt), prompt_questions(prompt), strict=True)
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class DetectorChecker(FactChecker):
-    """Judges each demand of a prompt by itself, by GenEval's rules on what the detector finds."""
-
-    reader: PictureReader
-
-    def required_features(
-        self, plan: ChainPlan, generations: tuple[int, ...]
-    ) -> tuple[RequiredFeatures, ...]:
-        """The pictures, and what is cut out of them."""
-        return self.reader.required_features(plan, generations)
-
-    def check(
-        self,
-        chains: Sequence[Chain],
-        generation: int,
-        facts: Mapping[str, Sequence[Fact]],
-        chain_data: ChainData,
-    ) -> list[FactReading | Failure]:
-        """1 for each demand that is met, else 0.
-
-        Raises MeasurementError for a fact that is none of the sample's metadata, and where the
-        detector is to tell colors and tells none.
-        """
-        readings: list[FactReading | Failure] = []
-        images = self.reader.read(chains, generation, chain_data)
-        for chain, own in zip(chains, images, strict=True):
-            if isinstance(own, Failure):
-                readings.append(own)
-                continue
-            if isinstance(own.colors, Failure):
-                detail = f"{self.reader.color_encoder}: {own.colors.detail}"
-                readings.append(Failure(own.colors.kind, detail))
-                continue
-            atoms = {(atom.kind, atom.words): atom for atom in prompt_atoms(own.prompt)}
-            answers = []
-            for fact in facts[chain.sample.id]:
-                atom = atoms.get((fact.kind, fact.words))
-                if atom is None:
-                    raise MeasurementError(
-                        f"sample {chain.sample.id!r}: the detector checks the facts of GenEval's "
-                        f'metadata alone, and {str(fact)!r} is none: give facts = "geneval"'
-                    )
-                try:
-                    verdict = judge(atom.demand, own.objects, own.colors, self.reader.settings)
-                except ValueError as error:  # a color that nobody told
-                    raise MeasurementError(
-                        f"{error}: give colors = 'clip' and a color_encoder"
-                    ) from error
-                answers.append(float(verdict.correct))
-            readings.append(FactReading(tuple(answers)))
-        return readings
 
 
 _PRESETS = {"geneval": GENEVAL, "mgg-code": MGG_CODE}

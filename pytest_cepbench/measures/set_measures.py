@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -40,120 +40,12 @@ from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.measures.chain_data import ChainData
 from pytest_cepbench.measures.chain_similarity import SimilarityTable, last_iteration, one_vector
 from pytest_cepbench.metrics.constancy import SAME_VECTORS, spread_of_directions, spread_of_vectors
-from pytest_cepbench.metrics.diversity import (
-    FloatArray,
-    Labels,
-    mean_pairwise_distances,
-    vendi_scores,
-)
+from pytest_cepbench.metrics.diversity import vendi_scores
 from pytest_cepbench.metrics.set_distances import frechet_influences, gc_fid_at_t, kernel_distances
 from pytest_cepbench.models.binding import features_name, weights_present
 
 FEWEST = 2
 """Images that a set must have; one alone has no spread."""
-
-
-@dataclass(frozen=True)
-class CategorySets:
-    """What was measured of the sets of one category.
-
-    value: its score.
-    curve: the number of each iteration that counts.
-    blocks: what bounds are made of; empty where `why` gives the reason.
-    sets: how large they are, in words.
-    note: what a reader should know of them.
-    starts: how many there are.
-    """
-
-    value: float
-    curve: tuple[float, ...]
-    blocks: Mapping[str, float]
-    why: str
-    sets: str
-    note: str
-    starts: int
-    outcomes: tuple[CaseScores, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetsMeasure(Measure):
-    """A number of what many chains have become together, in the features of one encoder.
-
-    A chain that stopped has no artifact in a set: the sets shrink, their sizes are part of what was
-    measured, and the gate compares no sets of different sizes.
-    generations: the start, and the iterations that count.
-    """
-
-    plan: ChainPlan
-    generations: tuple[int, ...]
-    encoder: str
-    per_sample: bool = False
-
-    together: ClassVar[str] = "all images"
-    """What a score is of, in the place of a sample's id."""
-
-    @abstractmethod
-    def _measure_category(
-        self, name: str, samples: Sequence[Sample], chain_data: ChainData
-    ) -> CategorySets:
-        """Raises MeasurementError for too few artifacts, and for an encoder that cannot see."""
-
-    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
-        """The starts, and the artifacts of the iterations that count."""
-        return (RequiredFeatures(self.plan, self.generations, self.encoder, stops_chain=False),)
-
-    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
-        """The features, which only the store keeps: all of them at once are needed once."""
-        chain_data.store_features(self.plan.start, self.encoder, self.generations, samples)
-
-    def measure(self, case: Case, chain_data: ChainData) -> Measured:
-        """One number per category, or one over all samples, and what bounds are made of."""
-        parts = by_category(case, chain_data)
-        found = {
-            name: self._measure_category(name, part, chain_data) for name, part in parts.items()
-        }
-        return Measured(
-            scores={name: {self.together: own.value} for name, own in found.items()},
-            samples=everyone(parts),
-            outcomes=[outcome for own in found.values() for outcome in own.outcomes],
-            curve=tuple(np.mean([own.curve for own in found.values()], axis=0).tolist()),
-            sizes={name: own.starts for name, own in found.items()},
-            blocks={name: own.blocks for name, own in found.items() if own.blocks},
-            notes=(
-                *(own.note for own in found.values()),
-                *(unbounded(name, own.why) for name, own in found.items() if own.why),
-            ),
-            identity={"sets": "; ".join(f"{name} {own.sets}" for name, own in found.items())},
-        )
-
-    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> None:
-        """A number of sets belongs to no chain."""
-
-
-def set_outcomes(
-    plan: ChainPlan,
-    encoder: str,
-    samples: Sequence[Sample],
-    failed: Mapping[str, Failure],
-    chain_data: ChainData,
-) -> tuple[CaseScores, ...]:
-    """What became of every chain whose artifacts make sets. failed: the encoder's, by sample."""
-    return tuple(
-        outcome_of_chain(chain, plan)
-        if chain.failure is not None or name not in failed
-        else CaseScores(name, failed[name], encoder)
-        for name, chain in chain_data.chains(plan.start, samples).items()
-    )
-
-
-def too_few(label: str, what: str, sizes: Sequence[int], outcomes: Sequence[CaseScores]) -> str:
-    """Says that a set is too small, and what stopped the chains. what: it is of."""
-    stopped = Counter(o.failure.kind for o in outcomes if o.failure is not None)
-    return (
-        f"{label} needs at least {FEWEST} {what} in every set, and there are "
-        f"{', '.join(map(str, sizes))}"
-        + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
-    )
 
 
 @dataclass(frozen=True)
@@ -180,7 +72,7 @@ class SetStep:
 
     images: how many starts, how many images.
     width: D.
-    whole: the distance, None where a set has too few images.
+    whole: the distance, 0 where a set has too few images.
     parts: what bounds are made of, empty where `why` gives the reason: by unit what it adds to the
     distance, times the number of units, or by block the distance of the rest without it.
     failed: as in `FeatureRows`, of both.
@@ -188,7 +80,7 @@ class SetStep:
 
     images: tuple[int, int]
     width: int
-    whole: float | None
+    whole: float
     parts: Mapping[str, float]
     why: str
     failed: dict[str, Failure]
@@ -204,8 +96,7 @@ Raises TooFewError where nothing is left without a part."""
 class ImageSets:
     """Sets of images that some samples' chains have at each generation, as an encoder sees them.
 
-    encoder: its role. Blocks leave out a sample's start and all of its images together. The
-    distances of a generation are kept in the chain data, for every metric that needs them.
+    encoder: its role. Blocks leave out a sample's start and all of its images together.
     """
 
     plan: ChainPlan
@@ -214,7 +105,7 @@ class ImageSets:
     chain_data: ChainData
 
     def step(self, generation: int, distance: Distance) -> SetStep:
-        """The images of a generation against the starts."""
+        """The images of a generation against the starts, kept for every metric that needs them."""
         key = (distance, self.plan.start, self.encoder, generation)
         units = digest_json([[sample.id, sample.unit] for sample in self.samples])
         return self.chain_data.cached(key, units, lambda: self._measure(generation, distance))
@@ -225,14 +116,12 @@ class ImageSets:
         failed = starts.failed | images.failed
         width = starts.features.shape[1]
         if min(sizes) < FEWEST:
-            return SetStep(sizes, width, None, {}, "", failed)
+            return SetStep(sizes, width, 0.0, {}, "", failed)
         if starts.different >= FEWEST and spread_of_vectors(starts.features) <= SAME_VECTORS:
             both = np.concatenate([starts.features[:1], images.features])
             if spread_of_vectors(both) <= SAME_VECTORS:  # no distance sees what differs
-                count = max(starts.different, images.different)
-                spec = self.chain_data.runner(self.encoder).bound.spec
-                raise MeasurementError(one_vector(spec, count, "image"))
-        units = list(self._unit_numbers) if self._block_of_each else []
+                self.refuse(max(starts.different, images.different), "image")
+        units = list(self._unit_numbers) if self.block_of_each else []
         why = "" if units else too_few_units(self.samples)
         try:
             whole, parts = distance(starts, images, units)
@@ -241,8 +130,15 @@ class ImageSets:
             whole, parts = distance(starts, images, [])
         return SetStep(sizes, width, whole, parts, why, failed)
 
+    def refuse(self, count: int, kind: str) -> NoReturn:
+        """Raise MeasurementError: the encoder gives one vector for so many that differ."""
+        raise MeasurementError(
+            one_vector(self.chain_data.runner(self.encoder).bound.spec, count, kind)
+        )
+
     @cached_property
-    def _block_of_each(self) -> dict[str, int]:
+    def block_of_each(self) -> dict[str, int]:
+        """As of `block_of_each`."""
         return block_of_each(self.samples)
 
     @cached_property
@@ -270,12 +166,110 @@ class ImageSets:
                     able.append(vector)
                     digests.add(chain.links[generation].digest)
                     units.append(self._unit_numbers[chain.sample.unit])
-                    blocks.append(self._block_of_each.get(chain.sample.id, 0))
+                    blocks.append(self.block_of_each.get(chain.sample.id, 0))
             if able:
                 features.append(np.stack(able))
         rows = np.concatenate(features) if features else np.empty((0, 1), dtype=np.float32)
         in_units, in_blocks = (np.array(own, dtype=np.intp) for own in (units, blocks))
         return FeatureRows(rows, in_units, in_blocks, failed, len(digests))
+
+
+@dataclass(frozen=True)
+class CategorySets:
+    """What was measured of the sets of one category.
+
+    value: its score.
+    curve: the number of each iteration that counts.
+    blocks: what bounds are made of; empty where `why` gives the reason.
+    sizes: how many starts, and how many artifacts of each iteration.
+    sets: the sizes, in words.
+    note: what a reader should know of them.
+    failed: sample -> the encoder's failure.
+    """
+
+    value: float
+    curve: Sequence[float]
+    blocks: Mapping[str, float]
+    why: str
+    sizes: Sequence[int]
+    sets: str
+    note: str
+    failed: Mapping[str, Failure]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetsMeasure(Measure):
+    """A number of what many chains have become together, in the features of one encoder.
+
+    A chain that stopped has no artifact in a set: the sets shrink, their sizes are part of what was
+    measured, and the gate compares no sets of different sizes.
+    generations: the start, and the iterations that count.
+    """
+
+    plan: ChainPlan
+    generations: tuple[int, ...]
+    encoder: str
+    per_sample: bool = False
+    span: float | None = None
+
+    what: ClassVar[str] = "images"
+    """What sets are of; a score has the name of all of them in the place of a sample's id."""
+
+    @abstractmethod
+    def _measure_category(self, name: str, sets: ImageSets) -> CategorySets:
+        """Raises MeasurementError for an encoder that cannot see."""
+
+    def required_features(self, case: Case | None) -> tuple[RequiredFeatures, ...]:
+        """The starts, and the artifacts of the iterations that count."""
+        return (RequiredFeatures(self.plan, self.generations, self.encoder, stops_chain=False),)
+
+    def read(self, case: Case, samples: Sequence[Sample], chain_data: ChainData) -> None:
+        """The features, which only the store keeps: all of them at once are needed once."""
+        chain_data.store_features(self.plan.start, self.encoder, self.generations, samples)
+
+    def measure(self, case: Case, chain_data: ChainData) -> Measured:
+        """One number per category, or one over all samples, and what bounds are made of.
+
+        Raises MeasurementError for too few artifacts, and for an encoder that cannot see.
+        """
+        parts = by_category(case, chain_data)
+        found: dict[str, CategorySets] = {}
+        outcomes: list[CaseScores] = []
+        for name, samples in parts.items():
+            own = self._measure_category(
+                name, ImageSets(self.plan, self.encoder, samples, chain_data)
+            )
+            ended = [
+                outcome_of_chain(chain, self.plan)
+                if chain.failure is not None or sample not in own.failed
+                else CaseScores(sample, own.failed[sample], self.encoder)
+                for sample, chain in chain_data.chains(self.plan.start, samples).items()
+            ]
+            if min(own.sizes) < FEWEST:
+                stopped = Counter(o.failure.kind for o in ended if o.failure is not None)
+                raise MeasurementError(
+                    f"{self.label} needs at least {FEWEST} {self.what} in every set, and there are "
+                    f"{', '.join(map(str, own.sizes))}"
+                    + (f" (chains that stopped: {dict(stopped)})" if stopped else "")
+                )
+            found[name] = own
+            outcomes += ended
+        return Measured(
+            scores={name: {f"all {self.what}": own.value} for name, own in found.items()},
+            samples=everyone(parts),
+            outcomes=outcomes,
+            curve=tuple(np.mean([own.curve for own in found.values()], axis=0).tolist()),
+            sizes={name: own.sizes[0] for name, own in found.items()},
+            blocks={name: own.blocks for name, own in found.items() if own.blocks},
+            notes=(
+                *(own.note for own in found.values()),
+                *(unbounded(name, own.why) for name, own in found.items() if own.why),
+            ),
+            identity={"sets": "; ".join(f"{name} {own.sets}" for name, own in found.items())},
+        )
+
+    def show(self, case: Case, sample_id: str, chain_data: ChainData) -> None:
+        """A number of sets belongs to no chain."""
 
 
 LABELS = {"fid": "FID", "gc_fid": "GC_FID@{T}", "kid": "KID"}
@@ -307,24 +301,15 @@ class DistanceMeasure(SetsMeasure):
 
     kind: str
     higher_is_better: bool = False
-    span: float | None = None
 
     def _value(self, distances: Sequence[float]) -> float:
         """The value that the distances at the iterations that count make."""
         return gc_fid_at_t(np.array(distances)) if self.kind == "gc_fid" else distances[-1]
 
-    def _measure_category(
-        self, name: str, samples: Sequence[Sample], chain_data: ChainData
-    ) -> CategorySets:
-        sets = ImageSets(self.plan, self.encoder, samples, chain_data)
+    def _measure_category(self, name: str, sets: ImageSets) -> CategorySets:
         distance = _kernel if self.kind == "kid" else _frechet
         steps = [sets.step(generation, distance) for generation in self.generations[1:]]
-        failed = {name: why for step in steps for name, why in step.failed.items()}
-        outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
-        images = [steps[0].images[0], *(step.images[1] for step in steps)]
-        if min(images) < FEWEST:
-            raise MeasurementError(too_few(self.label, "images", images, outcomes))
-        distances = [step.whole for step in steps if step.whole is not None]
+        distances = [step.whole for step in steps]
         whole, why = self._value(distances), next((step.why for step in steps if step.why), "")
         blocks: Mapping[str, float] = {}
         if not why:
@@ -334,18 +319,11 @@ class DistanceMeasure(SetsMeasure):
                 blocks = scored_blocks(whole, list(values.values()))
             else:  # the mean of the scores is the whole, since the parts of all units sum to 0
                 blocks = {f"{SAMPLE}{unit}": whole + value for unit, value in values.items()}
-        later = ", ".join(map(str, images[1:]))
-        shown = f"{images[0]} against {later} (D = {steps[0].width})"
-        return CategorySets(
-            value=whole,
-            curve=tuple(distances),
-            blocks=blocks,
-            why=why,
-            sets=shown,
-            note=f"images of {name}: {shown}",
-            starts=images[0],
-            outcomes=outcomes,
-        )
+        sizes = [steps[0].images[0], *(step.images[1] for step in steps)]
+        shown = f"{sizes[0]} against {', '.join(map(str, sizes[1:]))} (D = {steps[0].width})"
+        failed = {sample: own for step in steps for sample, own in step.failed.items()}
+        note = f"images of {name}: {shown}"
+        return CategorySets(whole, distances, blocks, why, sizes, shown, note, failed)
 
 
 def make_sets(kind: str, name: str, table: SetTable, context: SuiteContext) -> DistanceMeasure:
@@ -400,94 +378,50 @@ def _kernel(
     return whole, {str(block): distance for block, distance in enumerate(without)}
 
 
-# -- how different the artifacts of an iteration are from each other ------------------------------
-
-
-DiversityScore = Literal["vendi", "distance"]
-
-
-@dataclass(frozen=True)
-class _SetFormula:
-    """A score of a set. scores: vectors, block of each, number of blocks -> the score of the whole
-    set, and of it without each block.
-    """
-
-    label: str
-    span: float | None
-    scores: Callable[[FloatArray, Labels, int], tuple[float, list[float]]]
-
-
-FORMULAS: dict[DiversityScore, _SetFormula] = {
-    "vendi": _SetFormula("Vendi({T})", None, vendi_scores),
-    "distance": _SetFormula("pairwise distance({T})", 2.0, mean_pairwise_distances),
-}
-
-
 class DiversityTable(SimilarityTable, frozen=True, kw_only=True):
-    """diversity: how different the artifacts of an iteration are from each other.
-
-    score: "vendi", the effective number of different ones, or "distance", the mean pairwise cosine
-    distance.
-    """
-
-    score: DiversityScore = "vendi"
+    """diversity: how different the artifacts of an iteration are from each other."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiversityMeasure(SetsMeasure):
-    """The diversity of the artifacts that different starts became."""
+    """The effective number of different artifacts that different starts became."""
 
-    score: DiversityScore
+    what: ClassVar[str] = "artifacts"
 
-    together: ClassVar[str] = "all artifacts"
-
-    def _measure_category(
-        self, name: str, samples: Sequence[Sample], chain_data: ChainData
-    ) -> CategorySets:
-        formula = FORMULAS[self.score]
-        sets = ImageSets(self.plan, self.encoder, samples, chain_data)
-        blocks = block_of_each(samples)
+    def _measure_category(self, name: str, sets: ImageSets) -> CategorySets:
+        blocks = sets.block_of_each
         values: list[float] = []
         sizes: list[int] = []
         without: list[float] = []
-        why = "" if blocks else too_few_units(samples)
-        failed = {}
+        why = "" if blocks else too_few_units(sets.samples)
+        failed: dict[str, Failure] = {}
         for generation in self.generations:
             rows = sets.rows(generation)
             failed.update(rows.failed)
             sizes.append(len(rows.features))
-            if len(rows.features) < FEWEST:
-                outcomes = set_outcomes(self.plan, self.encoder, samples, failed, chain_data)
-                raise MeasurementError(too_few(self.label, "artifacts", sizes, outcomes))
+            if sizes[-1] < FEWEST:
+                return CategorySets(0.0, (), {}, why, sizes, "", "", failed)
             # Of the starts alone: artifacts that have become one are what this measures.
             if (
                 generation == 0
                 and rows.different >= FEWEST
                 and spread_of_directions(rows.features) <= SAME_VECTORS
             ):
-                spec = chain_data.runner(self.encoder).bound.spec
-                raise MeasurementError(one_vector(spec, rows.different, self.plan.start))
+                sets.refuse(rows.different, self.plan.start)
             count = max(blocks.values()) + 1 if blocks and generation == self.generations[-1] else 0
             try:
-                value, without = formula.scores(rows.features, rows.blocks, count)
+                value, without = vendi_scores(rows.features, rows.blocks, count)
             except TooFewError as error:
                 why = str(error)
-                value, without = formula.scores(rows.features, rows.blocks, 0)
+                value, without = vendi_scores(rows.features, rows.blocks, 0)
             values.append(value)
         later = ", ".join(map(str, sizes[1:]))
         shown = f"{sizes[0]}, then {later} (D = {rows.features.shape[1]})"
         after = ", ".join(f"{value:.4g}" for value in values[1:])
         each = "each iteration" if len(values) > 2 else "the iteration"
-        return CategorySets(
-            value=values[-1],
-            curve=tuple(values[1:]),
-            blocks=scored_blocks(values[-1], without),
-            why=why,
-            sets=shown,
-            note=f"{name}: {values[0]:.4g} among the starts, {after} after {each}; sets of {shown}",
-            starts=sizes[0],
-            outcomes=set_outcomes(self.plan, self.encoder, samples, failed, chain_data),
-        )
+        note = f"{name}: {values[0]:.4g} among the starts, {after} after {each}; sets of {shown}"
+        parts = scored_blocks(values[-1], without)
+        return CategorySets(values[-1], values[1:], parts, why, sizes, shown, note, failed)
 
 
 def make_diversity(
@@ -498,15 +432,13 @@ def make_diversity(
     Raises SuiteError for an iteration that the chains do not reach.
     """
     plan = context.plan(name, table.start)
-    at, formula = last_iteration(kind, name, table.at, plan, context), FORMULAS[table.score]
+    at = last_iteration(kind, name, table.at, plan, context)
     shared = table.shared(name, "samples", "overall")
     return DiversityMeasure(
         **shared,
-        label=with_encoder(formula.label.format(T=at), table.encoder),
-        identity=f"diversity/1 {table.score} at {at}, over {shared['pool']}, {JACKKNIFE}",
-        score=table.score,
+        label=with_encoder(f"Vendi({at})", table.encoder),
+        identity=f"diversity/1 vendi at {at}, over {shared['pool']}, {JACKKNIFE}",
         plan=plan,
         generations=tuple(range(0, 2 * at + 1, 2)),
         encoder=table.encoder,
-        span=formula.span,
     )

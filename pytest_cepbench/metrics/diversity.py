@@ -66,29 +66,6 @@ def vendi_scores(vectors: FloatArray, blocks: Labels, count: int) -> tuple[float
     return _effective_number(whole, len(vectors)), without
 
 
-def mean_pairwise_distance(vectors: FloatArray) -> float:
-    """Mean of 1 - cos(x_i, x_j) over all pairs of different items.
-
-    vectors: as of `vendi_score`, which says what is raised.
-    Returns a number in [0, 2], at most n / (n - 1); 0 for equal directions. Exact over all pairs in
-    O(n d): the sum of all cosines is the squared length of the sum of the unit vectors.
-    """
-    return mean_pairwise_distances(vectors, _NONE, 0)[0]
-
-
-def mean_pairwise_distances(
-    vectors: FloatArray, blocks: Labels, count: int
-) -> tuple[float, list[float]]:
-    """`mean_pairwise_distance` of a set, and of the set without each block; see `vendi_scores`."""
-    _check(vectors)
-    total = _sum(vectors)
-    without = [
-        _mean_distance(total - _sum(vectors[~kept]), int(kept.sum()))
-        for kept in _rests(blocks, count)
-    ]
-    return _mean_distance(total, len(vectors)), without
-
-
 def _check(vectors: FloatArray) -> None:
     shape = np.shape(vectors)
     if len(shape) != 2:
@@ -110,14 +87,6 @@ def _rests(blocks: Labels, count: int) -> Iterator[npt.NDArray[np.bool_]]:
         yield kept
 
 
-def _sum(vectors: FloatArray) -> Array:
-    """(d,) sum of the unit vectors."""
-    total = np.zeros(vectors.shape[1])
-    for low in range(0, len(vectors), _ROWS):
-        total += unit_vectors(vectors[low : low + _ROWS]).sum(axis=0)
-    return total
-
-
 def _moments(vectors: FloatArray) -> Array:
     moments = np.zeros((vectors.shape[1], vectors.shape[1]))
     for low in range(0, len(vectors), _ROWS):
@@ -131,11 +100,6 @@ def _effective_number(products: Array, count: int) -> float:
     shares = shares[shares > 0.0]  # rounding alone makes them negative
     entropy = -float((shares * np.log(shares)).sum())
     return float(min(count, max(1.0, np.exp(entropy))))
-
-
-def _mean_distance(total: Array, count: int) -> float:
-    cosines = float(np.dot(total, total)) - count
-    return max(0.0, 1.0 - cosines / (count * (count - 1)))
 
 
 TIED = 1e-6

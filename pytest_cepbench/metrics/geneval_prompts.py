@@ -178,9 +178,6 @@ def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-ATOM_KINDS = ("object", "count", "color", "relation")
-
-
 @dataclass(frozen=True)
 class PromptAtom:
     """One demand of a prompt.

@@ -31,7 +31,6 @@ from pytest_cepbench.measures.answer_data import AnswerData, Opponents
 from pytest_cepbench.measures.base import JUDGE
 from pytest_cepbench.store import Result, Store
 from pytest_cepbench.store.answers import get_answers
-from pytest_cepbench.suites.definition import ANSWERING
 from pytest_cepbench.suites.estimate import ModelSteps
 
 _NOT_MADE = Failure("missing", "it is yet to be made")

@@ -84,12 +84,8 @@ def _measures_of_chains(
     suite: Suite, named: Mapping[str, RoleAssignment], *, replayed: bool
 ) -> tuple[dict[str, Measure], list[str]]:
     """The measures of a suite of chains, and the roles that it needs: who grows, then readers."""
-    data = suite.table.data
     specs = {name: expand_preset(suite, own).spec for name, own in named.items()}
-    context = SuiteContext(
-        suite.name, suite.plans, specs, data.loader, data.questions
-    )
-    measures = make_measures(suite.metrics, context)
+    measures = make_measures(suite.metrics, SuiteContext(suite.name, suite.plans, specs))
     growers = {
         grower(plan, generation)
         for plan in suite.plans.values()

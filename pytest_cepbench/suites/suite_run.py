@@ -39,7 +39,6 @@ from pytest_cepbench.suites.model_pool import (
 )
 from pytest_cepbench.suites.role_assignment import Assignments
 
-
 _LONGEST_PROMPT_SHOWN = 60
 
 IDENTITY_VERSION = "2"

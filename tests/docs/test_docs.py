@@ -211,7 +211,7 @@ def test_metrics_and_failures_are_documented() -> None:
         "image": ChainPlan("image", 8, "describe", "{description}"),
     }
     tables_of_all = {name: read_table(name, {}) for name in KINDS}
-    measures = make_measures(tables_of_all, SuiteContext("all", plans, {}, ("mirror",)))
+    measures = make_measures(tables_of_all, SuiteContext("all", plans, {}))
 
     assert {row[0].strip("`"): row[2] for row in metrics} == {
         name: "higher" if measure.higher_is_better else "lower"

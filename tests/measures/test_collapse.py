@@ -37,9 +37,6 @@ encoder = "{encoder}"
 parts = "overall"
 [metrics.retrieval]
 [metrics.diversity]
-[metrics.spread]
-kind = "diversity"
-score = "distance"
 [metrics.crossed]
 kind = "retrieval"
 modality = "text"
@@ -143,12 +140,11 @@ def test_perfect_chains_find_their_starts_and_keep_their_diversity(
     assert found.shares
     assert "1.000 of 40 chains end nearest to their own start" in found.notes[0]
     assert perfect.measure("overall-crossed").value == 1.0
-    for name in ("diversity", "spread"):
-        measured = perfect.measure(f"overall-{name}")
-        assert measured.curve[0] == pytest.approx(measured.curve[1])
-        assert measured.value == pytest.approx(measured.curve[-1], abs=1e-6)
-        assert len(measured.blocks["overall"]) == 10
-    assert "among the starts" in perfect.measure("overall-diversity").notes[0]
+    measured = perfect.measure("overall-diversity")
+    assert measured.curve[0] == pytest.approx(measured.curve[1])
+    assert measured.value == pytest.approx(measured.curve[-1], abs=1e-6)
+    assert len(measured.blocks["overall"]) == 10
+    assert "among the starts" in measured.notes[0]
 
 
 def test_a_collapse_lowers_retrieval_and_diversity(tmp_path: Path, store: Store) -> None:
@@ -156,7 +152,7 @@ def test_a_collapse_lowers_retrieval_and_diversity(tmp_path: Path, store: Store)
     before = staged(tmp_path, store)
     mild = staged(tmp_path, store, "shapes:?collapse=0.2")
     whole = staged(tmp_path, store, "shapes:?collapse=1")
-    for name in ("retrieval", "diversity", "spread"):
+    for name in ("retrieval", "diversity"):
         case = f"overall-{name}"
         values = [suite.measure(case).value for suite in (before, mild, whole)]
         assert values == sorted(values, reverse=True)
@@ -221,7 +217,7 @@ def test_gc_may_not_see_a_collapse_that_retrieval_sees(tmp_path: Path, store: St
 def test_a_blind_encoder_is_an_error_never_a_perfect_score(tmp_path: Path, store: Store) -> None:
     """One vector for all starts: neither measure passes for seeing."""
     suite = staged(tmp_path, store, encoder=BLIND, samples=2)
-    for name in ("retrieval", "diversity", "spread"):
+    for name in ("retrieval", "diversity"):
         with pytest.raises(MeasurementError, match="gives one vector for 16 images that differ"):
             suite.measure(f"overall-{name}")
 

@@ -167,23 +167,6 @@ def test_the_reader_sees_the_judge_s_words(tmp_path: Path, store: Store) -> None
     assert remark("overall_score", scored).startswith("correctness 10, coherency 10, ")
 
 
-def test_which_part_lost_is_not_asked_of_the_judge(tmp_path: Path, store: Store) -> None:
-    """Scores of answers by other parts are calls that a run does not make unasked."""
-    text = SCORES.replace('interleaver = "shapes:"', 'writer = "shapes:"\ngenerator = "shapes:"')
-    exact = {"writer": "shapes:", "generator": "shapes:"}
-    accepted = prepare(tmp_path, store, text, roles=exact)
-    worse = prepare(
-        tmp_path,
-        store,
-        text,
-        roles={"writer": "shapes:?miss=0.3", "generator": "shapes:?recolor=0.3"},
-    )
-    step, case = accepted.run.model_record()["step"], worse.cases["overall-quality"]
-    attribution = worse.run.attribute(case, step, [worse.run.dataset.samples[0].id])
-    assert "What each of them costs in scores takes new scores of the judge" in attribution.said
-    assert worse.inputs("judge") == 0
-
-
 @pytest.mark.parametrize(
     ("metrics", "message"),
     [
