@@ -112,6 +112,10 @@ class AnswerData(SampleData):
             self.store.artifact_cache.clear()
         return {sample.id: self._answers[sample.id] for sample in samples}
 
+    def keep_answers(self, answers: Sequence[SampleAnswer]) -> None:
+        """Keep answers that the store has whole, as if they were made now."""
+        self._answers.update((own.sample.id, own) for own in answers)
+
     def missing_opponents(self, samples: Sequence[Sample], opponents: Opponents) -> list[str]:
         """Ids of samples whose opposing answer is neither known to be missing nor in the store."""
         named = {s.id: opponents.answers.get(s.id) for s in samples}

@@ -14,12 +14,12 @@ from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import MeasurementError
 from pytest_cepbench.gate.measurement import Blindness, mean_of_scores
 from pytest_cepbench.gate.statistics.constants import MOST_TIES
-from pytest_cepbench.measures.answer_contents import (
+from pytest_cepbench.measures.answer_data import AnswerData, Opponents
+from pytest_cepbench.measures.answer_measures import (
     AnswerMeasure,
     CaseOpponents,
     outcome_of_answer,
 )
-from pytest_cepbench.measures.answer_data import AnswerData, Opponents
 from pytest_cepbench.measures.base import (
     JUDGE,
     Against,

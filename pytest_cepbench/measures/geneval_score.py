@@ -86,91 +86,6 @@ class PromptedImage:
     colors: Mapping[ToColor, str] | Failure = field(default_factory=dict)
 
 
-def tell_colors(
-    images: Sequence[PromptedImage],
-    generation: int,
-    settings: SelectionSettings,
-    encoder: RoleRunner,
-    store: Store,
-) -> list[dict[ToColor, str] | Failure]:
-    """For each image the color of every object whose color its prompt asks for.
-
-    A failure where the encoder gave no usable vector of one of them.
-    generation: at which the images stand in their chains. Raises MeasurementError where the encoder
-    gives no vectors for the names of colors, ModelError and the others of the encoder,
-    DamagedChainsError where a stored image is damaged.
-    """
-    wanted = [
-        (number, target)
-        for number, image in enumerate(images)
-        for target in objects_to_color(image.prompt, image.objects, settings)
-    ]
-    chains = [images[number].chain for number, _ in wanted]
-    steps = [
-        _crop_step(chain, generation, target.detection, encoder, store)
-        for chain, (_, target) in zip(chains, wanted, strict=True)
-    ]
-    with naming_damage(chains, generation):
-        vectors = encoder.ask("encode_images", steps)
-    cut_outs = {
-        step.key: vector
-        for step, vector in zip(steps, vectors, strict=True)
-        if isinstance(vector, np.ndarray)
-    }
-    refuse_same(encoder.bound.spec, "cut-out", cut_outs, _FEWEST_CUTS)
-    names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
-    colors: list[dict[ToColor, str]] = [{} for _ in images]
-    failed: dict[int, Failure] = {}
-    for (number, target), vector in zip(wanted, vectors, strict=True):
-        if isinstance(vector, Failure):
-            failed[number] = vector
-        else:
-            assert isinstance(vector, np.ndarray)
-            colors[number][target] = zero_shot_color(vector[None], names[target.name])[0]
-    return [failed.get(number, own) for number, own in enumerate(colors)]
-
-
-def _crop_step(
-    chain: Chain, generation: int, detection: Detection, encoder: RoleRunner, store: Store
-) -> Step:
-    link = chain.links[generation]
-    # Named by the image and the place, so that what is known needs no decoding.
-    place = {"crop": CROP_VERSION, "image": link.digest, "box": list(detection.box)}
-    if detection.mask is not None:
-        place["mask"] = asdict(detection.mask)
-
-    def load() -> object:
-        image = load_link(chain, generation, store)
-        try:
-            return None if image is None else crop_object(image, detection)
-        except ValueError as error:
-            raise ModelError(
-                f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
-            ) from error
-
-    return Step(encoder.key("", 0, "crop", digest_json(place)), 0, load)
-
-
-def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
-    """(colors, templates, D) vectors of the texts that name a class in each color."""
-    texts = color_prompts(name)
-    steps = [
-        Step(encoder.key("", 0, "text", digest_text(text)), 0, partial(str, text))
-        for row in texts
-        for text in row
-    ]
-    vectors = encoder.ask("encode_texts", steps)
-    if any(isinstance(vector, Failure) for vector in vectors):
-        raise MeasurementError(
-            f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
-        )
-    rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
-    refuse_same(
-        encoder.bound.spec, "text", dict(zip([step.key for step in steps], rows, strict=True))
-    )
-    return rows.reshape(len(texts), len(texts[0]), -1)
-
-
 DETECTOR = "detector"
 
 
@@ -233,12 +148,54 @@ class PictureReader:
         if self.colors != "clip":
             return list(images)
         seen = [image for image in images if isinstance(image, PromptedImage)]
-        runner = chain_data.runner(self.color_encoder)
-        colors = iter(tell_colors(seen, generation, self.settings, runner, chain_data.store))
+        colors = iter(self._tell_colors(seen, generation, chain_data))
         return [
             replace(image, colors=next(colors)) if isinstance(image, PromptedImage) else image
             for image in images
         ]
+
+    def _tell_colors(
+        self, images: Sequence[PromptedImage], generation: int, chain_data: ChainData
+    ) -> list[dict[ToColor, str] | Failure]:
+        """For each image the color of every object whose color its prompt asks for.
+
+        A failure where the encoder gave no usable vector of one of them. Raises MeasurementError
+        where it gives none for the names of colors.
+        """
+        encoder, store = chain_data.runner(self.color_encoder), chain_data.store
+        wanted = [
+            (number, target)
+            for number, image in enumerate(images)
+            for target in objects_to_color(image.prompt, image.objects, self.settings)
+        ]
+        chains = [images[number].chain for number, _ in wanted]
+        steps = []
+        for chain, (_, target) in zip(chains, wanted, strict=True):
+            link, detection = chain.links[generation], target.detection
+            # Named by the image and the place, so that what is known needs no decoding.
+            place = {"crop": CROP_VERSION, "image": link.digest, "box": list(detection.box)}
+            if detection.mask is not None:
+                place["mask"] = asdict(detection.mask)
+            load = partial(_cut_out, chain, generation, detection, store)
+            steps.append(Step(encoder.key("", 0, "crop", digest_json(place)), 0, load))
+        with naming_damage(chains, generation):
+            vectors = encoder.ask("encode_images", steps)
+        cut_outs = {
+            step.key: vector
+            for step, vector in zip(steps, vectors, strict=True)
+            if isinstance(vector, np.ndarray)
+        }
+        refuse_same(encoder.bound.spec, "cut-out", cut_outs, _FEWEST_CUTS)
+        names = {target.name: _name_vectors(target.name, encoder) for _, target in wanted}
+        colors: list[dict[ToColor, str] | Failure] = [{} for _ in images]
+        for (number, target), vector in zip(wanted, vectors, strict=True):
+            own = colors[number]
+            if isinstance(vector, Failure):
+                colors[number] = vector
+            elif not isinstance(own, Failure):
+                assert isinstance(vector, np.ndarray)
+                own[target] = zero_shot_color(vector[None], names[target.name])[0]
+        return colors
 
     def _style(self, detector: BoundRole) -> QueryStyle:
         free = detector.params.get("queries") == "free-text"
@@ -251,6 +208,37 @@ class PictureReader:
                 "open-vocabulary detector (OWLv2), or colors = 'clip'"
             )
         return "colored photo"
+
+
+def _cut_out(chain: Chain, generation: int, detection: Detection, store: Store) -> object:
+    """What a detector found in a chain's image; None where the image is lost."""
+    image = load_link(chain, generation, store)
+    try:
+        return None if image is None else crop_object(image, detection)
+    except ValueError as error:
+        raise ModelError(
+            f"what the detector found in {chain.sample.id!r} cannot be cut out: {error}"
+        ) from error
+
+
+def _name_vectors(name: str, encoder: RoleRunner) -> Vector:
+    """(colors, templates, D) vectors of the texts that name a class in each color."""
+    texts = color_prompts(name)
+    steps = [
+        Step(encoder.key("", 0, "text", digest_text(text)), 0, partial(str, text))
+        for row in texts
+        for text in row
+    ]
+    vectors = encoder.ask("encode_texts", steps)
+    if any(isinstance(vector, Failure) for vector in vectors):
+        raise MeasurementError(
+            f"{encoder.bound.spec} gives no usable vectors for the colors of {name!r}"
+        )
+    rows: Vector = np.stack(vectors)  # type: ignore[arg-type] # no failure is left
+    refuse_same(
+        encoder.bound.spec, "text", dict(zip([step.key for step in steps], rows, strict=True))
+    )
+    return rows.reshape(len(texts), len(texts[0]), -1)
 
 
 def prompt_of(sample: Sample) -> Prompt:
@@ -294,20 +282,20 @@ class GenevalTable(MetricTable, frozen=True, kw_only=True):
     color_encoder: str = ENCODER
 
 
-@dataclass(frozen=True)
+@dataclass
 class RuledChain:
     """The judgements of the images of one chain.
 
+    outcome: what stopped the chain, or which model failed at an image, if anything did.
     correct: at each generation; False too where there is no image.
     reasons: why not, of the first that is wrong.
-    outcome: what stopped the chain, if anything did.
     seen: digest of each image, and a number that stands for the boxes found in it.
     """
 
-    correct: tuple[bool, ...]
-    reasons: tuple[str, ...]
     outcome: CaseScores
-    seen: tuple[tuple[str, int], ...]
+    correct: list[bool] = field(default_factory=list)
+    reasons: tuple[str, ...] = ()
+    seen: list[tuple[str, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -382,52 +370,45 @@ class GenevalMeasure(Measure):
         )
 
     def _rule_chains(self, chains: Sequence[Chain], chain_data: ChainData) -> dict[str, RuledChain]:
-        names = [chain.sample.id for chain in chains]
-        right: dict[str, list[bool]] = {name: [] for name in names}
-        reasons: dict[str, tuple[str, ...]] = {}
-        seen: dict[str, list[tuple[str, int]]] = {name: [] for name in names}
-        undetected: dict[str, CaseScores] = {}
-        untold: dict[str, CaseScores] = {}
-        settings, encoder = self.reader.settings, self.reader.color_encoder
+        ruled = {
+            chain.sample.id: RuledChain(outcome_of_chain(chain, self.plan)) for chain in chains
+        }
         for generation in self.generations:
             able = [chain for chain in chains if chain.has(generation)]
             images = self.reader.read(able, generation, chain_data)
             by_name = {chain.sample.id: own for chain, own in zip(able, images, strict=True)}
-            for name in names:
-                right[name].append(False)
-                image = by_name.get(name)
-                if image is None:
-                    continue
-                if isinstance(image, Failure):
-                    undetected[name] = CaseScores(name, image, DETECTOR)
-                    continue
-                # Equal for equal boxes of equal confidence, whatever was asked for.
-                found = hash(tuple((own.box, own.score) for own in image.detections.found))
-                seen[name].append((image.chain.links[generation].digest, found))
-                if isinstance(image.colors, Failure):
-                    untold[name] = CaseScores(name, image.colors, encoder)
-                    continue
-                lacking = objects_to_color(image.prompt, image.objects, settings)
-                if lacking and self.reader.colors != "clip":
-                    raise MeasurementError(
-                        f"{self.name}: colors = {self.reader.colors!r}, and the detector tells "
-                        f"none (of {lacking[0].name!r} in {name!r}): use colors = 'clip'"
-                    )
-                verdict = judge(image.prompt, image.objects, image.colors, settings)
-                right[name][-1] = verdict.correct
-                if not verdict.correct and name not in reasons:
-                    where = f"generation {generation}: " if len(self.generations) > 1 else ""
-                    reasons[name] = tuple(f"{where}{reason}" for reason in verdict.reasons)
-        failed = untold | undetected
-        return {
-            name: RuledChain(
-                tuple(right[name]),
-                reasons.get(name, ()),
-                failed[name] if name in failed else outcome_of_chain(chain, self.plan),
-                tuple(seen[name]),
+            for name, own in ruled.items():
+                own.correct.append(False)
+                if (image := by_name.get(name)) is not None:
+                    self._rule(name, own, image, generation)
+        return ruled
+
+    def _rule(
+        self, name: str, own: RuledChain, image: PromptedImage | Failure, generation: int
+    ) -> None:
+        """Add the judgement of one image to its chain's."""
+        settings, reader = self.reader.settings, self.reader
+        if isinstance(image, Failure):
+            own.outcome = CaseScores(name, image, DETECTOR)
+            return
+        # Equal for equal boxes of equal confidence, whatever was asked for.
+        found = hash(tuple((box.box, box.score) for box in image.detections.found))
+        own.seen.append((image.chain.links[generation].digest, found))
+        if isinstance(image.colors, Failure):
+            if own.outcome.blamed != DETECTOR:
+                own.outcome = CaseScores(name, image.colors, reader.color_encoder)
+            return
+        lacking = objects_to_color(image.prompt, image.objects, settings)
+        if lacking and reader.colors != "clip":
+            raise MeasurementError(
+                f"{self.name}: colors = {reader.colors!r}, and the detector tells none (of "
+                f"{lacking[0].name!r} in {name!r}): use colors = 'clip'"
             )
-            for name, chain in zip(names, chains, strict=True)
-        }
+        verdict = judge(image.prompt, image.objects, image.colors, settings)
+        own.correct[-1] = verdict.correct
+        if not verdict.correct and not own.reasons:
+            where = f"generation {generation}: " if len(self.generations) > 1 else ""
+            own.reasons = tuple(f"{where}{reason}" for reason in verdict.reasons)
 
 
 def make_geneval(

@@ -27,7 +27,7 @@ from pytest_cepbench.measures.base import (
 from pytest_cepbench.measures.cases import OVERALL, Case, list_parts
 
 if TYPE_CHECKING:
-    from pytest_cepbench.measures.answer_contents import AnswerMeasure
+    from pytest_cepbench.measures.answer_measures import AnswerMeasure
 
 
 class MetricKinds(Mapping[str, type[MetricTable]]):
@@ -82,7 +82,7 @@ KINDS = MetricKinds(
         "facts": "fact_score FactsTable make_facts",
         FAILURES: "text_quality FailuresTable make_failures",
         "diversity": "set_measures DiversityTable make_diversity",
-        "retrieval": "start_retrieval RetrievalTable make_retrieval",
+        "retrieval": "chain_similarity RetrievalTable make_retrieval",
         "repetition": "text_quality RepetitionTable make_texts",
         "length": "text_quality TextTable make_texts",
     }
@@ -92,11 +92,11 @@ KINDS = MetricKinds(
 ANSWER_KINDS = MetricKinds(
     {
         "win_rate": "battle_measures WinRateTable make_win_rate",
-        "no_image": "answer_contents LackTable make_count",
-        "no_text": "answer_contents LackTable make_count",
-        "failures": "answer_contents AnswerFailuresTable make_count",
-        "step_gap": "answer_contents StepGapTable make_count",
-        "truth": "answer_contents TruthTable make_truth",
+        "no_image": "answer_measures LackTable make_count",
+        "no_text": "answer_measures LackTable make_count",
+        "failures": "answer_measures AnswerFailuresTable make_count",
+        "step_gap": "answer_measures StepGapTable make_count",
+        "truth": "answer_measures TruthTable make_truth",
         "judge_failures": "battle_measures JudgeFailuresTable make_judge_failures",
         "criteria": "answer_measures CriteriaTable make_criteria",
         "agreement": "answer_measures AgreementTable make_agreement",

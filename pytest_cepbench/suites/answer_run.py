@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.chains.answers.answering import AnswerModels
+from pytest_cepbench.artifacts import Failure, digest_json
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
+from pytest_cepbench.chains import RoleRunner
+from pytest_cepbench.chains.answers.answering import AnswerModels, foresee_answers
 from pytest_cepbench.chains.answers.battles import check_soft_scores, verdict_keys
-from pytest_cepbench.chains.steps import remember
+from pytest_cepbench.chains.role_runner import Results
+from pytest_cepbench.chains.steps import Step, remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, usable_baseline
 from pytest_cepbench.gate.measurement import Blindness, CaseKey
-from pytest_cepbench.measures.answer_contents import AnswerMeasure, CaseOpponents
 from pytest_cepbench.measures.answer_data import (
     AnswerData,
     AnswerExcerpt,
@@ -24,16 +27,13 @@ from pytest_cepbench.measures.answer_data import (
     excerpt_gold,
     excerpt_question,
 )
-from pytest_cepbench.measures.answer_measures import CriteriaMeasure
+from pytest_cepbench.measures.answer_measures import AnswerMeasure, CaseOpponents, CriteriaMeasure
 from pytest_cepbench.measures.base import JUDGE, Measured
 from pytest_cepbench.measures.battle_measures import WinRateMeasure
 from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
+from pytest_cepbench.store import Result
 from pytest_cepbench.store.answers import BUNDLE, import_bundle
-from pytest_cepbench.suites.answer_estimate import (
-    CountedCase,
-    count_answer_steps,
-)
 from pytest_cepbench.suites.battle_labels import BOUNDS_IDENTITY, BattleLabels
 from pytest_cepbench.suites.definition import ANSWERING, Suite
 from pytest_cepbench.suites.estimate import ModelSteps
@@ -48,6 +48,32 @@ from pytest_cepbench.suites.suite_run import (
 _JUDGES_ITSELF = (
     "the judge has the weights of the model under test: judges prefer answers of their own kind"
 )
+
+
+# By method of the judge: after these nothing is asked for again.
+_TAKEN: dict[str, Result] = {
+    "judge": "A",
+    "score_answers": CriteriaScores.of(dict.fromkeys(CRITERIA, 0)).to_json(),
+}
+
+
+@dataclass
+class _CountingRunner(RoleRunner):
+    """A role whose steps are counted; their results are those in the store."""
+
+    steps: ModelSteps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steps = ModelSteps(self)
+
+    def begin(self, method: str, steps: Sequence[Step], *_: object) -> Results:
+        """The results in the store; no model is asked."""
+        unknown = _TAKEN.get(method, Failure("missing", "it is yet to be made"))
+        known = self.store.get(step.key for step in steps)
+        self.steps.stored.update(known)
+        self.steps.missing.update(step.key for step in steps if step.key not in known)
+        results = [self._answer(known.get(step.key, unknown)) for step in steps]
+        return lambda: results
 
 
 class AnswerRun(SuiteRun):
@@ -271,16 +297,48 @@ class AnswerRun(SuiteRun):
     def _count_steps(
         self, cases: Sequence[tuple[Case, Sequence[Sample]]]
     ) -> tuple[int, Sequence[ModelSteps]]:
-        gold = self.suite.table.arena.against == "gold"
-        counted = [
-            CountedCase(
-                measure, samples, self.opponents_of(case) if measure.judged and not gold else None
-            )
-            for case, samples in cases
-            for measure in [self.measures[case.key.metric]]
-        ]
-        samples = {sample.id for _, own in cases for sample in own}
-        return len(samples), count_answer_steps(self.data, self.assignments.roles, counted)
+        """Answers that are yet to be made are taken to differ from those that they battle."""
+        data = self.data
+        runners = {
+            role: _CountingRunner(data.runner(role).bound, data.store)
+            for role in self.assignments.roles
+        }
+        answering: dict[str, Any] = {r: runner for r, runner in runners.items() if r != JUDGE}
+        samples = {sample.id: sample for _, own in cases for sample in own}
+        models = replace(data.models, **answering)
+        answers = foresee_answers(data.plan, list(samples.values()), models)
+        # What is drawn follows from the texts.
+        unwritten = "writer" in runners and bool(runners["writer"].steps.missing)
+        for role in ("generator", "editor"):
+            if role in runners:
+                runners[role].steps.incomplete = unwritten
+        missing = {key for runner in answering.values() for key in runner.steps.missing}
+        recorded = data.models.recorded is not None
+        known = [own for own in answers if not recorded and missing.isdisjoint(own.keys)]
+        counting = AnswerData(self.dataset, data.plan, data.rules, models, runners.__getitem__)
+        counting.keep_answers(known)
+        made = {own.sample.id for own in known}
+        for case, own_samples in cases:
+            measure, opponents = self.measures[case.key.metric], self.opponents_of(case)
+            if not (measure.judged or measure.scored):
+                continue
+            steps, rules = runners[JUDGE].steps, data.rules
+            measure.read(case, [s for s in own_samples if s.id in made], counting, opponents)
+            sides = [side.answers for side in (opponents.accepted, opponents.anchor) if side]
+            if self.suite.table.arena.against == "gold":
+                sides = [{sample.id: "gold" for sample in own_samples}]
+            for sample in own_samples:
+                if sample.id in made:
+                    continue
+                asked = ["scores"] if measure.scored else []
+                for side in sides if measure.judged else []:
+                    if opponent := side.get(sample.id):
+                        orders = ("first", "second")[: 2 if rules.order == "both" else 1]
+                        asked += [f"{opponent} {order}" for order in orders]
+                steps.missing.update(f"{sample.id} {what}" for what in asked)
+            if measure.judged and rules.order == "adaptive" and steps.missing:
+                steps.incomplete = True
+        return len(samples), [runner.steps for runner in runners.values()]
 
     def opponents_of(self, case: Case) -> CaseOpponents:
         """The accepted answers that a case's answers battle; none from a file that is unusable."""

@@ -30,7 +30,7 @@ from pytest_cepbench.suites.role_assignment import (
 from pytest_cepbench.suites.suite_run import SuiteRun
 
 if TYPE_CHECKING:
-    from pytest_cepbench.measures.answer_contents import AnswerMeasure
+    from pytest_cepbench.measures.answer_measures import AnswerMeasure
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.opening.answers import RecordedAnswers
     from pytest_cepbench.datasets.replay import Replay
-    from pytest_cepbench.measures.answer_contents import AnswerMeasure
+    from pytest_cepbench.measures.answer_measures import AnswerMeasure
 
 _RELATIVE = ("./", "../")
 

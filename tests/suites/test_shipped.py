@@ -18,7 +18,7 @@ from pytest_cepbench.errors import DataAbsentError
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.gate.statistics import Design, chance_to_hold
 from pytest_cepbench.measures import Measure
-from pytest_cepbench.measures.answer_contents import AnswerMeasure
+from pytest_cepbench.measures.answer_measures import AnswerMeasure
 from pytest_cepbench.measures.base import readers_of
 from pytest_cepbench.store.answers import BUNDLE
 from pytest_cepbench.suites import (
