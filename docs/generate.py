@@ -43,8 +43,7 @@ _ADAPTERS = {
     "W": "models.detectors.transformers_detector:OwlParams",
     "K": "models.detectors.transformers_detector:ClassesParams",
     "server": "models.api.parameters:ServerParams",
-    "serve": "models.serving.parameters:ServeParams",
-    "engine": "models.serving.parameters:EngineParams",
+    "serve": "models.serving.engines:ServeParams",
     "chat": "models.api.parameters:ChatParams",
     "image": "models.api.parameters:ImageParams",
     "judge": "models.api.parameters:JudgeParams",
@@ -113,12 +112,10 @@ def flags() -> Iterator[str]:
     """The flag that each parameter of an engine becomes."""
     from pytest_cepbench.models.serving.engines import ENGINES
 
-    yield from _head("parameter", "default", *ENGINES, "meaning")
-    notes = _notes(_class(_ADAPTERS["engine"]))
-    for field in dataclasses.fields(_class(_ADAPTERS["engine"])):
-        shown = [_code(engine.flags.get(field.name, "")) for engine in ENGINES.values()]
-        note = notes.get(field.name, "")
-        yield _row(_code(field.name), _code(_default(field.default)), *shown, note)
+    yield from _head("parameter", *ENGINES)
+    for name in ENGINES["vllm"].flags:
+        shown = (each.flags.get(name) for each in ENGINES.values())
+        yield _row(_code(name), *(_code(flag) if flag else "none" for flag in shown))
 
 
 def suite_keys() -> Iterator[str]:

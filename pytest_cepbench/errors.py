@@ -69,7 +69,6 @@ class ApiError(CepError):
     wait: seconds that the server asks to wait.
     parameter: the one that the server does not accept.
     code: the server's own name of the fault, lower case.
-    redirect: the address that a redirect points to, as the server wrote it.
     cause: why, where the status does not say it; empty where it does.
     """
 
@@ -79,7 +78,6 @@ class ApiError(CepError):
     wait: float | None = None
     parameter: str | None = None
     code: str = ""
-    redirect: str = ""
     cause: str = ""
 
 

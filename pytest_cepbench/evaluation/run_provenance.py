@@ -15,8 +15,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from pytest_cepbench.errors import SpecError
-from pytest_cepbench.escapes import HIDDEN, environment_secrets, is_secret_name
-from pytest_cepbench.models.api.endpoint import Secret, public_url, without_secrets
+from pytest_cepbench.escapes import HIDDEN, is_secret_name
+from pytest_cepbench.models.api.endpoint import public_url, without_secrets
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.writers import (
@@ -39,7 +39,6 @@ def redacted_command(arguments: Sequence[str], environment: Mapping[str, str]) -
     arguments: program first; may be empty.
     environment: variables, of which some hold keys.
     """
-    secrets = [Secret(value) for value in environment_secrets(environment).values()]
     shown: list[str] = []
     value_is_key = False
     for argument in arguments:
@@ -49,19 +48,19 @@ def redacted_command(arguments: Sequence[str], environment: Mapping[str, str]) -
         elif argument.startswith("-") and equals and is_secret_name(name):
             shown.append(f"{name}={HIDDEN}")
         else:
-            shown.append(_cleared(argument, secrets))
+            shown.append(_cleared(argument, environment))
         is_option = argument.startswith("-") and not equals
         value_is_key = is_option and is_secret_name(name)
     return shlex.join(shown)
 
 
-def _cleared(argument: str, secrets: Sequence[Secret]) -> str:
+def _cleared(argument: str, environment: Mapping[str, str]) -> str:
     """One argument without what is a key in it."""
 
     def hidden(match: re.Match[str]) -> str:
         return f"{match['name']}={HIDDEN}" if is_secret_name(match["name"]) else match[0]
 
-    return without_secrets(_QUERY.sub(hidden, argument), secrets)
+    return without_secrets(_QUERY.sub(hidden, argument), environment=environment)
 
 
 _GIT_SECONDS = 5.0

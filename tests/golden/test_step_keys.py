@@ -158,7 +158,7 @@ SPECS: tuple[tuple[RoleName, str], ...] = (
     ("generator", "openai:m?revision=1&size=64x64"),
     ("judge", "openai:m?revision=1"),
     ("judge", "openai:m?revision=1&prompt=opening-gpt&max_pixels=262144"),
-    ("judge", "openai:m?revision=1&prompt=letters&logprobs=true&top_logprobs=5"),
+    ("judge", "openai:m?revision=1&prompt=letters&logprobs=true"),
     ("judge", "chat?device=cpu"),
     ("judge", "chat?device=cpu&prompt=opening-intjudge&max_pixels=262144&system_prompt=be brief"),
     ("writer", "llava?device=cpu&prompt_template={prompt}"),

@@ -13,18 +13,17 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any, TypeVar
 
 import msgspec
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import ApiError, MissingDependencyError
-from pytest_cepbench.models.api.endpoint import Endpoint, redact_logs
+from pytest_cepbench.escapes import mask_secrets
+from pytest_cepbench.models.api.endpoint import Endpoint
 from pytest_cepbench.models.api.faults import (
     check_document,
     classify_response,
@@ -39,25 +38,15 @@ from pytest_cepbench.models.protocols import CUT, Reply, Usage
 
 T = TypeVar("T")
 
-What = Literal["chat", "images", "models"]
-"""The kind of request: for a text, for an image, for the list of models."""
-
-_PATHS: Mapping[What, str] = {
-    "chat": "chat/completions", "images": "images/generations", "models": "models",
-}  # fmt: skip
+CHAT, IMAGES, _MODELS = "chat/completions", "images/generations", "models"
+"""Paths below an address."""
 
 _ACCOUNT = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 """Headers that say which account pays, and the variables that OpenAI's client takes them from."""
 
 _LIST_TIMEOUT = 15.0  # seconds; a server with a slower list is judged by its first real request
 
-_THREADS = min(4, os.cpu_count() or 1)  # that encode and decode images
-
 _FIRST_WAIT = 0.25  # seconds before the first retry, doubled for each further one
-
-_AHEAD = 2  # requests prepared, for each that may be in flight
-
-_CONNECT_TRIES = 2  # before an unreachable address is taken for a wrong one
 
 _OTHER_NAMES = {"max_tokens": "max_completion_tokens"}
 """Parameters that newer servers know by another name."""
@@ -80,80 +69,16 @@ LONGEST_NAME = 100  # letters of the name of a model
 class ApiRequest:
     """One request.
 
-    what: the kind of answer that is wanted.
+    path: below the server's address.
     body: makes what the request must say; called on a thread, since it encodes images.
     read: makes the reply of the JSON that comes back.
     optional: parameters sent as far as the server accepts them.
     """
 
-    what: What
+    path: str
     body: Callable[[], Mapping[str, Any]]
     read: Callable[[Any], Reply]
     optional: Mapping[str, Any] = field(default_factory=dict)
-
-
-class RequestLimiter:
-    """Limits the requests in flight: halved when the server is too busy, raised slowly by
-    successes.
-
-    most: highest number of requests in flight.
-    rpm: most requests per minute; None is unlimited.
-    One limit holds for all requests of an event loop: a server that is too busy is so for all of
-    them.
-    """
-
-    def __init__(self, most: int, rpm: float | None = None) -> None:
-        self._most = most
-        self._limit = float(most)
-        self._in_flight = 0
-        self._slot_free = asyncio.Event()
-        self._queue = asyncio.Lock()  # slots are given in the order of the requests
-        self._spacing = 60.0 / rpm if rpm else 0.0
-        self._next_start = 0.0
-        self._paused_until = 0.0
-        self._lowered_at = 0.0
-
-    @property
-    def limit(self) -> int:
-        """Requests that may be in flight now."""
-        return max(1, int(self._limit))
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[float]:
-        """Wait for a slot and hold it; yields the monotonic time of its start."""
-        async with self._queue:
-            while True:
-                pause = max(self._paused_until, self._next_start) - time.monotonic()
-                if pause > 0:
-                    await asyncio.sleep(pause)
-                elif self._in_flight >= self.limit:
-                    self._slot_free.clear()
-                    await self._slot_free.wait()
-                else:
-                    break
-            self._in_flight += 1
-            now = time.monotonic()
-            self._next_start = max(now, self._next_start) + self._spacing
-        try:
-            yield now
-        finally:
-            self._in_flight -= 1
-            self._slot_free.set()
-
-    def record_success(self) -> None:
-        """Raise the limit by one after as many successes as there are slots."""
-        self._limit = min(self._most, self._limit + 1.0 / self._limit)
-
-    def record_throttling(self, started: float, wait: float) -> None:
-        """Halve the limit and pause all requests for `wait` seconds.
-
-        started: of the refused request. Requests that were in flight together lower the limit once.
-        """
-        now = time.monotonic()
-        self._paused_until = max(self._paused_until, now + wait)
-        if started >= self._lowered_at:
-            self._limit = max(1.0, self._limit / 2)
-            self._lowered_at = now
 
 
 class ApiClient:
@@ -180,10 +105,8 @@ class ApiClient:
             raise MissingDependencyError(
                 'an openai: model needs httpx2: pip install "pytest-cepbench[openai]"'
             ) from error
-        parts = urlsplit(endpoint.address.reveal())
         self._client = client = httpx2.AsyncClient(
-            base_url=urlunsplit(parts._replace(query="", fragment="")),
-            params=parts.query,
+            base_url=endpoint.url,
             headers=_headers(endpoint),
             timeout=limits.timeout,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
@@ -194,9 +117,7 @@ class ApiClient:
             trust_env=endpoint.own is None,
             verify=endpoint.own is None,
         )
-        redact_logs(endpoint.secrets)  # its libraries have made their loggers by now
         self._loop = loop = asyncio.new_event_loop()
-        self._pool = pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="openai-images")
 
         def run_loop() -> None:
             try:
@@ -214,7 +135,6 @@ class ApiClient:
         thread.start()
 
         def close() -> None:
-            pool.shutdown(wait=False, cancel_futures=True)
             if thread.is_alive():
                 asyncio.run_coroutine_threadsafe(end(), loop)
                 if threading.current_thread() is not thread:  # which cannot wait for itself
@@ -225,19 +145,15 @@ class ApiClient:
         self._own = endpoint.own
         self._limits = limits
         self._prices = prices
-        self._limiter = RequestLimiter(limits.concurrency, limits.rpm)
-        # Images are encoded while earlier requests are in flight; not those of a whole batch, whose
-        # encoded images may be large.
-        self._prepared = asyncio.Semaphore(_AHEAD * limits.concurrency)
+        self._slots = asyncio.Semaphore(limits.concurrency)
+        self._paused_until = 0.0  # a server that is too busy is so for all requests
         self._models: tuple[str, ...] = ()  # that the server lists
         self._has_answered = False
         self._retries = limits.retries
         self._dropped: dict[str, str] = {}  # parameter that is not accepted -> how it was sent
         self._renamed: dict[str, str] = {}
         self._remarks: dict[str, None] = {}
-        self._names: dict[str, str] = {}  # that the server gave itself, and as they are shown
-        self._reported: dict[str, str] = {}  # what it called itself first
-        self._changed: set[str] = set()
+        self._reported: dict[str, str] = {}  # what the server called itself first
         self._cut = 0
 
     def check(self, *, listed: bool = False) -> None:
@@ -250,13 +166,7 @@ class ApiClient:
         shows at the first real request.
         """
         try:
-            for tries_left in reversed(range(_CONNECT_TRIES)):
-                try:
-                    content = self._run(self._fetch("models", {}, {}))
-                    break
-                except ApiError as fault:
-                    if not (tries_left and fault.cause == "unreachable"):
-                        raise
+            content = self._run(self._fetch(_MODELS, None, {}))
         except ApiError as fault:
             if fault.cause == "unreachable" or fault.status == 401:
                 raise server_error(self._endpoint, fault) from None
@@ -312,30 +222,24 @@ class ApiClient:
         finally:
             future.cancel()
 
-    async def _on_thread(self, call: Callable[[], T]) -> T:
-        """The result of a function that would block the loop."""
-        return await self._loop.run_in_executor(self._pool, call)
-
     async def _send_until_answered(self, request: ApiRequest) -> Reply:
-        async with self._prepared:
-            body = await self._on_thread(request.body)
-            tries, waited, usage = 0, 0.0, Usage()
+        async with self._slots:
+            body = await asyncio.to_thread(request.body)
+            tries, usage, begun = 0, Usage(), time.monotonic()
             while True:
-                fault: ApiError | None = None
-                async with self._limiter.slot() as started:
-                    optional = {
-                        self._renamed.get(name, name): value
-                        for name, value in request.optional.items()
-                        if self._renamed.get(name, name) not in self._dropped
-                    }
-                    try:
-                        reply = await self._send_once(request, body, optional)
-                    except ApiError as error:
-                        fault = error
+                while (held := self._paused_until - time.monotonic()) > 0:
+                    await asyncio.sleep(held)
+                optional = {
+                    self._renamed.get(name, name): value
+                    for name, value in request.optional.items()
+                    if self._renamed.get(name, name) not in self._dropped
+                }
                 usage += Usage(requests=1, retries=min(1, usage.requests))
-                if fault is None:
-                    self._limiter.record_success()
-                    return self._completed(request, reply, usage)
+                try:
+                    reply = await self._send_once(request, body, optional)
+                    return self._completed(reply, usage, images=request.path == IMAGES)
+                except ApiError as error:
+                    fault = error
                 if self._own is not None:
                     self._own.check()
                 if fault.parameter in _NEEDED:
@@ -356,20 +260,21 @@ class ApiClient:
                     longest = min(self._limits.max_retry_wait, _FIRST_WAIT * 2.0 ** min(tries, 30))
                     # Random, so that requests which failed together are not repeated together.
                     pause = longest * random.uniform(0.5, 1.0)  # noqa: S311 - not for a secret
-                waited += time.monotonic() - started
-                if tries >= self._retries or waited + pause > self._limits.patience:
+                waited = time.monotonic() - begun + pause
+                if tries >= self._retries or waited > self._limits.patience:
                     words = f"after {usage.requests} requests: {words}"
                     return Reply(Failure("unanswered", words), usage, passing=True)
+                tries += 1
                 if fault.kind == "throttled":
-                    self._limiter.record_throttling(started, fault.wait or 0.0)
-                tries, waited = tries + 1, waited + pause
-                await asyncio.sleep(pause)
+                    self._paused_until = max(self._paused_until, time.monotonic() + pause)
+                else:
+                    await asyncio.sleep(pause)
 
     async def _send_once(
         self, request: ApiRequest, body: Mapping[str, Any], optional: Mapping[str, Any]
     ) -> Reply:
         """The reply to a request. Raises ApiError."""
-        content = await self._fetch(request.what, body, optional)
+        content = await self._fetch(request.path, body, optional)
         document = read_json(content)
         if document is None:
             words = describe_body(content)
@@ -377,24 +282,24 @@ class ApiClient:
                 raise ApiError("fatal", words, cause="web page")
             raise ApiError("again", f"not JSON but {words}", 200)
         check_document(document)
-        return await self._on_thread(lambda: request.read(document))
+        return await asyncio.to_thread(request.read, document)
 
     async def _fetch(
-        self, what: What, body: Mapping[str, Any], optional: Mapping[str, Any]
+        self, path: str, body: Mapping[str, Any] | None, optional: Mapping[str, Any]
     ) -> bytes:
         """The body of the server's response. Raises ApiError where there is none."""
         import httpx2
 
         # The client's own timeout is one of silence: a body that drips would never end.
         limit = self._limits.timeout
-        limit = min(limit, _LIST_TIMEOUT) if what == "models" else limit
+        limit = min(limit, _LIST_TIMEOUT) if body is None else limit
         try:
             async with asyncio.timeout(limit):
-                if what == "models":
-                    response = await self._client.get(_PATHS[what])
+                if body is None:
+                    response = await self._client.get(path)
                 else:
                     response = await self._client.post(
-                        _PATHS[what],
+                        path,
                         content=msgspec.json.encode({**body, **optional}),
                         headers={"Content-Type": "application/json"},
                     )
@@ -425,25 +330,22 @@ class ApiClient:
                 f"({self._endpoint.clean(words)}): it was left out"
             ] = None
 
-    def _completed(self, request: ApiRequest, reply: Reply, usage: Usage) -> Reply:
+    def _completed(self, reply: Reply, usage: Usage, *, images: bool) -> Reply:
         """A reply with what its requests cost, and what they reveal of the server."""
         self._has_answered, self._retries = True, self._limits.retries
-        value = self._without_secrets(reply.value)
-        images = int(request.what == "images")
+        value = self._without_key(reply.value)
+        drawn = int(images)
         if isinstance(value, list):
-            images = sum(step.image is not None for step in value)
+            drawn = sum(step.image is not None for step in value)
         tokens, (price_in, price_out, price_image) = reply.usage, self._prices
         cost = (tokens.input_tokens * price_in + tokens.output_tokens * price_out) / 1e6
-        usage += replace(tokens, images=images, cost=cost + images * price_image)
+        usage += replace(tokens, images=drawn, cost=cost + drawn * price_image)
         name, remarks, provenance = self._endpoint.name, list(self._remarks), {**reply.provenance}
         for part in [part for part in (SERVED, SYSTEM) if part in provenance]:
-            said = provenance[part]
-            if said not in self._names:  # the same in each of thousands of answers
-                self._names[said] = self._endpoint.clean(said)[:LONGEST_NAME]
-            shown = provenance[part] = self._names[said]
+            shown = provenance[part] = self._endpoint.clean(provenance[part])[:LONGEST_NAME]
             before = self._reported.setdefault(part, shown)
-            if shown != before and part not in self._changed:  # it may be another model
-                self._changed.add(part)
+            if shown != before:  # it may be another model
+                self._reported[part] = shown
                 remarks.append(
                     f"{name}: what answers has changed during the run: its "
                     f"{part.removeprefix('server ')} was {before!r} and is {shown!r}"
@@ -465,15 +367,14 @@ class ApiClient:
             provenance |= self._own.provenance
         return Reply(value, usage, provenance, remarks=tuple(remarks))
 
-    def _without_secrets(self, value: Any) -> Any:
-        """A result without secrets: a server may say anything, also what it was sent."""
+    def _without_key(self, value: Any) -> Any:
+        """A result without the key: a server may say anything, also what it was sent."""
         if isinstance(value, str):
-            for secret in self._endpoint.secrets:
-                value = secret.remove_from(value)
-        elif isinstance(value, Failure):
+            return mask_secrets(value, {"KEY": self._endpoint.key or ""})
+        if isinstance(value, Failure):
             return Failure(value.kind, self._endpoint.clean(value.detail))
-        elif isinstance(value, list):
-            return [replace(step, text=self._without_secrets(step.text)) for step in value]
+        if isinstance(value, list):
+            return [replace(step, text=self._without_key(step.text)) for step in value]
         return value
 
 
@@ -483,8 +384,6 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
     if endpoint.own is None:
         values = {name: os.environ.get(variable, "").strip() for name, variable in _ACCOUNT.items()}
         headers |= {name: value for name, value in values.items() if value.isascii() and value}
-    if endpoint.user is not None:
-        headers["Authorization"] = f"Basic {endpoint.user.reveal()}"
-    elif endpoint.key is not None:
-        headers["Authorization"] = f"Bearer {endpoint.key.reveal()}"
+    if endpoint.key is not None:
+        headers["Authorization"] = f"Bearer {endpoint.key}"
     return headers

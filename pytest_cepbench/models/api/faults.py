@@ -1,23 +1,20 @@
 """Faults in the place of answers: what the client does about each, and what users are told.
 
-Nothing that a server sends can be taken for granted. A fault is asked again, shortened by a
-parameter, given up for this input, or raised as a ModelError of one line that names the option;
-`_KINDS` is the table.
+A fault is asked again, shortened by a parameter, given up for this input, or raised as a ModelError
+of one line that names the option; `_KINDS` is the table.
 """
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Collection, Container, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 import msgspec
 
-from pytest_cepbench.errors import ApiError, FaultKind, ModelError
-from pytest_cepbench.escapes import redirect_target
+from pytest_cepbench.errors import ApiError, FaultKind, ModelError, did_you_mean
 from pytest_cepbench.models.api.endpoint import URL_VARIABLE, Endpoint
 
 _POLICY = ("content_policy", "content_filter", "moderation", "invalid_prompt", "safety")
@@ -79,13 +76,18 @@ def classify_response(
         return ApiError(kind if wait is None else "throttled", words, status, wait, code=code)
     parameter = None
     if status in (400, 422) and kind == "rejected":
-        parameter = _refused_parameter(words, code, named, sent)
+        # Whatever is said against the form of answers, it is the server that does not have it: the
+        # user cannot write another.
+        if _FORM in sent and (named.startswith(_FORM) or _FORM_REFUSAL.search(words)):
+            parameter = _FORM
+        elif _REFUSAL.search(words) or _REFUSAL.search(code.replace("_", " ")):
+            places = [(m.start(), n) for n in sent if (m := re.search(rf"\b{n}\b", words))]
+            parameter = named if named in sent else min(places)[1] if places else None
         if parameter is not None:
             kind = "parameter"
         elif _TOO_LARGE.search(f"{words} {code}"):
             kind = "fatal"
-    redirect = headers.get("location", "") if 300 <= status < 400 else ""
-    return ApiError(kind, words, status, parameter=parameter, code=code, redirect=redirect)
+    return ApiError(kind, words, status, parameter=parameter, code=code)
 
 
 def check_document(document: Any) -> None:
@@ -119,9 +121,7 @@ def is_web_page(body: bytes) -> bool:
     return bool(_WEB_PAGE.match(body[:200].decode("utf-8", "replace")))
 
 
-def requested_wait(
-    headers: Mapping[str, str], now: Callable[[], float] = time.time
-) -> float | None:
+def requested_wait(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait: retry-after-ms, or Retry-After (seconds or a date)."""
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
@@ -132,7 +132,7 @@ def requested_wait(
             return seconds
     try:
         date = parsedate_to_datetime(headers.get("retry-after", ""))
-        return max(0.0, date.timestamp() - now())
+        return max(0.0, date.timestamp() - time.time())
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -142,16 +142,16 @@ def _error_fields(document: Any, body: bytes) -> tuple[str, str, str]:
     outer = document if isinstance(document, dict) else {}
     inner = outer.get("error", outer.get("detail", outer))
     if isinstance(inner, list):  # of FastAPI: one entry for each wrong field
-        entries, names = [], []
-        for entry in inner:
-            if not isinstance(entry, dict):
-                entries.append(str(entry))
-                continue
-            loc = entry.get("loc")
-            place = list(map(str, loc)) if isinstance(loc, list) else []
-            names += place[-1:]
-            entries.append(f"{'.'.join(place)}: {entry.get('msg', entry.get('type', ''))}")
-        return "; ".join(entries[:4]), "", names[0] if names else ""
+        entries = [entry for entry in inner if isinstance(entry, dict)]
+        places = [
+            list(map(str, loc)) if isinstance(loc := e.get("loc"), list) else [] for e in entries
+        ]
+        told = [
+            f"{'.'.join(place)}: {entry.get('msg', entry.get('type', ''))}"
+            for place, entry in zip(places, entries, strict=True)
+        ]
+        named = next((place[-1] for place in places if place), "")
+        return "; ".join(told[:4]) or describe_body(body), "", named
     if isinstance(inner, dict):
         fields = [inner.get(name) for name in ("code", "type", "param")]
         code, kind, param = (field if isinstance(field, str) else "" for field in fields)
@@ -161,60 +161,33 @@ def _error_fields(document: Any, body: bytes) -> tuple[str, str, str]:
     return (inner if isinstance(inner, str) and inner else describe_body(body)), "", ""
 
 
-def _refused_parameter(words: str, code: str, named: str, sent: Collection[str]) -> str | None:
-    """The parameter that a refusal is about, if it says that the server does not accept it.
-
-    Whatever is said against the form of answers, it is the server that does not have this form:
-    the user cannot write another.
-    """
-    if _FORM in sent and (named.startswith(_FORM) or _FORM_REFUSAL.search(words)):
-        return _FORM
-    if not (_REFUSAL.search(words) or _REFUSAL.search(code.replace("_", " "))):
-        return None
-    if named in sent:
-        return named
-    mentioned = [(match.start(), n) for n in sent if (match := re.search(rf"\b{n}\b", words))]
-    return min(mentioned)[1] if mentioned else None
-
-
-# -- what users are told --------------------------------------------------------------------------
-
 _CAUSES: Mapping[int | None, str] = {
-    401: "key", 403: "forbidden", 402: "quota", 429: "quota", 400: "size", 413: "size", 422: "size",
+    401: "key", 403: "key", 402: "quota", 429: "quota", 400: "size", 413: "size", 422: "size",
 }  # fmt: skip
 """Keys of `_MESSAGES` by the status of a fatal fault."""
 
 _MESSAGES: Mapping[str, str] = {
-    "key": "refuses the key ({status}: {words}). {key}",
-    "forbidden": "forbids it ({status}: {words}): the key has expired, or may not use this model. "
-    "{key}",
+    "key": "refuses the key, or forbids it this model ({status}: {words}). {key}",
     "quota": "wants to be paid ({status}: {words}): the quota of the key is used up",
     "size": "takes no request as large as this one ({status}: {words}). Send smaller images with "
-    "max_pixels= (or image_format=webp) in its spec, or raise the limit of the server",
-    "size generator": "takes no request as large as this one ({status}: {words}). Ask for smaller "
-    "images with size= in its spec, or raise the limit of the server",
-    "redirect": "points to {target} ({status}), and redirects are not followed: images and prompts "
-    "would go wherever a server says. If the model is served there, write that address: base_url= "
-    "in its spec, or {variable}",
+    "max_pixels= in its spec, ask for smaller ones with size=, or raise the limit of the server",
+    "redirect": "points elsewhere ({status}), and redirects are not followed: images and prompts "
+    "would go wherever a server says. Write the address where the model is served: base_url= in "
+    "its spec, or {variable}",
     "model": "does not know this model ({status}: {words}).{listing} Correct the name in --{role} "
     "(or --model)",
     "interface": "has no such interface ({status}: {words}). {address}",
-    "unreachable": "({words}). Start it. {address}",
+    "unreachable": "cannot be reached ({words}). Start the server. {address}",
     "web page": "answers with {words}. {address}",
     "pointer": "gives the address of an image instead of the image, and addresses from answers are "
-    "not fetched. Let the server answer with data (response_format=b64_json, which is sent where "
-    "the spec does not say none)",
-    "logprobs": "gives no probabilities of tokens ({words}). Remove logprobs=true from its spec, "
-    'and score = "soft" from the suite that needs it; or serve the model where they are given '
-    "(vLLM and SGLang do)",
-    "logprobs vqa": "gives no probabilities of tokens ({words}). Add logprobs=false to its spec, "
-    "so that its answers are right or wrong; or serve the model where they are given (vLLM and "
-    "SGLang do)",
+    "not fetched. Let the server answer with data (response_format=b64_json, which is sent)",
+    "logprobs": "gives no probabilities of tokens ({words}). Write logprobs=false in its spec, and "
+    'for a judge remove score = "soft" from the suite that needs it; or serve the model where they '
+    "are given (vLLM and SGLang do)",
     "no answer": "answered none of {count} requests; the last fault: {words}.{listing} Check the "
     "server; timeout=, retries= and patience= in the spec set how long the run waits for it{log}",
 }
-"""What follows name and address of a server that answers no request, by the cause, where it makes
-a difference with the role."""
+"""What follows name and address of a server that answers no request, by the cause."""
 
 _SHOWN_MODELS = 6  # names of other models
 
@@ -228,49 +201,33 @@ def server_error(
     count: of the requests without an answer.
     """
     cause = fault.cause or _CAUSES.get(fault.status, "interface")
-    if fault.redirect:
+    told = f"{fault.code} {fault.words}".lower()
+    if fault.status is not None and 300 <= fault.status < 400:
         cause = "redirect"
-    elif fault.status == 404 and (
-        listed
-        or "model" in fault.code
-        or "model" in fault.words.lower()
-        or endpoint.model in fault.words
-    ):
+    elif fault.status == 404 and (listed or "model" in told or endpoint.model.lower() in told):
         cause = "model"
-    if endpoint.user is not None:
-        key = f"Correct the user and password in {URL_VARIABLE}"
-    elif endpoint.key_env is None:
+    set_or_not = "Set" if endpoint.key is None else "Correct"
+    key = f"{set_or_not} {endpoint.key_env}, or name another variable with key_env=NAME"
+    if endpoint.key_env is None:
         key = "Name the environment variable of its key with key_env=NAME"
-    else:
-        set_or_not = "Set" if endpoint.key is None else "Correct"
-        key = f"{set_or_not} {endpoint.key_env}, or name another variable with key_env=NAME"
     listing = ""
     if listed:
-        close = get_close_matches(endpoint.model, listed, n=1)
-        hint = f" Did you mean {endpoint.clean(close[0])!r}?" if close else ""
-        names = ", ".join(endpoint.clean(name) for name in listed[:_SHOWN_MODELS])
-        more = f" and {len(listed) - _SHOWN_MODELS} more" if len(listed) > _SHOWN_MODELS else ""
-        listing = f"{hint} It lists {names}{more}."
-    address = (
-        f"Correct base_url= in its spec, or {URL_VARIABLE} (most servers want it to end with /v1)"
-    )
-    log = ""
+        names = list(map(endpoint.clean, listed))
+        more = f" and {len(names) - _SHOWN_MODELS} more" if len(names) > _SHOWN_MODELS else ""
+        hint = did_you_mean(endpoint.model, names)
+        listing = f"{hint} It lists {', '.join(names[:_SHOWN_MODELS])}{more}."
+    address, log = f"Correct base_url= in its spec, or {URL_VARIABLE} (most end with /v1)", ""
     if endpoint.own is not None:
         address, log = f"See its log, {endpoint.own.log}", f". Its log: {endpoint.own.log}"
-    message = _MESSAGES.get(f"{cause} {endpoint.role}") or _MESSAGES[cause]
-    verb = "no server answers at " if cause == "unreachable" else ""
-    return ModelError(
-        f"{endpoint.name}: {verb}{endpoint.url} "
-        + message.format(
-            words=endpoint.clean(fault.words),
-            status=fault.status,
-            target=endpoint.clean(redirect_target(fault.redirect, f"{endpoint.url}/")),
-            count=count,
-            role=endpoint.role,
-            variable=URL_VARIABLE,
-            listing=listing,
-            key=key,
-            address=address,
-            log=log,
-        )
+    message = _MESSAGES[cause].format(
+        words=endpoint.clean(fault.words),
+        status=fault.status,
+        count=count,
+        role=endpoint.role,
+        variable=URL_VARIABLE,
+        listing=listing,
+        key=key,
+        address=address,
+        log=log,
     )
+    return ModelError(f"{endpoint.name}: {endpoint.url} {message}")

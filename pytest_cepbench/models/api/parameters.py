@@ -1,6 +1,6 @@
 """The parameters of `openai:` specs: how a server is reached, and what it is asked for.
 
-All that a request asks for enters keys, but for prices.
+All that a request asks for enters keys.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.models.spec import (
     ModelSpec,
     check_at_least,
@@ -19,11 +18,15 @@ from pytest_cepbench.models.spec import (
     parse_params,
     split_params,
 )
+from pytest_cepbench.models.text_model.interleaver import PROMPTS
 from pytest_cepbench.models.text_model.judge_prompts import (
     DEFAULT_PROMPT,
     JUDGE_PROMPTS,
     check_prompt,
 )
+
+MODALITIES = ("text", "image")
+"""Kinds of content that an interleaver is asked for."""
 
 _SIZE = re.compile(r"[1-9][0-9]*x[1-9][0-9]*|auto")
 
@@ -33,34 +36,24 @@ class RequestLimits:
     """How many requests a server gets and how long each is waited for; no answer depends on it.
 
     concurrency: most requests in flight.
-    batch_size: most inputs in one call; None is 4 times the concurrency.
     timeout: seconds that one request may take.
     retries: most repetitions of a request.
     patience: seconds that one answer may take in all, failed requests included.
     max_retry_wait: longest pause, in seconds, that the server did not ask for.
-    rpm: most requests per minute, of a process.
     Raises ValueError for a value outside its range.
     """
 
     concurrency: int = 16
-    batch_size: int | None = None
     timeout: float = 120.0
     retries: int = 8
     patience: float = 300.0
     max_retry_wait: float = 60.0
-    rpm: float | None = None
 
     def __post_init__(self) -> None:
-        check_at_least(self, 1, "concurrency", "batch_size")
-        if self.retries < 0:
-            raise ValueError(f"retries must be 0 or more, got {self.retries}")
-        check_number(self, "timeout", "rpm", above=True)
+        check_at_least(self, 1, "concurrency")
+        check_at_least(self, 0, "retries")
+        check_number(self, "timeout", above=True)
         check_number(self, "patience", "max_retry_wait")
-
-    @property
-    def batch(self) -> int:
-        """Most inputs in one call: several rounds of requests, so that slow ones are overtaken."""
-        return 4 * self.concurrency if self.batch_size is None else self.batch_size
 
 
 @dataclass(frozen=True)
@@ -72,6 +65,7 @@ class ServerParams(RequestLimits):
     weights: folder of the checkpoint that is served. revision: name that the user changes with the
         weights. Exactly one of them is the model's identity.
     price_in, price_out: of a million tokens, in the user's currency.
+    price_image: of one image.
     Raises ValueError for a value outside its range.
     """
 
@@ -81,6 +75,7 @@ class ServerParams(RequestLimits):
     revision: str | None = None
     price_in: float = 0.0
     price_out: float = 0.0
+    price_image: float = 0.0
 
     def __post_init__(self) -> None:
         if self.base_url is not None and not re.match(r"https?://[^/]", self.base_url):
@@ -88,7 +83,7 @@ class ServerParams(RequestLimits):
                 f"base_url must begin with http:// or https:// and a host, got {self.base_url!r}"
             )
         super().__post_init__()
-        check_number(self, "price_in", "price_out")
+        check_number(self, "price_in", "price_out", "price_image")
         if (self.weights is None) == (self.revision is None):
             raise ValueError(
                 "give weights=FOLDER (the checkpoint that is served) or revision=NAME (a name that "
@@ -120,10 +115,6 @@ class ChatParams:
     max_tokens: longest answer; None leaves it to the server.
     system_prompt: goes first. Of a judge: in the place of its own. Of a writer: before that of the
         suite, in one message.
-    detail: of images, low or high.
-    image_format: in which images are sent, losslessly: png, which every server reads, or webp,
-        which is encoded in half the time.
-    send_seed: auto (where tokens are sampled), true or false.
     max_pixels: larger images are made smaller, to at most so many pixels; None sends them whole.
     reasoning: strip (reasoning is no part of the answer) or keep; of judges and VQA models it never
         is.
@@ -135,20 +126,14 @@ class ChatParams:
     top_p: float | None = None
     max_tokens: int | None = 512
     system_prompt: str | None = None
-    detail: str | None = None
-    image_format: str = "png"
-    send_seed: str = "auto"
     max_pixels: int | None = None
     reasoning: str = "strip"
     dtype: str | None = None
 
     def __post_init__(self) -> None:
         check_reasoning(self.reasoning)
-        if self.image_format not in ("png", "webp"):
-            raise ValueError(f"image_format must be png or webp, got {self.image_format!r}")
         check_number(self, "temperature")
         check_number(self, "top_p", above=True)
-        _check_seed(self.send_seed)
         check_at_least(self, 1, "max_tokens", "max_pixels")
 
     @property
@@ -157,13 +142,13 @@ class ChatParams:
         return self.temperature is None or self.temperature > 0
 
     @property
-    def seeds(self) -> bool:
-        """True where the seed of a step is sent."""
-        return self.sampled if self.send_seed == "auto" else self.send_seed == "true"
-
-
-TOP_LOGPROBS = 20
-"""Most tokens whose probabilities OpenAI's API gives; a letter is often among them twice."""
+    def decisive(self) -> dict[str, Any]:
+        """What enters the keys of results."""
+        # How images and seeds are sent was once a choice, and is in all keys since.
+        decisive = {**dataclasses.asdict(self), "image_format": "png", "send_seed": "auto"}
+        if self.reasoning == "strip":
+            del decisive["reasoning"]  # as in keys from before there was the parameter
+        return {name: value for name, value in decisive.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -171,12 +156,10 @@ class LikelihoodParams(ChatParams):
     """Parameters of a request whose answer may come with the probabilities of its tokens.
 
     logprobs: whether the server is asked for them.
-    top_logprobs: tokens whose probabilities are asked for; None is 20, the most of OpenAI.
     Raises ValueError for a value outside its range.
     """
 
     logprobs: bool = False
-    top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -184,9 +167,6 @@ class LikelihoodParams(ChatParams):
             raise ValueError(
                 "reasoning=keep is for texts: a verdict or answer inside reasoning never counts"
             )
-        check_at_least(self, 1, "top_logprobs")
-        if self.top_logprobs is not None and not self.logprobs:
-            raise ValueError("top_logprobs needs logprobs=true")
 
 
 @dataclass(frozen=True)
@@ -209,11 +189,14 @@ class JudgeParams(LikelihoodParams):
                 f"logprobs=true reads the probabilities of one token, and several verdicts of "
                 f"prompt={self.prompt} begin with the same one: add prompt={letters}"
             )
-        if self.top_logprobs is not None and self.top_logprobs < len(WINNERS):
-            raise ValueError(
-                f"top_logprobs must be at least {len(WINNERS)}, one token for each verdict, got "
-                f"{self.top_logprobs}"
-            )
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """With the version of the prompt."""
+        decisive = {**super().decisive, "prompt": JUDGE_PROMPTS[self.prompt].version}
+        if not self.logprobs:
+            del decisive["logprobs"]  # as in keys from before there was the parameter
+        return decisive
 
 
 @dataclass(frozen=True)
@@ -245,44 +228,31 @@ class WriterParams(ChatParams):
     max_tokens: int | None = 2048
 
 
-_MODALITIES = ("text,image", "image,text")
-
-
 @dataclass(frozen=True)
 class InterleaverParams(ChatParams):
     """Parameters of a request for texts and images: those of `ChatParams`, where `system_prompt`
     goes in the place of the built-in one, and the server says how long an answer may be and how it
     is sampled: greedy images are poor ones.
-
-    modalities: kinds of content that are asked for; None sends nothing.
-    price_image: of one image; it is no part of a request.
-    Raises ValueError for a value outside its range.
     """
 
     temperature: float | None = None
     max_tokens: int | None = None
-    modalities: str | None = "text,image"
-    price_image: float = 0.0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number(self, "price_image")
-        if self.modalities not in (None, *_MODALITIES):
-            known = " or ".join(_MODALITIES)
-            raise ValueError(f"modalities must be {known} or none, got {self.modalities!r}")
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """With what is asked for."""
+        return {**super().decisive, "prompt": PROMPTS, "modalities": ",".join(MODALITIES)}
 
 
 @dataclass(frozen=True)
 class ImageParams:
-    """Parameters of a generator's request; each but the price can change the image.
+    """Parameters of a generator's request; each can change the image.
 
     size: WIDTHxHEIGHT or auto.
     height, width: the same in two numbers.
     quality: as in the API.
     num_inference_steps, guidance_scale, negative_prompt: of vLLM-Omni, SGLang and others.
-    response_format: how the image is asked for; None sends nothing.
-    send_seed: auto and true send the step's seed, false does not.
-    dtype: that the server was started with; it is not sent. price_image: of one image.
+    dtype: that the server was started with; it is not sent.
     Raises ValueError for a value outside its range.
     """
 
@@ -293,32 +263,34 @@ class ImageParams:
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     negative_prompt: str | None = None
-    response_format: str | None = "b64_json"
-    send_seed: str = "auto"
     dtype: str | None = None
-    price_image: float = 0.0
 
     def __post_init__(self) -> None:
         check_at_least(self, 1, "height", "width", "num_inference_steps")
-        check_number(self, "price_image")
         check_number(self, "guidance_scale", least=-math.inf)
-        _check_seed(self.send_seed)
         if self.size is not None and not _SIZE.fullmatch(self.size):
             raise ValueError(f"size must be WIDTHxHEIGHT or auto, got {self.size!r}")
         if (self.height is None) != (self.width is None):
             raise ValueError("height and width go together: give both, or size=WIDTHxHEIGHT")
         if self.size is not None and self.height is not None:
             raise ValueError("size and height say the same: give one of them")
-        if self.response_format not in (None, "b64_json"):
-            raise ValueError(
-                f"response_format must be b64_json or none, got {self.response_format!r}: an image "
-                "is read out of the answer itself, and never fetched from where it points to"
-            )
 
     @property
     def wanted_size(self) -> str | None:
         """The size as the API expects it."""
         return self.size if self.height is None else f"{self.width}x{self.height}"
+
+    @property
+    def sampled(self) -> bool:
+        """Every image is drawn from a seed."""
+        return True
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """What enters the keys of results; of the form and the seed as of `ChatParams`."""
+        sent = {"response_format": "b64_json", "send_seed": "auto"}
+        given = {**dataclasses.asdict(self), **sent}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...]:
@@ -329,8 +301,3 @@ def parse_parts(spec: ModelSpec, what: str, *kinds: type[Any]) -> tuple[Any, ...
     names = [{field.name for field in dataclasses.fields(kind)} for kind in kinds]
     own = split_params(spec, what, *names)
     return tuple(parse_params(part, kind, what) for part, kind in zip(own, kinds, strict=True))
-
-
-def _check_seed(value: str) -> None:
-    if value not in ("auto", "true", "false"):
-        raise ValueError(f"send_seed must be auto, true or false, got {value!r}")

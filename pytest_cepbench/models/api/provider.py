@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from importlib import util
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.artifacts import digest_json
-from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError
 from pytest_cepbench.models.api.client import IGNORED, LONGEST_NAME, ApiClient
 from pytest_cepbench.models.api.endpoint import (
     find_endpoint,
@@ -48,40 +47,21 @@ from pytest_cepbench.models.binding import (
 )
 from pytest_cepbench.models.checkpoints import complete_checkpoint, fingerprint, inspect_checkpoint
 from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.models.spec import SCHEMES, ModelSpec
-from pytest_cepbench.models.text_model.interleaver import PROMPTS
-from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
+from pytest_cepbench.models.spec import ModelSpec
 
 ADAPTER = "openai-api/1"
 
-_ROLES = SCHEMES["openai"].roles
-
-CHATS: Mapping[RoleName, tuple[type[ChatParams], Callable[..., Model]]] = {
+ROLES: Mapping[RoleName, tuple[type[ChatParams | ImageParams], Callable[..., Model]]] = {
     "describer": (ChatParams, ApiDescriber),
+    "generator": (ImageParams, ApiGenerator),
     "judge": (JudgeParams, ApiJudge),
     "writer": (WriterParams, ApiWriter),
     "interleaver": (InterleaverParams, ApiInterleaver),
     "vqa": (VqaParams, ApiVqa),
 }
-"""Roles by chat completions: the parameters of a request, and the model."""
-
-_NOT_KEYED = ("price_image",)  # of the parameters of a request
+"""The parameters of a request, and the model."""
 
 _SHOWN_NAMES = 3
-
-
-def name_model(spec: ModelSpec) -> str:
-    """The served model, for people.
-
-    Raises SpecError where the spec names no model, or holds a key.
-    """
-    refuse_secrets(spec)
-    if not spec.target.strip():
-        raise SpecError(
-            f"model spec {spec.text!r}: no model is named; write "
-            "openai:MODEL?base_url=URL&revision=NAME, MODEL as the server calls it"
-        )
-    return f"{spec.target} behind an OpenAI-compatible server"
 
 
 def check_installed(spec: ModelSpec) -> None:
@@ -95,9 +75,16 @@ def check_installed(spec: ModelSpec) -> None:
 def detect(spec: ModelSpec) -> DetectedModel:
     """What a served model can play: all roles, since a name tells none.
 
-    The option, or the roles that others leave, says which is under test.
+    The option, or the roles that others leave, says which is under test. Raises SpecError where the
+    spec names no model, or holds a key.
     """
-    return DetectedModel(name_model(spec), _ROLES)
+    refuse_secrets(spec)
+    if not spec.target.strip():
+        raise spec.error(
+            "no model is named; write openai:MODEL?base_url=URL&revision=NAME, MODEL as the server "
+            "calls it"
+        )
+    return DetectedModel(f"{spec.target} behind an OpenAI-compatible server", tuple(ROLES))
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
@@ -106,13 +93,13 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     Raises SpecError for parameters that are unknown, wrong or keys, RoleError for a role that no
     API plays, CheckpointError for `weights` that are no checkpoint.
     """
-    what = name_model(spec)
-    if role not in _ROLES:
+    what = detect(spec).what
+    if role not in ROLES:
         raise RoleError(
-            f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(_ROLES)}"
+            f"openai:{spec.target}: the API has no {role}; it can be the {' or '.join(ROLES)}"
         )
     check_installed(spec)
-    kind: type[Any] = ImageParams if role == "generator" else CHATS[role][0]
+    kind, model = ROLES[role]
     server: ServerParams
     server, request = parse_parts(spec, f"the {role} over the API", ServerParams, kind)
 
@@ -134,44 +121,57 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     def load() -> Model:
         """Reach the server. Raises ModelError where that cannot work."""
         endpoint = find_endpoint(spec.target, role, server)
-        prices = (server.price_in, server.price_out, getattr(request, "price_image", 0.0))
+        prices = (server.price_in, server.price_out, server.price_image)
         client = ApiClient(endpoint, server, prices)
         client.check(listed=server.weights is not None)
-        model: Callable[..., Model] = ApiGenerator if role == "generator" else CHATS[role][1]
         return model(client, spec.target, request)
 
     files = CoveredFiles(server.weights or what, context.hash_file, identify)
-    return BoundRole(
-        role=role,
-        spec=spec.text,
+    return bound_server(
+        spec,
+        role,
+        request,
+        server.concurrency,
         what=what,
-        fingerprint=files.fingerprint,
         adapter=ADAPTER,
         load=load,
-        params=decisive_params(role, request),
-        seeded=role == "generator" or request.sampled,
-        resources=Resources(server.batch, lasting=True),
-        # Not a device of this machine: with --cep-residency=swap no model has to leave it.
-        provenance={"device": "server", "server": public_url(server_address(server))},
+        params=request.decisive,
+        server=public_url(server_address(server)),
         warn=partial(provenance_warnings, role, spec.target),
         files=files,
-        probabilities=request.logprobs if role == "judge" else None,
-        scores_answers=role == "judge",
     )
 
 
-def decisive_params(role: RoleName, request: Any) -> dict[str, Any]:
-    """The parameters of a request that enter the keys of its results."""
-    decisive = {name: value for name, value in asdict(request).items() if name not in _NOT_KEYED}
-    if role == "judge":
-        decisive["prompt"] = JUDGE_PROMPTS[request.prompt].version
-        if not request.logprobs:
-            del decisive["logprobs"]  # as in keys from before there was the parameter
-    elif role == "interleaver":
-        decisive["prompt"] = PROMPTS
-    if decisive.get("reasoning") == "strip":
-        del decisive["reasoning"]  # as in keys from before there was the parameter
-    return {name: value for name, value in decisive.items() if value is not None}
+def bound_server(
+    spec: ModelSpec,
+    role: RoleName,
+    request: Any,
+    concurrency: int,
+    *,
+    server: str,
+    files: CoveredFiles,
+    **parts: Any,
+) -> BoundRole:
+    """A role that is played behind a server, of any scheme.
+
+    request: the parameters of a request.
+    server: for people.
+    parts: other fields of the bound role.
+    """
+    return BoundRole(
+        role=role,
+        spec=spec.text,
+        fingerprint=files.fingerprint,
+        seeded=request.sampled,
+        # Several rounds of requests in one call, so that slow ones are overtaken.
+        resources=Resources(4 * concurrency, lasting=True),
+        # Not a device of this machine: with --cep-residency=swap no model has to leave it.
+        provenance={"device": "server", "server": server},
+        files=files,
+        probabilities=request.logprobs if role == "judge" else None,
+        scores_answers=role == "judge",
+        **parts,
+    )
 
 
 def provenance_warnings(
@@ -189,7 +189,7 @@ def provenance_warnings(
     warnings = []
     if served:
         warnings.append(
-            f"{name}: the server answered as {_quoted(served)}, and {requested!r} was asked for: "
+            f"{name}: the server answered as {served}, and {requested!r} was asked for: "
             "see that it is the model that is meant, and name it as the server does"
         )
     return warnings + ignored_warnings(name, provenances)
@@ -201,19 +201,12 @@ def ignored_warnings(name: str, provenances: Sequence[Mapping[str, str]]) -> lis
     name: of the model, for people.
     """
     ignored = _other_values(provenances, IGNORED, "")
-    if not ignored:
-        return []
-    return [f"{name}: answers were made without what was asked for: {_quoted(ignored)}"]
+    return [f"{name}: answers were made without what was asked for: {ignored}"] * bool(ignored)
 
 
-def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> list[str]:
+def _other_values(provenances: Sequence[Mapping[str, str]], field: str, usual: str) -> str:
     """Unusual values of a field, each once, without secrets: others may have written the store."""
-    values = (
-        provenance[field] for provenance in provenances if provenance.get(field, usual) != usual
-    )
-    return list(dict.fromkeys(map(without_secrets, values)))
-
-
-def _quoted(names: Sequence[str]) -> str:
+    values = [each[field] for each in provenances if each.get(field, usual) != usual]
+    names = list(dict.fromkeys(map(without_secrets, values)))
     more = f" and {len(names) - _SHOWN_NAMES} others" if len(names) > _SHOWN_NAMES else ""
     return ", ".join(map(repr, names[:_SHOWN_NAMES])) + more

@@ -21,7 +21,6 @@ from pytest_cepbench.models.protocols import CUT, AnswerStep, Reply, Usage
 
 _MOST_TOKENS = 10**9
 
-
 SERVED, SYSTEM = "server served", "server system"
 """Fields of provenance: the names under which a server answered, of its model and of itself."""
 
@@ -37,7 +36,7 @@ _FILTERED = {
 """Finish reasons of OpenAI's API and their twins (Anthropic, Gemini, TGI, Mistral, GLM), lower
 case. Any other (abort, error, load, insufficient_system_resource) says that the server gave up."""
 
-REASONING_FIELDS = ("reasoning_content", "reasoning")
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Of a message: DeepSeek's and SGLang's name, and that of OpenRouter and of vLLM since 0.11."""
 
 
@@ -51,19 +50,27 @@ def read_chat(document: Any, *, beside: bool = True) -> Reply:
     """
 
     def read(message: Mapping[str, Any]) -> str | Failure:
-        text = _text(message)
-        reasoning = reasoning_beside(message) if beside else ""
-        return with_reasoning(reasoning, text) if reasoning and isinstance(text, str) else text
+        content, refusal = message.get("content"), message.get("refusal")
+        if isinstance(content, list):  # parts, as some servers answer
+            parts = [_get(part, "text") for part in content if not _is_reasoning(part)]
+            content = "".join(part for part in parts if isinstance(part, str))
+        if isinstance(refusal, str) and refusal and not content:
+            return Failure("refused", refusal)  # shortened when keys are taken out of it
+        if content is not None and not isinstance(content, str):
+            raise ApiError("again", f"the message's content is a {type(content).__name__}")
+        text = (content or "").strip()
+        reasoning = _reasoning_beside(message) if beside else ""
+        return with_reasoning(reasoning, text) if reasoning else text
 
     return read_completion(document, read)
 
 
-def reasoning_beside(message: Mapping[str, Any]) -> str:
+def _reasoning_beside(message: Mapping[str, Any]) -> str:
     """The reasoning in fields or parts of its own; empty where the server gives none."""
-    texts = [message.get(name) for name in REASONING_FIELDS]
+    texts = [message.get(name) for name in _REASONING_FIELDS]
     content = message.get("content")
     for part in content if isinstance(content, list) else []:
-        inner = part.get("thinking", part.get("text")) if is_reasoning(part) else None
+        inner = part.get("thinking", part.get("text")) if _is_reasoning(part) else None
         texts += [_get(piece, "text") for piece in inner] if isinstance(inner, list) else [inner]
     stripped = (text.strip() for text in texts if isinstance(text, str))
     return "\n".join(dict.fromkeys(filter(None, stripped)))
@@ -80,7 +87,7 @@ def read_completion(document: Any, read_message: Callable[[Mapping[str, Any]], A
     choice = _first(_get(document, "choices"))
     message = _get(choice, "message")
     if not isinstance(message, dict):
-        raise ApiError("again", _shape(document, "choices"))
+        raise _unusable(document, "choices")
     given = _get(choice, "finish_reason")
     reason = str(given).lower() if given else ""
     if reason and reason not in _WHOLE | _CUT | _FILTERED:
@@ -132,12 +139,10 @@ def read_image(document: Any) -> Reply:
     What is no image is a failure. Raises ApiError where there is none, and where the answer gives
     an address instead.
     """
-    image_entry = _first(_get(document, "data"))
-    if not isinstance(image_entry, dict):
-        raise ApiError("again", _shape(document, "data"))
-    image = decode_entry(image_entry)
+    entry = _first(_get(document, "data"))
+    image = _decode_entry(entry) if isinstance(entry, dict) else None
     if image is None:
-        raise ApiError("again", _shape(document, "data"))
+        raise _unusable(document, "data")
     counts = {name: _count(document, name) for name in ("input_tokens", "output_tokens")}
     return Reply(image, Usage(**counts), _names(document))
 
@@ -149,30 +154,18 @@ def read_models(document: Any) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str))
 
 
-def _text(message: Mapping[str, Any]) -> str | Failure:
-    content, refusal = message.get("content"), message.get("refusal")
-    if isinstance(content, list):  # parts, as some servers answer
-        parts = [_get(part, "text") for part in content if not is_reasoning(part)]
-        content = "".join(part for part in parts if isinstance(part, str))
-    if isinstance(refusal, str) and refusal and not content:
-        return Failure("refused", refusal)  # shortened when keys are taken out of it
-    if content is not None and not isinstance(content, str):
-        raise ApiError("again", f"the message's content is a {type(content).__name__}")
-    return (content or "").strip()
-
-
-def is_reasoning(part: object) -> bool:
+def _is_reasoning(part: object) -> bool:
     """Whether a part of a message holds reasoning, as Mistral's API and others say by its type."""
     return _get(part, "type") in ("thinking", "reasoning", "redacted_thinking")
 
 
-def decode_entry(image_entry: Mapping[str, Any]) -> npt.NDArray[np.uint8] | Failure | None:
+def _decode_entry(entry: Mapping[str, Any]) -> npt.NDArray[np.uint8] | Failure | None:
     """The pixels of an entry with an image, (height, width, 3); None where there is no image in it.
 
     What cannot be decoded is a failure. Raises ApiError where the entry gives an address
     instead.
     """
-    encoded, url = image_entry.get("b64_json"), image_entry.get("url")
+    encoded, url = entry.get("b64_json"), entry.get("url")
     if not encoded and isinstance(url, str):
         kind, comma, encoded = url.partition(",")
         if not (kind.startswith("data:") and kind.endswith(";base64") and comma):
@@ -181,9 +174,7 @@ def decode_entry(image_entry: Mapping[str, Any]) -> npt.NDArray[np.uint8] | Fail
         return None
     try:
         return decode_image(base64.b64decode(encoded, validate=True)).pixels
-    except (binascii.Error, ValueError) as error:
-        return Failure("bad-image", f"no base64: {error}")
-    except ImageError as error:
+    except (binascii.Error, ValueError, ImageError) as error:
         return Failure("bad-image", str(error))
 
 
@@ -206,13 +197,9 @@ def _first(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value else None
 
 
-def _shape(document: Any, wanted: str) -> str:
-    if not isinstance(document, dict):
-        return f"JSON without {wanted!r}"
-    if wanted not in document:
-        names = ", ".join(sorted(map(str, document))[:6])
-        return f"JSON without {wanted!r}, with {names or 'nothing'}"
-    return f"nothing usable in {wanted!r}"
+def _unusable(document: Any, wanted: str) -> ApiError:
+    there = ", ".join(sorted(map(str, document))[:6]) if isinstance(document, dict) else ""
+    return ApiError("again", f"JSON without a usable {wanted!r}, with {there or 'nothing'}")
 
 
 _INLINE = re.compile(
@@ -231,10 +218,10 @@ def read_steps(document: Any, *, beside: bool = True) -> Reply:
     """
 
     def read(message: Mapping[str, Any]) -> list[AnswerStep] | Failure:
-        reasoning = reasoning_beside(message) if beside else ""
+        reasoning = _reasoning_beside(message) if beside else ""
         pieces: list[Any] = [with_reasoning(reasoning, "")] if reasoning else []
         for part in _list_parts(message):
-            piece = part if isinstance(part, str) else decode_entry(part)
+            piece = part if isinstance(part, str) else _decode_entry(part)
             if isinstance(piece, Failure):
                 return piece
             pieces += [] if piece is None else [piece]
@@ -248,12 +235,11 @@ def read_steps(document: Any, *, beside: bool = True) -> Reply:
 
 
 def _list_parts(message: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
-    """Texts, and entries for `decode_entry`, in reading order."""
-    content = message.get("content")
+    """Texts, and entries for `_decode_entry`, in reading order."""
+    content, attached = message.get("content"), message.get("images")
     parts: list[str | Mapping[str, Any]] = []
     for part in content if isinstance(content, list) else [content]:
         parts += _read_part(part)
-    attached = message.get("images")
     if not isinstance(attached, list) or any(isinstance(part, dict) for part in parts):
         return parts  # what is in the content stands beside it only once more
     images = [piece for part in attached for piece in _read_part(part) if isinstance(piece, dict)]
@@ -268,7 +254,7 @@ def _list_parts(message: Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
 
 
 def _read_part(part: object) -> Iterator[str | Mapping[str, Any]]:
-    if isinstance(part, dict) and not is_reasoning(part):
+    if isinstance(part, dict) and not _is_reasoning(part):
         text, entry = part.get("text"), part.get("image_url", part.get("image"))
         if isinstance(text, str):
             yield from _read_part(text)

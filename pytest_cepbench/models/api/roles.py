@@ -10,29 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.answer import after_reasoning, only_reasoning, without_reasoning
-from pytest_cepbench.artifacts.outcome import (
-    PROBABILITIES,
-    WINNERS,
-    CriteriaScores,
-    VerdictProbabilities,
-)
-from pytest_cepbench.errors import ModelError
-from pytest_cepbench.models.api.client import IGNORED, ApiClient, ApiRequest
-from pytest_cepbench.models.api.parameters import (
-    TOP_LOGPROBS,
-    ChatParams,
-    ImageParams,
-    InterleaverParams,
-    JudgeParams,
-    LikelihoodParams,
-    VqaParams,
-)
+from pytest_cepbench.artifacts.answer import after_reasoning, only_reasoning
+from pytest_cepbench.artifacts.outcome import PROBABILITIES, WINNERS, VerdictProbabilities
+from pytest_cepbench.models.api.client import CHAT, IGNORED, IMAGES, ApiClient, ApiRequest
+from pytest_cepbench.models.api.parameters import MODALITIES
 from pytest_cepbench.models.api.responses import (
     read_chat,
     read_image,
@@ -53,24 +39,19 @@ from pytest_cepbench.models.text_model.interleaver import INTERLEAVE, step_count
 from pytest_cepbench.models.text_model.judge_prompts import (
     JSON_CLOSING,
     JUDGE_PROMPTS,
-    REPAIR,
     SCORE_SCHEMA,
     SCORE_TOKENS,
     JudgePrompt,
     score_system,
     shrink_image,
 )
-from pytest_cepbench.models.text_model.judge_replies import problem_of, read_named, read_scores
-
-P = TypeVar("P", bound=ChatParams)
+from pytest_cepbench.models.text_model.judge_replies import read_named, read_scores
 
 _JSON_TOKENS = 2048
 """Room that a reply in JSON has at least: a limit that suits a description cuts objects."""
 
-_LONGEST_QUOTE = 4000
-"""Characters of an unreadable reply that go back to the judge."""
-
-_LONGEST_PROBLEM = 300
+_TOP_LOGPROBS = 20
+"""Most tokens whose probabilities OpenAI's API gives; a letter is often among them twice."""
 
 _AROUND_LETTER = " \t\r\n*_.:()[]\"'`\u2581\u0120"
 _AROUND_WORD = _AROUND_LETTER + ",;!"
@@ -82,22 +63,22 @@ _SPACES = {0x2581: " ", 0x120: " ", 0x10A: "\n"}
 
 
 @dataclass(frozen=True)
-class ChatModel(Generic[P]):
-    """A model behind a server that is asked by chat completions.
+class ApiModel:
+    """A model behind a server.
 
     Its methods return one reply for each input: a result, or the failure that the reply amounts to.
     They raise ModelError where the server answers no request at all.
 
     client: of the server.
     model: its name there.
-    params: of the spec.
+    params: of the role's requests.
     """
 
     client: ApiClient
     model: str
-    params: P
+    params: Any
 
-    def request(
+    def chat(
         self,
         pieces: Sequence[Piece],
         system: str | None,
@@ -105,8 +86,7 @@ class ChatModel(Generic[P]):
         read: Callable[[Any], Reply],
         *,
         form: tuple[str, Mapping[str, Any], int] | None = None,
-        modalities: str | None = None,
-        turns: Sequence[Mapping[str, Any]] = (),
+        **optional: Any,
     ) -> ApiRequest:
         """One message of the user, behind a system prompt where there is one.
 
@@ -117,14 +97,14 @@ class ChatModel(Generic[P]):
         read: as of `ApiRequest`.
         form: of structured output: its name, the JSON schema of the object that is wanted, and the
             tokens that a reply has at least.
-        turns: of the conversation, after the message.
+        optional: further settings.
         """
         params = self.params
         settings = _without_none(
             temperature=params.temperature,
             top_p=params.top_p,
             max_tokens=params.max_tokens,
-            seed=seed if params.seeds else None,
+            seed=seed if params.sampled else None,
         )
         if form is not None:
             name, schema, tokens = form
@@ -132,17 +112,18 @@ class ChatModel(Generic[P]):
             settings["response_format"] = {"type": "json_schema", "json_schema": described}
             if params.max_tokens is not None:
                 settings["max_tokens"] = max(params.max_tokens, tokens)
-        elif isinstance(params, LikelihoodParams) and params.logprobs:
-            settings |= {"logprobs": True, "top_logprobs": params.top_logprobs or TOP_LOGPROBS}
-        if modalities is not None:
-            settings["modalities"] = modalities.split(",")
+        elif getattr(params, "logprobs", False):
+            settings |= {"logprobs": True, "top_logprobs": _TOP_LOGPROBS}
 
         def body() -> dict[str, Any]:
             before = [{"role": "system", "content": system}] if system else []
-            message = {"role": "user", "content": [_part(piece, params) for piece in pieces]}
-            return {"model": self.model, "messages": [*before, message, *turns]}
+            content = [_part(piece, params.max_pixels) for piece in pieces]
+            return {
+                "model": self.model,
+                "messages": [*before, {"role": "user", "content": content}],
+            }
 
-        return ApiRequest("chat", body, read, settings)
+        return ApiRequest(CHAT, body, read, settings | optional)
 
     def texts(
         self,
@@ -157,11 +138,9 @@ class ChatModel(Generic[P]):
         """
         read = partial(read_chat, beside=self.params.reasoning == "strip")
         form = None if schema is None else ("reply", schema, _JSON_TOKENS)
+        pairs = zip(questions, seeds, strict=True)
         return self.client.send_all(
-            [
-                self.request(question, system, seed, read, form=form)
-                for question, seed in zip(questions, seeds, strict=True)
-            ]
+            [self.chat(question, system, seed, read, form=form) for question, seed in pairs]
         )
 
 
@@ -174,22 +153,16 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _part(piece: Piece, params: ChatParams) -> dict[str, Any]:
+def _part(piece: Piece, max_pixels: int | None) -> dict[str, Any]:
     """A text or an image in a message; images lossless, of at most `max_pixels`."""
     if isinstance(piece, str):
         return {"type": "text", "text": _encodable(piece)}
-    image = shrink_image(piece, params.max_pixels).convert("RGB")
     stream = io.BytesIO()
-    if params.image_format == "webp":
-        image.save(stream, "WEBP", lossless=True, method=0, quality=0)
-    else:
-        # A quarter less time than the default strategy of this level, and smaller for photographs.
-        image.save(stream, "PNG", compress_level=1, compress_type=zlib.Z_RLE)
+    # A quarter less time than the default strategy of this level, and smaller for photographs.
+    image = shrink_image(piece, max_pixels).convert("RGB")
+    image.save(stream, "PNG", compress_level=1, compress_type=zlib.Z_RLE)
     encoded = b64encode(stream.getvalue()).decode("ascii")
-    image_url = {"url": f"data:image/{params.image_format};base64,{encoded}"}
-    if params.detail is not None:
-        image_url["detail"] = params.detail
-    return {"type": "image_url", "image_url": image_url}
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded}"}}
 
 
 def _is_closed(schema: Any) -> bool:
@@ -200,7 +173,7 @@ def _is_closed(schema: Any) -> bool:
     return not open_object and all(_is_closed(value) for value in schema.values())
 
 
-class ApiDescriber(ChatModel[ChatParams]):
+class ApiDescriber(ApiModel):
     """A describer behind a server."""
 
     def describe(
@@ -222,7 +195,7 @@ class ApiDescriber(ChatModel[ChatParams]):
         return self.texts(shown, self.params.system_prompt, schema, seeds)
 
 
-class ApiWriter(ChatModel[ChatParams]):
+class ApiWriter(ApiModel):
     """A writer behind a server."""
 
     def write(
@@ -243,13 +216,8 @@ class ApiWriter(ChatModel[ChatParams]):
         return self.texts(questions, system, schema, seeds)
 
 
-@dataclass(frozen=True)
-class ApiGenerator:
-    """A generator behind a server; fields and errors as of `ChatModel`."""
-
-    client: ApiClient
-    model: str
-    params: ImageParams
+class ApiGenerator(ApiModel):
+    """A generator behind a server."""
 
     def generate(self, texts: Sequence[str], seeds: Sequence[int]) -> list[Reply]:
         """One image for each text, (height, width, 3) uint8."""
@@ -264,23 +232,23 @@ class ApiGenerator:
             deviation = {} if size == wanted else {IGNORED: f"size {size} instead of {wanted}"}
             return replace(response, provenance={**response.provenance, **deviation})
 
-        requests = []
-        for text, seed in zip(texts, seeds, strict=True):
-            body = {"model": self.model, "prompt": _encodable(text)}
-            optional = _without_none(
-                size=wanted,
-                quality=params.quality,
-                num_inference_steps=params.num_inference_steps,
-                guidance_scale=params.guidance_scale,
-                negative_prompt=params.negative_prompt,
-                response_format=params.response_format,
-                seed=None if params.send_seed == "false" else seed,
-            )
-            requests.append(ApiRequest("images", partial(dict, body), read, optional))
-        return self.client.send_all(requests)
+        names = ("quality", "num_inference_steps", "guidance_scale", "negative_prompt")
+        given = {name: getattr(params, name) for name in names}
+        settings = _without_none(size=wanted, response_format="b64_json", **given)
+        return self.client.send_all(
+            [
+                ApiRequest(
+                    IMAGES,
+                    partial(dict, model=self.model, prompt=_encodable(text)),
+                    read,
+                    {**settings, "seed": seed},
+                )
+                for text, seed in zip(texts, seeds, strict=True)
+            ]
+        )
 
 
-class ApiInterleaver(ChatModel[InterleaverParams]):
+class ApiInterleaver(ApiModel):
     """An interleaver behind a server."""
 
     def interleave(
@@ -297,11 +265,11 @@ class ApiInterleaver(ChatModel[InterleaverParams]):
         for question, limit, seed in zip(questions, limits, seeds, strict=True):
             told = [] if limit.told is None else [step_count_text(limit.told)]
             pieces = [*question, *told]
-            requests.append(self.request(pieces, system, seed, read, modalities=params.modalities))
+            requests.append(self.chat(pieces, system, seed, read, modalities=MODALITIES))
         return self.client.send_all(requests)
 
 
-class ApiVqa(ChatModel[VqaParams]):
+class ApiVqa(ApiModel):
     """A VQA model behind a server."""
 
     def answer(
@@ -310,15 +278,12 @@ class ApiVqa(ChatModel[VqaParams]):
         """For each piece a probability for each of its questions, or the first failure."""
         read = partial(read_vqa_answer, likelihoods=self.params.logprobs)
         system = self.params.system_prompt
-        replies = iter(
-            self.client.send_all(
-                [
-                    self.request([piece, each.text], system, 0, partial(read, question=each))
-                    for piece, own in zip(pieces, questions, strict=True)
-                    for each in own
-                ]
-            )
-        )
+        requests = [
+            self.chat([piece, each.text], system, 0, partial(read, question=each))
+            for piece, own in zip(pieces, questions, strict=True)
+            for each in own
+        ]
+        replies = iter(self.client.send_all(requests))
         return [_together(list(islice(replies, len(own)))) for own in questions]
 
 
@@ -384,7 +349,7 @@ def _together(replies: Sequence[Reply]) -> Reply:
     return Reply([reply.value for reply in replies], usage, provenance, remarks=remarks)
 
 
-class ApiJudge(ChatModel[JudgeParams]):
+class ApiJudge(ApiModel):
     """A judge behind a server."""
 
     def judge(self, battles: Sequence[Battle], seeds: Sequence[int]) -> list[Reply]:
@@ -393,79 +358,34 @@ class ApiJudge(ChatModel[JudgeParams]):
         prompt = JUDGE_PROMPTS[params.prompt]
         system = prompt.system if params.system_prompt is None else params.system_prompt
         read = partial(read_verdict, prompt=prompt, likelihoods=params.logprobs)
+        pairs = zip(battles, seeds, strict=True)
         return self.client.send_all(
-            [
-                self.request(prompt.show(battle), system, seed, read)
-                for battle, seed in zip(battles, seeds, strict=True)
-            ]
+            [self.chat(prompt.show(battle), system, seed, read) for battle, seed in pairs]
         )
 
     def score_answers(
         self, answers: Sequence[AnsweredQuestion], seeds: Sequence[int]
     ) -> list[Reply]:
-        """The `CriteriaScores` of each answer.
-
-        A reply that cannot be read, or lacks scores, is asked about once more.
-        """
+        """The `CriteriaScores` of each answer; a failure of a reply that cannot be read."""
         prompt = JUDGE_PROMPTS[self.params.prompt]
-        shown = [prompt.show_answer(answered, JSON_CLOSING) for answered in answers]
         ask = partial(
-            self.request,
+            self.chat,
             system=score_system(numbered=prompt.numbered),
             read=partial(read_chat, beside=False),
             form=("criteria_scores", SCORE_SCHEMA, SCORE_TOKENS),
         )
-        texts = self.client.send_all(
-            [ask(pieces, seed=seed) for pieces, seed in zip(shown, seeds, strict=True)]
+        replies = self.client.send_all(
+            [
+                ask(prompt.show_answer(answered, JSON_CLOSING), seed=seed)
+                for answered, seed in zip(answers, seeds, strict=True)
+            ]
         )
-        replies = [_with_scores(reply) for reply in texts]
-        repairs: dict[int, ApiRequest] = {}
-        for number, text in enumerate(texts):
-            problem = isinstance(text.value, str) and problem_of(replies[number].value)
-            if problem:
-                # Some servers refuse an empty text.
-                quoted = _encodable(without_reasoning(text.value)[:_LONGEST_QUOTE]) or "(nothing)"
-                question = _encodable(REPAIR.format(problem=problem[:_LONGEST_PROBLEM]))
-                turns: list[Mapping[str, Any]] = [
-                    {"role": "assistant", "content": quoted},
-                    {"role": "user", "content": [{"type": "text", "text": question}]},
-                ]
-                repairs[number] = ask(shown[number], seed=seeds[number], turns=turns)
-        try:
-            repaired = self.client.send_all([*repairs.values()])
-        except ModelError as error:
-            # The first replies were paid for; a server that is gone fails the next batch as well.
-            repaired = [Reply(Failure("unanswered", str(error)), passing=True)] * len(repairs)
-        for number, second in zip(repairs, repaired, strict=True):
-            replies[number] = _repaired(replies[number], second)
-        return replies
-
-
-def _with_scores(reply: Reply) -> Reply:
-    """A reply with the scores in its text; a failure as it is."""
-    if isinstance(reply.value, str):
-        return replace(reply, value=read_scores(reply.value))
-    return reply
-
-
-def _repaired(first: Reply, second: Reply) -> Reply:
-    """Both replies as one: what the first gave counts, and the second fills what it lacks.
-
-    Without an answer to the second it is a failure that may pass: another run asks for both.
-    """
-    value, more = first.value, _with_scores(second).value
-    unanswered = isinstance(more, Failure) and more.kind == "unanswered"
-    if unanswered or (isinstance(value, Failure) and isinstance(more, CriteriaScores)):
-        value = more
-    elif isinstance(more, CriteriaScores):
-        value = value.filled_from(more)
-    return Reply(
-        value,
-        first.usage + second.usage,
-        {**first.provenance, **second.provenance, "repair": "asked once more for scores"},
-        passing=unanswered,
-        remarks=tuple(dict.fromkeys((*first.remarks, *second.remarks))),
-    )
+        return [
+            replace(reply, value=read_scores(reply.value))
+            if isinstance(reply.value, str)
+            else reply
+            for reply in replies
+        ]
 
 
 def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Reply:
@@ -484,14 +404,16 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Re
     letter = prompt.phrases[winner]
     # The last one: what stands before it may be reasoning.
     logarithms = [
-        others for token, others in read_likelihoods(document) if _letter(token) == letter
+        others
+        for token, others in read_likelihoods(document)
+        if token.strip(_AROUND_LETTER) == letter
     ]
     if not logarithms:
         failure = Failure("no-verdict", f"no token of the answer is the letter {letter}")
         return replace(response, value=failure)
     masses = dict.fromkeys(prompt.phrases.values(), 0.0)
     for text, logarithm in logarithms[-1].items():
-        if (other := _letter(text)) in masses:  # "A" and " A" are two tokens
+        if (other := text.strip(_AROUND_LETTER)) in masses:  # "A" and " A" are two tokens
             masses[other] += math.exp(logarithm)
     total = sum(masses.values())
     if not total:
@@ -501,7 +423,3 @@ def read_verdict(document: Any, prompt: JudgePrompt, *, likelihoods: bool) -> Re
     probabilities = VerdictProbabilities((a, tie_a, tie_b, b))
     provenance = {**response.provenance, PROBABILITIES: probabilities.to_text()}
     return replace(response, value=probabilities.winner, provenance=provenance)
-
-
-def _letter(token: str) -> str:
-    return token.strip(_AROUND_LETTER)

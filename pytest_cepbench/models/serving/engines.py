@@ -1,28 +1,33 @@
-"""The engines that can serve a checkpoint: how each is found, started and asked."""
+"""The engines that can serve a checkpoint: their parameters, and how each is found and started."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
-from functools import cached_property
+from dataclasses import dataclass
 from importlib import util
 from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
 from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
+from pytest_cepbench.models.api.parameters import RequestLimits, check_number
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
-from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
+from pytest_cepbench.models.spec import check_at_least
 
 HOST = "127.0.0.1"
+
+_LIMITS = re.compile(r"[a-z_]+=[0-9]+(?:,[a-z_]+=[0-9]+)*")
+
+_DEVICE = re.compile(r"[A-Za-z0-9./:_-]+")
 
 _NOT_INSTALLED = 3
 
@@ -35,51 +40,146 @@ except metadata.PackageNotFoundError:
     sys.exit(0 if util.find_spec(sys.argv[1]) else {_NOT_INSTALLED})
 """
 
-_PASSED_ON = re.compile(
-    r"(?:PATH|HOME|USER|LOGNAME|SHELL|TERM|TZ|TMPDIR|TEMP|TMP|LANG|VIRTUAL_ENV|MAX_JOBS|CC|CXX"
-    r"|CUDAHOSTCXX|CPATH|C_INCLUDE_PATH|LIBRARY_PATH|LD_LIBRARY_PATH|LD_PRELOAD"
-    r"|(?:LC|XDG|CONDA|PYTHON|MALLOC"
-    r"|CUDA|NVIDIA|NV|ROCR|ROCM|HIP|HSA|AMD|GPU|MIOPEN|ZE|SYCL|XPU|ONEAPI|ONEDNN|DNNL|CCL|ASCEND"
-    r"|HABANA|PT_HPU|TPU|PJRT|XLA|NEURON"
-    r"|HF|TRANSFORMERS|TOKENIZERS|SAFETENSORS|TORCH|TORCHINDUCTOR|PYTORCH|TRITON|FLASHINFER"
-    r"|VLLM|SGLANG|SGL|RAY|NCCL|RCCL|GLOO|UCX|OMP|GOMP|KMP|MKL|OPENBLAS|NUMEXPR)_?[A-Z0-9_]*)"
-)
-"""Variables of the environment that a server gets: the system's, those of devices, libraries and
-engines. Tokens are not among them: it serves a folder, and asks no hub."""
-
-_PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")
-
-_NOT_KEYED = (*_PARALLEL, "gpu_memory_utilization", "max_num_seqs", "device", "max_lora_rank")
+_NOT_KEYED = ("tensor_parallel_size", "gpu_memory_utilization", "max_num_seqs")
 """Parameters that say where and how fast a model works, as `device` and `batch_size` elsewhere."""
 
-_FINGERPRINTED = ("chat_template", "lora_modules", "lora")
-"""Parameters whose files enter the fingerprint."""
-
-_LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Largest ranks that vLLM can be started with."""
-
-_SET_BY_THE_RUN = (
+_REFUSED = (
+    # Set by the run, or by a parameter of the spec.
     "--model", "--model-path", "--force-model", "--host", "--port", "--uds", "--root-path",
     "--served-model-name", "--api-key", "--admin-api-key", "--config", "--headless",
-    "--enable-lora", "--trust-remote-code", "--dtype", "--ssl-keyfile", "--ssl-certfile",
-)  # fmt: skip
-
-_OTHER_FILES = (
+    "--trust-remote-code", "--dtype", "--ssl-keyfile", "--ssl-certfile",
+    # By which an engine reads other files than those of the fingerprint.
     "--tokenizer", "--tokenizer-path", "--tokenizer-revision", "--revision", "--code-revision",
     "--hf-config-path", "--load-format", "--download-dir", "--model-loader-extra-config",
     "--quantization-param-path", "--decision-config", "--middleware", "--tool-parser-plugin",
+    "--chat-template", "--enable-lora", "--lora-modules", "--lora-paths",
 )  # fmt: skip
-"""Flags that let an engine read other files than those of the fingerprint."""
+
+
+@dataclass(frozen=True)
+class ServeParams(RequestLimits):
+    """How a server is started and how it is asked; None leaves a flag to the engine.
+
+    engine: vllm, sglang or transformers.
+    python: interpreter of the environment that the engine is installed in; None looks for the
+        engine beside this interpreter, then on PATH.
+    devices: what the server's CUDA_VISIBLE_DEVICES holds; None gives it the devices of the process
+        that starts it, or all of the run's where it needs more.
+    start_timeout: seconds that the server has until it answers.
+    engine_args: further flags of the engine, as in a shell.
+    revision: commit, tag or branch of a hub id.
+    allow_pickle: whether pickled weights may be read where there are no others.
+    trust_remote_code: whether the engine runs the checkpoint's Python files.
+    max_model_len: most tokens of a question and its answer.
+    limit_mm_per_prompt: most inputs of a kind in a question: image=10.
+    quantization: as the engine names its methods.
+    tensor_parallel_size: devices that the model is divided among.
+    gpu_memory_utilization: part of a device's memory, in (0, 1].
+    max_num_seqs: most requests that are worked on at once.
+    Raises ValueError for a value outside its range, and for `engine_args` that set what the spec or
+    the run has to set, or name other files.
+    """
+
+    engine: str = "vllm"
+    python: str | None = None
+    devices: str | None = None
+    start_timeout: float = 900.0
+    engine_args: str = ""
+    revision: str | None = None
+    allow_pickle: bool = False
+    trust_remote_code: bool = False
+    timeout: float = 600.0
+    patience: float = 900.0
+    max_model_len: int | None = None
+    limit_mm_per_prompt: str | None = None
+    quantization: str | None = None
+    tensor_parallel_size: int | None = None
+    gpu_memory_utilization: float | None = None
+    max_num_seqs: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.engine not in ENGINES:
+            raise ValueError(unknown_name("engine", self.engine, ENGINES))
+        check_number(self, "start_timeout", above=True)
+        check_at_least(self, 1, "max_model_len", "tensor_parallel_size", "max_num_seqs")
+        part = self.gpu_memory_utilization
+        if part is not None and not 0 < part <= 1:
+            raise ValueError(f"gpu_memory_utilization must be above 0 and at most 1, got {part}")
+        if self.devices is not None and not all(map(_DEVICE.fullmatch, self.devices.split(","))):
+            raise ValueError(
+                f"devices must be numbers or names as in CUDA_VISIBLE_DEVICES, got {self.devices}"
+            )
+        if self.limit_mm_per_prompt is not None and not _LIMITS.fullmatch(self.limit_mm_per_prompt):
+            raise ValueError(
+                f"limit_mm_per_prompt must be as image=10,video=0, got {self.limit_mm_per_prompt!r}"
+            )
+        flags = ENGINES[self.engine].flags
+        for name in self.given:
+            if name not in flags:
+                title = ENGINES[self.engine].title
+                raise ValueError(unknown_name(f"parameter for {title}", name, flags))
+        for argument in self.further_arguments:
+            name, _, value = argument.partition("=")
+            flag = name.replace("_", "-")
+            # Engines also take the beginning of a flag for the flag.
+            known = (*_REFUSED, *flags.values())
+            if flag.startswith("--") and any(each.startswith(flag) for each in known):
+                raise ValueError(
+                    f"engine_args: {flag} is set by the run or by a parameter of the spec, or lets "
+                    "the engine read other files than those of the checkpoint, which no "
+                    "fingerprint would cover"
+                )
+            value = value if name.startswith("-") else argument
+            # A number or a word may happen to be the name of a file here.
+            with suppress(OSError, RuntimeError):  # too long for a name; no home of such a user
+                if value and not value.isalnum() and Path(value).expanduser().exists():
+                    raise ValueError(
+                        f"engine_args names {value}, a file that no fingerprint would cover"
+                    )
+
+    @property
+    def further_arguments(self) -> list[str]:
+        """`engine_args`, taken apart. Raises ValueError for an open quote."""
+        try:
+            return shlex.split(self.engine_args)
+        except ValueError as error:
+            raise ValueError(
+                f"engine_args cannot be read as a shell reads it ({error}): {self.engine_args}"
+            ) from error
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The parameters of the engine that are given, limits as engines expect them: as JSON."""
+        values: dict[str, object] = {name: getattr(self, name) for name in _OF_ENGINES}
+        if self.limit_mm_per_prompt is not None:
+            pairs = (pair.split("=") for pair in self.limit_mm_per_prompt.split(","))
+            limits = json.dumps({name: int(count) for name, count in pairs}, sort_keys=True)
+            values["limit_mm_per_prompt"] = limits
+        return {name: value for name, value in values.items() if value is not None}
+
+    @property
+    def decisive(self) -> dict[str, object]:
+        """What can change an answer and is in no file."""
+        given = {name: value for name, value in self.given.items() if name not in _NOT_KEYED}
+        further = {"engine_args": self.engine_args} if self.engine_args.strip() else {}
+        return {"engine": self.engine, **given, **further}
+
+
+_OF_ENGINES = (
+    "max_model_len", "limit_mm_per_prompt", "quantization", "tensor_parallel_size",
+    "gpu_memory_utilization", "max_num_seqs",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Engine:
     """A program that serves a checkpoint by the API of OpenAI.
 
-    name: as `engine=` has it, which is its Python package too.
     title: for people.
     module: run with `python -m`.
     install: command that installs it.
+    flags: parameter -> flag, of the parameters that it knows.
     subcommand: that follows the module and the console script.
     model_flag: before the folder of the checkpoint; empty where it stands alone.
     lists_model: whether its list of models has what it serves.
@@ -87,179 +187,91 @@ class Engine:
     maps_files: whether a loaded model may go on reading its files.
     """
 
-    name: str
     title: str
     module: str
     install: str
+    flags: Mapping[str, str]
     subcommand: tuple[str, ...] = ()
     model_flag: tuple[str, ...] = ()
     lists_model: bool = True
     key_variable: str | None = None
     maps_files: bool = False
 
-    @cached_property
-    def flags(self) -> Mapping[str, str]:
-        """Parameter -> flag, of the parameters that it knows."""
-        known = ((each.name, each.metadata.get(self.name)) for each in fields(EngineParams))
-        return {name: flag for name, flag in known if flag}
-
-    def check(self, params: EngineParams) -> None:
-        """Raise ValueError where a parameter is given that this engine does not know."""
-        known = [*self.flags, *(["lora"] if "lora_modules" in self.flags else [])]
-        for name in params.given:
-            if name not in known:
-                raise ValueError(unknown_name(f"parameter for {self.title}", name, known))
-
-    def decisive(self, params: EngineParams) -> dict[str, object]:
-        """The parameters that can change an answer and are in no file."""
-        left_out = (*_NOT_KEYED, *_FINGERPRINTED)
-        return {name: value for name, value in params.given.items() if name not in left_out}
-
-    def arguments(self, params: EngineParams, ranks: Sequence[int] = ()) -> list[str]:
-        """The flags of parameters. ranks: of the adapters."""
-        arguments: list[str] = []
-        for name, value in params.given.items():
-            flag = self.flags.get(name)
-            if flag is None:
-                continue
-            if name == "chat_template":
-                arguments += [flag, str(Path(str(value)).expanduser().absolute())]
-            elif name != "lora_modules":
-                arguments += [flag] if value is True else [flag, str(value)]
-            elif self.name != "vllm":
-                adapters = [f"{adapter}={folder}" for adapter, folder in params.adapters.items()]
-                arguments += ["--enable-lora", flag, *adapters]
-            else:
-                adapters = [
-                    json.dumps({"name": adapter, "path": str(folder)})
-                    for adapter, folder in params.adapters.items()
-                ]
-                arguments += ["--enable-lora", flag, *adapters]
-                rank = max(ranks, default=0)
-                if params.max_lora_rank is None and rank > 16:  # vLLM's limit where none is given
-                    room = next((size for size in _LORA_RANKS if size >= rank), rank)
-                    arguments += [self.flags["max_lora_rank"], str(room)]
-        return arguments
-
-    def model_name(self, served: str, adapter: str | None) -> str:
-        """The name by which requests ask for an adapter, or for the checkpoint itself.
-
-        served: the name of the checkpoint.
-        """
-        if adapter is None:
-            return served
-        return f"{served}:{adapter}" if self.name == "sglang" else adapter
-
-    def check_further(self, arguments: Sequence[str]) -> None:
-        """Raise ValueError where `engine_args` sets what the spec or the run has to set."""
-        for argument in arguments:
-            name, _, value = argument.partition("=")
-            if name.startswith("--"):
-                flag = name.replace("_", "-")
-                # Engines also take the beginning of a flag for the flag.
-                begun = [each for each, known in self.flags.items() if known.startswith(flag)]
-                for parameter in [each for each in begun if self.flags[each] == flag] or begun:
-                    raise ValueError(
-                        f"engine_args: write {flag} as a parameter of the spec, {parameter}="
-                    )
-                if any(known.startswith(flag) for known in _SET_BY_THE_RUN):
-                    raise ValueError(
-                        f"engine_args: {flag} is set by the run, or by a parameter of the spec"
-                    )
-                if any(known.startswith(flag) for known in _OTHER_FILES):
-                    raise ValueError(
-                        f"engine_args: {flag} lets the engine read other files than those of the "
-                        "checkpoint, which no fingerprint would cover"
-                    )
-            value = value if name.startswith("-") else argument
-            # A number or a word may happen to be the name of a file here.
-            if value.isalnum():
-                continue
-            with suppress(OSError, RuntimeError):  # too long for a name; no home of such a user
-                if value and Path(value).expanduser().exists():
-                    raise ValueError(
-                        f"engine_args names {value}, a file that no fingerprint would cover"
-                    )
-
 
 ENGINES: Mapping[str, Engine] = {
-    engine.name: engine
-    for engine in (
-        Engine(
-            name="vllm",
-            title="vLLM",
-            module="vllm.entrypoints.cli.main",
-            subcommand=("serve",),
-            key_variable="VLLM_API_KEY",
-            install="pip install vllm",
+    "vllm": Engine(
+        title="vLLM",
+        module="vllm.entrypoints.cli.main",
+        subcommand=("serve",),
+        key_variable="VLLM_API_KEY",
+        install="pip install vllm",
+        flags={name: f"--{name.replace('_', '-')}" for name in _OF_ENGINES},
+    ),
+    "sglang": Engine(
+        title="SGLang",
+        module="sglang.launch_server",
+        model_flag=("--model-path",),
+        key_variable="",
+        install='pip install "sglang[all]"',
+        flags=dict(
+            zip(
+                _OF_ENGINES,
+                (
+                    "--context-length", "--limit-mm-data-per-request", "--quantization",
+                    "--tp-size", "--mem-fraction-static", "--max-running-requests",
+                ),
+                strict=True,
+            )
         ),
-        Engine(
-            name="sglang",
-            title="SGLang",
-            module="sglang.launch_server",
-            model_flag=("--model-path",),
-            key_variable="",
-            install='pip install "sglang[all]"',
-        ),
-        Engine(
-            name="transformers",
-            title="transformers serve",
-            module="transformers.cli.transformers",
-            subcommand=("serve",),
-            lists_model=False,  # it lists what the hub's cache has
-            install='pip install "transformers[serving]"',
-            maps_files=True,
-        ),
-    )
-}
+    ),
+    "transformers": Engine(
+        title="transformers serve",
+        module="transformers.cli.transformers",
+        subcommand=("serve",),
+        lists_model=False,  # it lists what the hub's cache has
+        install='pip install "transformers[serving]"',
+        flags={"quantization": "--quantization"},
+        maps_files=True,
+    ),
+}  # fmt: skip
+"""By the name that `engine=` has, which is that of the Python package too."""
 
 
-@dataclass(frozen=True)
-class Program:
-    """An engine as it is installed on this machine.
-
-    argv: what it is started with, before the checkpoint and the flags.
-    interpreter: of its environment; None where that is unknown.
-    """
-
-    argv: tuple[str, ...]
-    interpreter: str | None
-
-
-def find_program(engine: Engine, python: str | None) -> Program:
+def find_program(name: str, python: str | None) -> tuple[tuple[str, ...], str | None]:
     """The installed engine: of the interpreter that was named, of this one, or of PATH.
 
-    Raises SpecError for a name that is no interpreter, MissingDependencyError where there is no
-    such engine.
+    Returns what it is started with, before the checkpoint and the flags, and the interpreter of its
+    environment, None where that is unknown. Raises SpecError for a name that is no interpreter,
+    MissingDependencyError where there is no such engine.
     """
+    engine = ENGINES[name]
     if python is not None:
         interpreter = shutil.which(str(Path(python).expanduser()))
         if interpreter is None:
             raise SpecError(
                 f"python={python}: no such program. Give the interpreter of an environment that "
-                f"has {engine.title}, such as ~/{engine.name}/bin/python"
+                f"has {engine.title}, such as ~/{name}/bin/python"
             )
         interpreter = str(Path(interpreter).absolute())
-        return Program((interpreter, "-m", engine.module, *engine.subcommand), interpreter)
-    if engine.name == "sglang" and util.find_spec("sglang") is not None:
-        return Program((sys.executable, "-m", engine.module), sys.executable)
-    beside = Path(sys.executable).with_name(engine.name)
+        return (interpreter, "-m", engine.module, *engine.subcommand), interpreter
+    if name == "sglang" and util.find_spec("sglang") is not None:
+        return (sys.executable, "-m", engine.module), sys.executable
+    beside = Path(sys.executable).with_name(name)
     if os.access(beside, os.X_OK):
-        return Program((str(beside), "serve"), sys.executable)
-    script = shutil.which(engine.name)
+        return (str(beside), "serve"), sys.executable
+    script = shutil.which(name)
     if script is None:
         raise MissingDependencyError(
             f"{engine.title} is neither beside {sys.executable} nor on PATH. Install it in an "
             f"environment of its own ({engine.install}) and name its interpreter: "
-            f"python=~/{engine.name}/bin/python"
+            f"python=~/{name}/bin/python"
         )
-    interpreter = None
     with suppress(OSError, UnicodeDecodeError), Path(script).open("rb") as stream:
         first = stream.readline(500).decode("utf-8")  # a console script names it there
         path = first.removeprefix("#!").strip()
-        is_python = first.startswith("#!") and Path(path).name.startswith("python")
-        interpreter = path if is_python and os.access(path, os.X_OK) else None
-    return Program((script, "serve"), interpreter)
+        if first.startswith("#!") and Path(path).name.startswith("python"):
+            return (script, "serve"), path if os.access(path, os.X_OK) else None
+    return (script, "serve"), None
 
 
 @dataclass(frozen=True)
@@ -267,38 +279,42 @@ class ServerPlan:
     """A server as a spec describes it, before it is started.
 
     label: of the model, for people ("serve:checkpoints/step-8000").
-    engine, program: what serves it.
+    program: what it is started with, before the checkpoint and the flags.
+    interpreter: of the engine's environment; None where that is unknown.
     folder: of the checkpoint.
     served_name: by which requests ask for it.
     arguments: flags of the engine.
-    device_count: devices that it needs.
     serve: how it is started.
     files: that decide its answers.
     """
 
     label: str
-    engine: Engine
-    program: Program
+    program: tuple[str, ...]
+    interpreter: str | None
     folder: Path
     served_name: str
     arguments: tuple[str, ...]
-    device_count: int
     serve: ServeParams
     files: CoveredFiles
+
+    @property
+    def engine(self) -> Engine:
+        """What serves it."""
+        return ENGINES[self.serve.engine]
 
     @property
     def digest(self) -> str:
         """Tells servers of a run apart; specs that differ in their requests alone share one."""
         parts = (
-            self.program.argv, self.folder, self.arguments, self.serve.variables,
-            self.serve.devices, self.serve.port, self.files.fingerprint, os.uname().nodename,
+            self.program, self.folder, self.arguments, self.serve.devices, self.files.fingerprint,
+            os.uname().nodename,
         )  # fmt: skip
         return digest_json([str(part) for part in parts])[:16]
 
     def argv(self, port: int, key: str | None) -> list[str]:
         """The command that starts the server."""
         model = [*self.engine.model_flag, str(self.folder)]
-        argv = [*self.program.argv, *model, "--host", HOST, "--port", str(port)]
+        argv = [*self.program, *model, "--host", HOST, "--port", str(port)]
         if self.engine.lists_model:
             argv += ["--served-model-name", self.served_name]
         if key is not None and not self.engine.key_variable:
@@ -306,35 +322,27 @@ class ServerPlan:
         return [*argv, *self.arguments]
 
     def environment(self, unleased: Mapping[str, str] | None) -> dict[str, str]:
-        """The environment of the server: what it needs of that of this process, and no key.
+        """The environment of the server: that of this process, and none of its keys.
 
         unleased: variables as they are without the lease of this process; None where it has none.
-        Raises SpecError for a variable that the spec names and that is not set, and for too few
-        devices.
+        Raises SpecError for too few devices.
         """
         environment = {
             name: value
             for name, value in os.environ.items()
-            if _PASSED_ON.fullmatch(name)
-            and not is_secret_name(name)
+            if not is_secret_name(name)
             and name not in ("PYTHONPATH", "PYTHONHOME")  # of this interpreter, not of any other
         }
-        for name in self.serve.variables:
-            if name not in os.environ:
-                raise SpecError(
-                    f"{self.label}: env= names {name}, which is not set in the environment"
-                )
-            environment[name] = os.environ[name]
         # All that it reads is fingerprinted, so that it needs nothing from a network.
         environment |= {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1", "VLLM_NO_USAGE_STATS": "1"}
         unleased = dict(environment) if unleased is None else unleased
         named = [name for name in DEVICE_VARIABLES if name in environment or name in unleased]
         variable = named[0] if named else DEVICE_VARIABLES[0]
+        needed = self.serve.tensor_parallel_size or 1
 
         def lacks_devices() -> bool:
             visible = environment.get(variable)
-            names = [] if visible is None else [name for name in visible.split(",") if name]
-            return visible is not None and len(names) < self.device_count
+            return visible is not None and len(list(filter(None, visible.split(",")))) < needed
 
         restored = [THREADS]  # one server works for all
         if self.serve.devices is not None:
@@ -344,11 +352,10 @@ class ServerPlan:
         for name in restored:
             environment.pop(name, None)
             environment |= {name: unleased[name]} if name in unleased else {}
-        if self.device_count > 1 and lacks_devices():
+        if needed > 1 and lacks_devices():
             raise SpecError(
-                f"{self.label} needs {self.device_count} devices, and {variable} is "
-                f"{environment[variable]}: name more with devices=, or lower "
-                "tensor_parallel_size, pipeline_parallel_size or data_parallel_size"
+                f"{self.label} needs {needed} devices, and {variable} is {environment[variable]}: "
+                "name more with devices=, or lower tensor_parallel_size"
             )
         return environment
 
@@ -358,12 +365,11 @@ class ServerPlan:
         place: a folder without any module.
         Raises MissingDependencyError where the engine is not there.
         """
-        interpreter = self.program.interpreter
-        if interpreter is None:
+        if self.interpreter is None:
             return ""
         try:
             done = subprocess.run(  # noqa: S603 - the interpreter that the user named
-                [interpreter, "-c", _PRINT_VERSION, self.engine.name],
+                [self.interpreter, "-c", _PRINT_VERSION, self.serve.engine],
                 cwd=place,
                 env=environment,
                 capture_output=True,
@@ -375,7 +381,7 @@ class ServerPlan:
             return ""
         if done.returncode == _NOT_INSTALLED:
             raise MissingDependencyError(
-                f"{self.label}: {interpreter} has no {self.engine.title}: {interpreter} -m "
-                f"{self.engine.install}"
+                f"{self.label}: {self.interpreter} has no {self.engine.title}: {self.interpreter} "
+                f"-m {self.engine.install}"
             )
         return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import PurePosixPath
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import RoleError, SpecError, unknown_name
@@ -18,19 +17,12 @@ from pytest_cepbench.models.api.endpoint import (
     without_secrets,
 )
 from pytest_cepbench.models.api.parameters import parse_parts
-from pytest_cepbench.models.api.provider import ADAPTER as API_ADAPTER
-from pytest_cepbench.models.api.provider import (
-    CHATS,
-    decisive_params,
-    ignored_warnings,
-)
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
     CoveredFiles,
     DetectedModel,
     HashFile,
-    Resources,
 )
 from pytest_cepbench.models.checkpoints import (
     Checkpoint,
@@ -40,95 +32,65 @@ from pytest_cepbench.models.checkpoints import (
     list_files,
 )
 from pytest_cepbench.models.checkpoints.parameters import OF_CHECKPOINTS
-from pytest_cepbench.models.checkpoints.peft_adapters import (
-    adapter_weights,
-    check_adapter,
-    read_adapter,
-)
 from pytest_cepbench.models.protocols import Model, RoleName
-from pytest_cepbench.models.serving.engines import ENGINES, Engine, ServerPlan, find_program
-from pytest_cepbench.models.serving.parameters import EngineParams, ServeParams
+from pytest_cepbench.models.serving.engines import ENGINES, ServeParams, ServerPlan, find_program
 from pytest_cepbench.models.serving.run_servers import own_servers
 from pytest_cepbench.models.spec import SCHEMES, ModelSpec
 
-_READ = (".json", ".safetensors", ".txt", ".model", ".jinja")
-
-
-def _adapter_files(folder: Path, *, allow_pickle: bool) -> list[str]:
-    """The files of a PEFT adapter that an engine can read.
-
-    Raises as `read_adapter` and `check_adapter`.
-    """
-    read_adapter(folder)
-    check_adapter(folder, allow_pickle=allow_pickle)
-    inner = [name for name in list_files(folder) if "/" not in name and name.endswith(_READ)]
-    return sorted({*inner, adapter_weights(folder).name})
-
-
-def _hashed(folder: Path, names: list[str], hash_file: HashFile) -> list[list[str]]:
-    return [[name, hash_file(folder / name)] for name in sorted(names)]
-
-
-ADAPTER = f"serve/1+{API_ADAPTER}"
+ADAPTER = f"serve/1+{api.ADAPTER}"
 
 _ROLES = SCHEMES["serve"].roles
 
 
-def _engine(spec: ModelSpec) -> Engine:
+def _engine(spec: ModelSpec) -> str:
     """Raises SpecError for an engine that is not known."""
     name = spec.params.get("engine", ServeParams.engine)
     if name not in ENGINES:
-        raise SpecError(f"model spec {spec.text!r}: {unknown_name('engine', name, ENGINES)}")
-    return ENGINES[name]
+        raise spec.error(unknown_name("engine", name, ENGINES))
+    return name
 
 
-def _checkpoint_spec(spec: ModelSpec) -> ModelSpec:
-    """The spec of the checkpoint alone.
+def _inspect(spec: ModelSpec) -> tuple[Checkpoint, tuple[RoleName, ...], str]:
+    """The checkpoint, the roles that it can play behind a server, and why, completing "it ...".
 
     Raises SpecError where none is named, and where the spec holds a key.
     """
     refuse_secrets(spec)
     if not spec.target.strip():
-        raise SpecError(
-            f"model spec {spec.text!r}: no checkpoint is named; write serve:FOLDER?engine=NAME, "
-            f"with one of {', '.join(ENGINES)}"
+        raise spec.error(
+            f"no checkpoint is named; write serve:FOLDER?engine=NAME, with one of "
+            f"{', '.join(ENGINES)}"
         )
     known = (*OF_CHECKPOINTS, "trust_remote_code")
     params = {name: value for name, value in spec.params.items() if name in known}
-    return ModelSpec(spec.text, "", spec.target, params)
+    checkpoint = inspect_checkpoint(ModelSpec(spec.text, "", spec.target, params))
+    # The judge of a run is always named as such, as it is of a checkpoint that is loaded here.
+    roles = tuple(role for role in checkpoint.roles if role in _ROLES)
+    because = checkpoint.because
+    if "image" not in checkpoint.reads:
+        roles, because = (), f"{because}, and a served checkpoint is sent no sounds"
+    elif checkpoint.roles and not roles:
+        because += ", and a served checkpoint can only describe, write, judge or answer"
+    return checkpoint, roles, because
 
 
 def detect(spec: ModelSpec) -> DetectedModel:
     """What the served checkpoint is; raises as `models.binding.detect`."""
-    checkpoint_spec, engine = _checkpoint_spec(spec), _engine(spec)
-    checkpoint = inspect_checkpoint(checkpoint_spec)
-    roles, because = _roles(checkpoint)
-    return DetectedModel(f"{checkpoint.what} on {engine.title}", roles, because)
-
-
-def _roles(checkpoint: Checkpoint) -> tuple[tuple[RoleName, ...], str]:
-    """The roles that a checkpoint can play behind a server, and why, completing "it ..."."""
-    # The judge of a run is always named as such, as it is of a checkpoint that is loaded here.
-    roles = tuple(role for role in checkpoint.roles if role in _ROLES)
-    if "image" not in checkpoint.reads:
-        return (), f"{checkpoint.because}, and a served checkpoint is sent no sounds"
-    if roles or not checkpoint.roles:
-        return roles, checkpoint.because
-    only = "and a served checkpoint can only describe, write, judge or answer"
-    return roles, f"{checkpoint.because}, {only}"
+    title = ENGINES[_engine(spec)].title
+    checkpoint, roles, because = _inspect(spec)
+    return DetectedModel(f"{checkpoint.what} on {title}", roles, because)
 
 
 def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     """Raises as `models.binding.bind`; MissingDependencyError where the engine is not installed."""
-    own_spec, engine = _checkpoint_spec(spec), _engine(spec)
-    checkpoint = inspect_checkpoint(own_spec)
+    engine = ENGINES[_engine(spec)]
+    checkpoint, roles, because = _inspect(spec)
     if role not in _ROLES:
         raise RoleError(
             f"serve:{spec.target}: a served checkpoint can be the {' or '.join(_ROLES)}, not the "
             f"{role}. Without serve: the checkpoint is loaded by the run itself"
         )
     needed = "describer" if role in ("judge", "vqa") else role
-    roles, because = _roles(checkpoint)
     if needed not in roles and not context.force:
         raise RoleError(
             f"{spec.text!r} is a {checkpoint.what}: it {because}, so it cannot be the "
@@ -136,68 +98,46 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
             f"--cep-role={role}"
         )
     api.check_installed(spec)
-    what = f"the {role} served by {engine.title}"
+    kind, model = api.ROLES[role]
     serve: ServeParams
-    params: EngineParams
-    kinds = (ServeParams, EngineParams, CHATS[role][0])
-    serve, params, request = parse_parts(spec, what, *kinds)
-    further = serve.further_arguments
-    try:
-        engine.check(params)
-        engine.check_further(further)
-    except ValueError as error:
-        raise SpecError(f"model spec {spec.text!r}: {error}") from error
-    if engine.name == "transformers" and "@" in str(checkpoint.path):
+    serve, request = parse_parts(spec, f"the {role} served by {engine.title}", ServeParams, kind)
+    if serve.engine == "transformers" and "@" in str(checkpoint.path):
         raise SpecError(
             f"{checkpoint.path}: transformers serve takes what follows @ for a revision: rename it"
         )
-    program = find_program(engine, serve.python)
+    program, interpreter = find_program(serve.engine, serve.python)
     complete_checkpoint(checkpoint)
 
     def identify(hash_file: HashFile) -> str:
         whole = fingerprint(checkpoint, hash_file)
-        others: dict[str, Any] = {}
         # Mistral's own format, which engines may prefer and this package never loads.
         own_format = [
-            name
-            for name in list_files(checkpoint.path)
+            [name, hash_file(checkpoint.path / name)]
+            for name in sorted(list_files(checkpoint.path))
             if PurePosixPath(name).match("consolidated*.safetensors")
         ]
-        if own_format:
-            others["consolidated"] = _hashed(checkpoint.path, own_format, hash_file)
-        if params.adapters:
-            allow = checkpoint.options.allow_pickle
-            others["adapters"] = {
-                name: _hashed(folder, _adapter_files(folder, allow_pickle=allow), hash_file)
-                for name, folder in params.adapters.items()
-            }
-            others["answers"] = params.adapter
-        if params.chat_template is not None:
-            others["chat_template"] = hash_file(Path(params.chat_template).expanduser().absolute())
-        return digest_json({"checkpoint": whole, **others}) if others else whole
+        others = {"checkpoint": whole, "consolidated": own_format}
+        return digest_json(others) if own_format else whole
 
     files = CoveredFiles(checkpoint.path, context.hash_file, identify)
-    own = files.fingerprint
-    ranks = []  # of adapters, the largest of each
-    for folder in params.adapters.values():
-        config = read_adapter(folder)
-        pattern = config.get("rank_pattern")
-        values = [config.get("r"), *(pattern.values() if isinstance(pattern, dict) else ())]
-        ranks.append(max((rank for rank in values if isinstance(rank, int)), default=0))
+    flags = [
+        word for name, value in serve.given.items() for word in (engine.flags[name], str(value))
+    ]
     plan = ServerPlan(
         label=f"serve:{without_secrets(spec.target)}",
-        engine=engine,
         program=program,
+        interpreter=interpreter,
         folder=checkpoint.path,
         # The same in every run.
-        served_name=f"cepbench-{own[:16]}" if engine.lists_model else str(checkpoint.path),
+        served_name=f"cepbench-{files.fingerprint[:16]}"
+        if engine.lists_model
+        else str(checkpoint.path),
         arguments=(
             *(["--dtype", request.dtype] if request.dtype else []),
             *(["--trust-remote-code"] if serve.trust_remote_code else []),
-            *engine.arguments(params, ranks),
-            *further,
+            *flags,
+            *serve.further_arguments,
         ),
-        device_count=params.device_count,
         serve=serve,
         files=files,
     )
@@ -207,29 +147,22 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     def load() -> Model:
         """Have the server started, or find the one that another process has started."""
         server: OwnServer = (context.servers or own_servers)().running(plan)
-        model = engine.model_name(plan.served_name, params.adapter)
         key = None if server.key is None else Secret(server.key)
-        endpoint = Endpoint(model, role, server.url, Secret(server.url), key, own=server)
-        return CHATS[role][1](ApiClient(endpoint, serve), model, request)
+        endpoint = Endpoint(plan.served_name, role, server.url, key, own=server)
+        return model(ApiClient(endpoint, serve), plan.served_name, request)
 
-    adapter = f" with {params.adapter}" if params.adapter else ""
-    decisive = {"engine": engine.name, **engine.decisive(params), **decisive_params(role, request)}
-    return BoundRole(
-        role=role,
-        spec=spec.text,
-        what=f"{checkpoint.what}{adapter} on {engine.title}",
-        fingerprint=own,
+    return api.bound_server(
+        spec,
+        role,
+        request,
+        serve.concurrency,
+        what=f"{checkpoint.what} on {engine.title}",
         adapter=ADAPTER,
         load=load,
-        params=decisive | ({"engine_args": serve.engine_args} if further else {}),
-        seeded=request.sampled,
-        resources=Resources(serve.batch, lasting=True),
-        # Not a device of this process: with --cep-residency=swap no model has to leave it.
-        provenance={"device": "server", "server": engine.title},
-        warn=partial(ignored_warnings, f"{role} {plan.label}"),
+        params={**serve.decisive, **request.decisive},
+        server=engine.title,
+        warn=partial(api.ignored_warnings, f"{role} {plan.label}"),
         files=files,
-        probabilities=request.logprobs if role == "judge" else None,
-        scores_answers=role == "judge",
     )
 
 

@@ -11,7 +11,6 @@ import fcntl
 import http.client
 import json
 import os
-import re
 import secrets
 import shlex
 import signal
@@ -26,7 +25,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CepError, ModelError, SpecError, WriteError
+from pytest_cepbench.errors import CepError, ModelError, WriteError
 from pytest_cepbench.escapes import HIDDEN, mask_secrets, one_line
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.models.api.endpoint import OwnServer
@@ -48,8 +47,6 @@ from pytest_cepbench.models.serving.supervisor import (
 
 _LOGS = 10  # that are kept
 
-_PORTS = 3  # tried, where another program takes a free one first
-
 _POLL = 0.1  # seconds
 
 _LONGEST_END = 3 * TERMINATION
@@ -59,8 +56,6 @@ _TAIL_BYTES, _TAIL_LINES, _TAIL_LETTERS = 16_384, 6, 900
 _SECONDS, _MOST_BYTES = 5.0, 1 << 20  # of one answer
 
 _LISTENING = "0A"  # <include/net/tcp_states.h>
-
-_TAKEN = re.compile(r"address already in use|errno 98\b|port \d+ is already in use", re.IGNORECASE)
 
 _SUPERVISORS: list[subprocess.Popen[bytes]] = []
 """Kept, since Python complains of processes that are forgotten while they run."""
@@ -108,8 +103,8 @@ class RunServers:
         """The server, started where no process of the run has done so.
 
         Raises ModelError where it does not start, or has ended; IdentityError where its files
-        changed meanwhile; SpecError for a port or devices that it cannot have;
-        MissingDependencyError where its interpreter has no such engine.
+        changed meanwhile; SpecError for devices that it cannot have; MissingDependencyError where
+        its interpreter has no such engine.
         """
         server, title = self.join(plan), plan.engine.title
         try:
@@ -118,7 +113,7 @@ class RunServers:
                 if ready is None and server.read(ENDED) is None:
                     try:
                         with plan.files.unchanged("the server was started"):
-                            ready = self._start(server)
+                            self._start(server)
                     except CepError as error:  # the other processes are told why
                         server.end()
                         with suppress(WriteError):
@@ -146,9 +141,9 @@ class RunServers:
 
     def close(self) -> None:
         """Use the servers no more; those that no other process uses end."""
-        servers, self._servers = self._servers, {}
-        for server in servers.values():
-            server.leave()
+        for server in self._servers.values():
+            os.close(server.users)
+        self._servers = {}
         if self._run is not None:
             os.close(self._run)
             self._run = None
@@ -156,28 +151,39 @@ class RunServers:
             # Also those that only other processes have used, which may have left just now.
             for path in self._folder.glob("*"):
                 _wait_for_end(path)
-            for server in servers.values():
-                server.mask_log()
         # Those that have ended are no children of this process any more.
         _SUPERVISORS[:] = [process for process in _SUPERVISORS if process.poll() is None]
 
-    def _start(self, server: _Server) -> dict[str, Any]:
-        """Start the server and wait until it answers; take over from a process that was killed."""
-        plan = server.plan
-        until = time.monotonic() + plan.serve.start_timeout
+    def _start(self, server: _Server) -> None:
+        """Start the server and wait until it answers; take over from a process that was killed.
+
+        An answer counts where it is healthy, the process that was started, and lists what was asked
+        for.
+        """
+        plan, title, started = server.plan, server.plan.engine.title, time.monotonic()
         command = server.read(COMMAND) if server.is_supervised else None
-        for tries_left in reversed(range(_PORTS if plan.serve.port == "auto" else 1)):
-            if command is None:
-                command = self._launch(server)
-            if self._answers(server, command, until):
-                server.write(READY, command)
-                return command
-            if not (tries_left and any(map(_TAKEN.search, server.log_lines()))):
-                break
-            command = None
+        command = self._launch(server) if command is None else command
+        port = command["port"]
+        while server.end_reason is None:
+            process = server.supervisor
+            if process is not None and listens(process, port) and _get(port, "/health") is not None:
+                listed = _get(port, "/v1/models", command["key"]) or b""
+                if not plan.engine.lists_model or plan.served_name in read_models(
+                    read_json(listed)
+                ):
+                    server.write(READY, command)
+                    return
+            seconds = time.monotonic() - started
+            if seconds > plan.serve.start_timeout:
+                server.end()
+                raise ModelError(
+                    f"{plan.label}: {title} gave no answer within {plan.serve.start_timeout:g} s "
+                    f"(start_timeout= in its spec). {server.log_end()}"
+                )
+            self._show(f"starting {title}, {seconds:.0f} s")
+            time.sleep(_POLL if seconds < 10 else 5 * _POLL)
         raise ModelError(
-            f"{plan.label}: {plan.engine.title} did not start ({server.end_reason}). "
-            + server.log_end()
+            f"{plan.label}: {title} did not start ({server.end_reason}). {server.log_end()}"
         )
 
     def _launch(self, server: _Server) -> dict[str, Any]:
@@ -185,12 +191,7 @@ class RunServers:
         plan = server.plan
         environment = plan.environment(self._unleased)
         version = plan.engine_version(environment, server.path)
-        port = free_port(0 if plan.serve.port == "auto" else int(plan.serve.port))
-        if port is None:
-            raise SpecError(
-                f"{plan.label}: port={plan.serve.port} is taken by another program. Leave port= "
-                "out, and the run takes a free one"
-            )
+        port = free_port()
         key = None if plan.engine.key_variable is None else secrets.token_hex(24)
         if key is not None and plan.engine.key_variable:
             environment[plan.engine.key_variable] = key
@@ -233,37 +234,11 @@ class RunServers:
         _SUPERVISORS.append(process)
         return command
 
-    def _answers(self, server: _Server, command: Mapping[str, Any], until: float) -> bool:
-        """Wait until the server answers; False where it ended before.
-
-        It has to be healthy, the one that was started, and to list what was asked for.
-        """
-        plan, started, port = server.plan, time.monotonic(), command["port"]
-        while server.end_reason is None:
-            process = server.supervisor
-            is_own = process is not None and listens(process, port)
-            if is_own and _get(port, "/health") is not None:
-                if not plan.engine.lists_model:
-                    return True
-                listed = _get(port, "/v1/models", command["key"]) or b""
-                if plan.served_name in read_models(read_json(listed)):
-                    return True
-            if time.monotonic() > until:
-                server.end()
-                raise ModelError(
-                    f"{plan.label}: {plan.engine.title} gave no answer within "
-                    f"{plan.serve.start_timeout:g} s (start_timeout= in its spec). "
-                    + server.log_end()
-                )
-            seconds = time.monotonic() - started
-            self._show(f"starting {plan.engine.title}, {seconds:.0f} s")
-            time.sleep(_POLL if seconds < 10 else 5 * _POLL)
-        return False
-
     def _new_log(self, plan: ServerPlan) -> Path:
         """A new log, for its owner alone; the oldest ones make room. Raises WriteError."""
         now = time.strftime("%Y%m%d-%H%M%S")
-        path = self._logs / f"{now}-{plan.engine.name}-{plan.folder.name}-{plan.digest[:4]}.log"
+        name = f"{now}-{plan.serve.engine}-{plan.folder.name}-{plan.digest[:4]}.log"
+        path = self._logs / name
         try:
             self._logs.mkdir(parents=True, exist_ok=True)
             keep_out_of_git(self._logs.parent, path)
@@ -282,17 +257,14 @@ class _Server:
 
     plan: how it is started.
     path: of its folder, which is made where it is absent.
+    users: the open file whose lock counts this process as a user.
     Raises WriteError where the folder cannot be written, or knows no locks.
     """
 
     def __init__(self, plan: ServerPlan, path: Path) -> None:
         self.plan = plan
         self.path = path
-        self._users = _lock_shared(path / USERS, plan.label)
-
-    def leave(self) -> None:
-        """Use the server no more; it ends when no process uses it."""
-        os.close(self._users)
+        self.users = _lock_shared(path / USERS, plan.label)
 
     @contextmanager
     def starting(self, waiting: Callable[[], None]) -> Iterator[None]:
@@ -368,36 +340,21 @@ class _Server:
             )
 
     def log_end(self) -> str:
-        """The last lines of the server's log and its path, in a sentence."""
-        path, lines = (self.read(COMMAND) or {}).get("log", ""), self.log_lines()[-_TAIL_LINES:]
+        """The last lines of the server's log and its path, without keys, in a sentence."""
+        command = self.read(COMMAND) or {}
+        path, text = command.get("log", ""), ""
+        with suppress(OSError), Path(path).open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
+            text = mask_secrets(stream.read().decode("utf-8", "replace"))
+        if command.get("key"):
+            text = text.replace(command["key"], HIDDEN)
+        lines = [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
         if not lines:
             return f"Its log is empty: {path}"
-        shown = " | ".join(one_line(line, _TAIL_LETTERS) for line in lines)
+        shown = " | ".join(one_line(line.strip(), _TAIL_LETTERS) for line in lines)
         # The end says what went wrong.
         shown = shown if len(shown) <= _TAIL_LETTERS else f"...{shown[3 - _TAIL_LETTERS :]}"
         return f"The end of its log, {path}: {shown}"
-
-    def log_lines(self) -> list[str]:
-        """The lines at the end of the server's log, without keys; none where it has no log."""
-        command = self.read(COMMAND) or {}
-        try:
-            with Path(command["log"]).open("rb") as stream:
-                stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
-                text = stream.read().decode("utf-8", "replace")
-        except (OSError, KeyError):
-            return []
-        text = mask_secrets(text)
-        if command["key"]:
-            text = text.replace(command["key"], HIDDEN)
-        return [line.strip() for line in text.splitlines() if line.strip()]
-
-    def mask_log(self) -> None:
-        """Take keys of the environment out of the log of a server that has ended."""
-        with suppress(OSError, KeyError):  # it has none, or not any more
-            path = Path((self.read(COMMAND) or {})["log"])
-            text = path.read_text("utf-8", "surrogateescape")
-            if (masked := mask_secrets(text)) != text:
-                path.write_text(masked, "utf-8", "surrogateescape")
 
 
 def _lock_shared(path: Path, name: str) -> int:
@@ -441,19 +398,12 @@ def _is_supervised(folder: Path) -> bool:
         os.close(file)
 
 
-# -- ports -----------------------------------------------------------------------------------------
-
-
-def free_port(port: int = 0) -> int | None:
-    """The port, if a server could listen on it now, else None. port: 0 for any."""
+def free_port() -> int:
+    """A port on which a server could listen now."""
     with closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return None
-        free: int = probe.getsockname()[1]
-        return free
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def listens(process: int, port: int) -> bool:

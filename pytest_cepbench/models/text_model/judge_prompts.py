@@ -72,11 +72,6 @@ JSON_CLOSING = (
 )
 """The last text for a judge that replies in words."""
 
-REPAIR = (
-    "That could not be read: {problem}. Reply with the JSON object alone, all seven keys in it."
-)
-"""Asked once after a reply that could not be read, or lacks scores."""
-
 SCORE_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "properties": {

@@ -324,13 +324,6 @@ def read_scores(text: str) -> CriteriaScores | Failure:
     return Failure("no-score", f"{what}: {text!r:.300}")
 
 
-def problem_of(scores: CriteriaScores | Failure) -> str:
-    """Why a reply does not have all seven scores; empty where it has."""
-    if isinstance(scores, Failure):
-        return scores.detail
-    return "; ".join(dict.fromkeys(failure.detail for failure in scores.failures))
-
-
 def _letters(key: str) -> str:
     return "".join(char for char in key.casefold() if char.isalnum())
 

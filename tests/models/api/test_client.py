@@ -11,7 +11,7 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import read_answer, with_reasoning
 from pytest_cepbench.errors import ModelError, SpecError
-from pytest_cepbench.models.protocols import Battle, RoleName, StepLimit, Usage, VqaQuestion
+from pytest_cepbench.models.protocols import RoleName, Usage
 from tests.models.api.conftest import Load, describe
 from tests.models.api.fake_server import (
     Answer,
@@ -33,7 +33,7 @@ def _shade(seen: Seen) -> int:
 
 def test_a_request_says_prompt_image_and_settings(server: FakeServer, load: Load) -> None:
     """The image goes losslessly inside the request, the prompt after it, greedy by default."""
-    model = load("describer", "system_prompt=be brief&detail=low&max_tokens=9")
+    model = load("describer", "system_prompt=be brief&max_pixels=4&max_tokens=9")
 
     (reply,) = describe(model)
 
@@ -45,19 +45,17 @@ def test_a_request_says_prompt_image_and_settings(server: FakeServer, load: Load
     system, user = seen.body["messages"]
     assert system == {"role": "system", "content": "be brief"}
     assert [part["type"] for part in user["content"]] == ["image_url", "text"]
-    assert user["content"][0]["image_url"]["detail"] == "low"
     assert (seen.images[0].getpixel((0, 0)), seen.text) == ((0, 0, 0), "what is shown?")
+    assert seen.images[0].size == (2, 2)
 
 
-@pytest.mark.parametrize("kind", ["png", "webp"])
-def test_images_are_sent_without_loss(server: FakeServer, load: Load, kind: str) -> None:
+def test_images_are_sent_without_loss(server: FakeServer, load: Load) -> None:
     """Every pixel arrives: a lossy copy would be another image than the one that is measured."""
     image = Image.effect_noise((24, 16), 90).convert("RGB")
 
-    load("describer", f"image_format={kind}").describe([image], "", [0])
+    load("describer").describe([image], "", [0])
 
     (seen,) = server.seen
-    assert seen.images[0].format == kind.upper()
     assert seen.images[0].convert("RGB").tobytes() == image.tobytes()
 
 
@@ -65,11 +63,10 @@ def test_seeds_are_sent_where_tokens_are_drawn(server: FakeServer, load: Load) -
     """A sampled answer depends on the step's seed; temperature=none leaves the server's own way."""
     describe(load("describer", "temperature=0.7"), 2)
     describe(load("describer", "temperature=none"))
-    describe(load("describer", "temperature=0.7&send_seed=false"))
 
-    assert [seen.body.get("seed") for seen in server.seen[2:]] == [0, None]
+    assert server.seen[2].body["seed"] == 0
     assert sorted(seen.body["seed"] for seen in server.seen[:2]) == [0, 1]
-    assert [seen.body.get("temperature") for seen in server.seen] == [0.7, 0.7, None, 0.7]
+    assert [seen.body.get("temperature") for seen in server.seen] == [0.7, 0.7, None]
 
 
 def test_answers_stay_with_their_inputs_and_are_counted(server: FakeServer, load: Load) -> None:
@@ -223,15 +220,6 @@ def test_an_empty_message_is_an_empty_text(server: FakeServer, load: Load) -> No
     assert [reply.value for reply in describe(load("describer"), 3)] == ["", "", ""]
 
 
-def test_text_in_parts_is_put_together(server: FakeServer, load: Load) -> None:
-    """Some servers answer in the form of messages."""
-    server.answer = lambda _: chat_answer(
-        [{"type": "text", "text": "a red"}, {"text": " circle"}, 7]
-    )
-
-    assert describe(load("describer"))[0].value == "a red circle"
-
-
 BESIDE = {
     "DeepSeek, SGLang": chat_answer("a red circle", reasoning_content="blue?"),
     "OpenRouter, vLLM": chat_answer("a red circle", reasoning="blue?"),
@@ -332,13 +320,6 @@ def test_a_request_that_is_too_large_is_an_error_of_the_case(
         load("generator").generate(["a dog"], [0])
 
 
-def test_images_are_made_smaller_before_they_are_sent(server: FakeServer, load: Load) -> None:
-    """max_pixels= limits what a request holds, for a describer as for a judge."""
-    load("describer", "max_pixels=4").describe([Image.new("RGB", (8, 8))], "what?", [0])
-
-    assert server.seen[-1].images[0].size == (2, 2)
-
-
 GIVEN_UP = {
     reason: chat_answer("a red ci", ended=reason)
     for reason in ("abort", "error", "insufficient_system_resource", "load", "network_error", "x")
@@ -346,6 +327,17 @@ GIVEN_UP = {
     "null": chat_answer(None, tokens=0),
     "nothing": chat_answer("", tokens=0, ended=None),
     "parts of nothing": chat_answer([], tokens=0),
+    "an error inside, as routers tell of it": document(
+        {
+            "choices": [
+                {
+                    "message": {"content": "a"},
+                    "finish_reason": "error",
+                    "error": {"message": "provider overloaded: no finish_reason"},
+                }
+            ]
+        }
+    ),
     "no usage": document({"choices": [{"message": {"content": None}, "finish_reason": "stop"}]}),
 }
 
@@ -363,40 +355,6 @@ def test_an_answer_that_the_server_gave_up_is_asked_for_again(
     server.answer = lambda _: half
     with pytest.raises(ModelError, match=r"finish_reason|empty message"):
         describe(model)
-
-
-def test_a_half_answer_is_asked_for_again_in_every_role(server: FakeServer, load: Load) -> None:
-    """Texts, answers, verdicts and answers to questions are read out of the same completion."""
-    half = chat_answer("A y", ended="abort")
-    server.in_turn(half, chat_answer("whole"))
-    (reply,) = load("writer").write([["why?"]], "", [0])
-    assert (reply.value, reply.usage.retries) == ("whole", 1)
-
-    server.in_turn(half, chat_answer("whole"))
-    (reply,) = load("interleaver").interleave([["why?"]], [StepLimit()], [0])
-    assert ([step.text for step in reply.value], reply.usage.retries) == (["whole"], 1)
-
-    server.in_turn(half, chat_answer("A"))
-    (reply,) = load("judge", "prompt=letters").judge([Battle(["q"], ["a"], ["b"])], [0])
-    assert (reply.value, reply.usage.retries) == ("A", 1)
-
-    server.in_turn(half, chat_answer("yes"))
-    question = VqaQuestion("is it red?", ("yes",))
-    (reply,) = load("vqa", "logprobs=false").answer(["a dog"], [[question]])
-    assert (reply.value, reply.usage.retries) == ([1.0], 1)
-
-
-def test_an_error_inside_a_choice_is_told(server: FakeServer, load: Load) -> None:
-    """As routers tell of a provider that failed after it had begun."""
-    choice = {
-        "message": {"content": "a red"},
-        "finish_reason": "error",
-        "error": {"message": "provider overloaded", "code": 502},
-    }
-    server.answer = lambda _: document({"choices": [choice]})
-
-    with pytest.raises(ModelError, match=r"finish_reason 'error': provider overloaded"):
-        describe(load("describer", "retries=0"))
 
 
 @pytest.mark.parametrize(
@@ -523,5 +481,5 @@ def test_an_answer_of_another_kind_is_no_text(server: FakeServer, load: Load) ->
     model = load("describer", "retries=0")
     server.answer = lambda _: drawn()
 
-    with pytest.raises(ModelError, match="JSON without 'choices', with created, data"):
+    with pytest.raises(ModelError, match="JSON without a usable 'choices', with created, data"):
         describe(model)

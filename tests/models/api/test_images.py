@@ -20,7 +20,6 @@ from pytest_cepbench.models.protocols import StepLimit, Usage
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, document, drawn, fault
 from tests.models.api.test_responses import DOCUMENTS
-from tests.models.binding import bind_text
 
 
 def test_a_request_says_text_seed_and_settings(server: FakeServer, load: Load) -> None:
@@ -114,31 +113,6 @@ def test_what_is_drawn_otherwise_than_asked_is_recorded(server: FakeServer, load
     remarks = " ".join(sorted({remark for reply in replies for remark in reply.remarks}))
     assert "does not take seed" in remarks
     assert "gave size 8x8 instead of 16x16" in remarks
-
-
-def test_a_server_that_always_answers_with_data_wants_no_format(
-    server: FakeServer, load: Load
-) -> None:
-    """That it does not know response_format changes no image, so nothing is told."""
-    server.answer = lambda seen: (
-        fault(400, "Unknown parameter: 'response_format'.", param="response_format")
-        if "response_format" in seen.body
-        else drawn()
-    )
-
-    (reply,) = load("generator").generate(["a"], [0])
-
-    assert "not honoured" not in reply.provenance
-    assert reply.remarks == ()
-
-
-def test_a_refused_prompt_is_a_failure_of_its_own_kind(server: FakeServer, load: Load) -> None:
-    """Refusals are counted apart from images that went wrong."""
-    server.answer = lambda _: fault(400, "rejected by the safety system", "moderation_blocked")
-
-    (reply,) = load("generator").generate(["a"], [0])
-
-    assert reply.value == Failure("refused", "rejected by the safety system")
 
 
 FREE = StepLimit()
@@ -280,15 +254,6 @@ def test_a_server_that_takes_no_modalities_is_asked_without(server: FakeServer, 
     assert "modalities" in reply.provenance["not honoured"]
 
 
-def test_an_image_is_never_fetched(server: FakeServer, load: Load) -> None:
-    """A server could name any address of the network."""
-    server.answer = lambda _: chat_answer([text("one"), part(f"{server.url}/image.png")])
-
-    with pytest.raises(ModelError, match="address"):
-        load("interleaver").interleave([["what"]], [FREE], [1])
-    assert len(server.seen) == 1
-
-
 def test_secrets_are_taken_out_of_every_step(
     server: FakeServer, load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,29 +268,6 @@ def test_secrets_are_taken_out_of_every_step(
 
     assert len(reply.value) == 2
     assert "sk-secret" not in str(reply.value)
-
-
-def test_a_server_without_an_answer_is_asked_again(server: FakeServer, load: Load) -> None:
-    """As for every chat completion."""
-    server.in_turn(document({"choices": []}), chat_answer("one"))
-
-    (reply,) = load("interleaver").interleave([["what"]], [FREE], [1])
-
-    assert steps_of(reply.value) == [("one", None)]
-    assert reply.usage.requests == 2
-
-
-def test_what_decides_is_in_the_key() -> None:
-    """The built-in texts and the modalities, and no price."""
-    query = "openai:m?revision=1&base_url=http://127.0.0.1:1/v1&price_image=3"
-
-    bound = bind_text(query, "interleaver")
-
-    assert bound.params["prompt"] == "interleaver-prompts/1"
-    assert bound.params["modalities"] == "text,image"
-    assert "price_image" not in bound.params
-    assert bound.seeded
-    assert bind_text(f"{query}&modalities=none", "interleaver").params.get("modalities") is None
 
 
 def test_reasoning_goes_before_the_first_step(server: FakeServer, load: Load) -> None:

@@ -52,58 +52,12 @@ def test_a_judge_sees_question_and_answers_in_order(server: FakeServer, load: Lo
 
 
 @pytest.mark.parametrize(
-    ("prompt", "closing"),
-    [
-        ("opening-gpt", "\nPlease only output which model is better: "),
-        (
-            "opening-intjudge",
-            (
-                '\nPlease directly output "A is better" or "B is better" or "Tie(A is better)" or '
-                '"Tie(B is better)": \n'
-            ),
-        ),
-    ],
-)
-def test_a_preset_asks_as_the_released_scripts_do(
-    server: FakeServer, load: Load, prompt: str, closing: str
-) -> None:
-    """Markers, numbers of images and the closing phrase are those of OpenING's judges."""
-    server.answer = lambda _: chat_answer("Tie(B is better)")
-    question = Battle(["draw a circle", RED], ["here:", RED, "then", BLUE], [BLUE, "done"])
-
-    (reply,) = load("judge", f"prompt={prompt}").judge([question], [0])
-
-    shown = [part.get("text") for part in server.seen[0].body["messages"][1]["content"]]
-    assert reply.value == "Tie(B)"
-    assert shown == [
-        "<INPUT>: draw a circle <IMG_0></IMG_0>", None,
-        "<OUTPUT_A>: here: <IMG_1></IMG_1>", None,
-        "then <IMG_2></IMG_2>", None,
-        "\n<OUTPUT_B>:  <IMG_3></IMG_3>", None,
-        "done",
-        closing,
-    ]  # fmt: skip
-
-
-def test_images_are_sent_no_larger_than_asked_for(server: FakeServer, load: Load) -> None:
-    """One number bounds what a battle costs; shapes stay, small images are sent as they are."""
-    server.answer = lambda _: chat_answer("B is better")
-    battle = Battle([Image.new("RGB", (100, 50))], [RED], [Image.new("RGB", (30, 30))])
-
-    load("judge", "max_pixels=800").judge([battle], [0])
-
-    assert [image.size for image in server.seen[0].images] == [(40, 20), (4, 4), (28, 28)]
-
-
-@pytest.mark.parametrize(
     ("query", "message"),
     [
         ("prompt=opening-gpt4", "Did you mean 'opening-gpt'"),
         ("max_pixels=0", "max_pixels must be at least 1, got 0"),
         ("max_pixel=9", "Did you mean 'max_pixels'"),
         ("logprobs=true", "several verdicts of prompt=criteria begin.*: add prompt=letters"),
-        ("prompt=letters&top_logprobs=9", "top_logprobs needs logprobs=true"),
-        ("prompt=letters&logprobs=true&top_logprobs=3", "at least 4, one token for each"),
     ],
 )
 def test_a_wrong_parameter_is_refused(server: FakeServer, query: str, message: str) -> None:
@@ -135,22 +89,6 @@ def test_a_verdict_is_stored_under_everything_it_depends_on(
         judged("prompt=opening-gpt", BATTLE)
         judged("max_pixels=9", BATTLE)
         assert len(server.seen) == 7
-
-
-def test_an_answer_without_a_verdict_is_stored_as_what_it_is(
-    server: FakeServer, tmp_path: Path
-) -> None:
-    """It would be given again; a battle without an answer is asked again."""
-    server.answer = lambda _: chat_answer("I like both")
-
-    with Store(tmp_path / "store") as store:
-        for _ in range(2):
-            (result,) = verdicts_of(
-                RoleRunner(bind_text(server.spec(), "judge"), store), [BATTLE], [0]
-            )
-            assert isinstance(result, Failure)
-            assert result.kind == "no-verdict"
-    assert len(server.seen) == 1
 
 
 class Longest:
@@ -263,19 +201,9 @@ def test_a_server_without_probabilities_is_one_line(
 ) -> None:
     """Whether it refuses the parameter or ignores it, at the first answer."""
     server.answer = lambda _: answer
-    with pytest.raises(ModelError, match=r"gives no probabilities of tokens \(.*Remove logprobs"):
+    with pytest.raises(ModelError, match=r"gives no probabilities of tokens \(.*logprobs=false"):
         _judge(load)
     assert len(server.seen) == 1
-
-
-def test_letters_need_no_probabilities(server: FakeServer, load: Load) -> None:
-    """Without `logprobs` nothing is asked for, and the letter is the verdict."""
-    server.answer = lambda _: chat_answer("D")
-
-    reply = _judge(load, "prompt=letters")
-
-    assert reply.value == "Tie(B)"
-    assert "logprobs" not in server.seen[0].body
 
 
 def _with_tokens(tokens: Any) -> Answer:
@@ -316,15 +244,3 @@ def test_probabilities_are_stored_with_the_verdict(server: FakeServer, tmp_path:
         key = key_of(bound, "", 0, battle_inputs(LETTERS_BATTLE))
         stored = VerdictProbabilities.from_provenance(runner.provenance([key])[key])
     assert stored == VerdictProbabilities((0.6, 0.0, 0.0, 0.4))
-
-
-def test_keys_differ_by_what_is_asked_for(server: FakeServer) -> None:
-    """With probabilities a verdict is another result, since the likeliest letter is taken."""
-    plain, letters, soft, fewer = (
-        bind_text(server.spec(query), "judge").params
-        for query in ("", "prompt=letters", QUERY, f"{QUERY}&top_logprobs=5")
-    )
-    assert "logprobs" not in plain
-    assert "logprobs" not in letters
-    assert soft["logprobs"] is True
-    assert fewer == {**soft, "top_logprobs": 5}

@@ -49,7 +49,7 @@ def test_the_served_weights_are_the_identity(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "role", "same"),
     [
-        ("concurrency=2&timeout=1&retries=1&patience=1&rpm=9&batch_size=3", "describer", True),
+        ("concurrency=2&timeout=1&retries=1&patience=1", "describer", True),
         ("price_in=1&price_out=1&key_env=MY_KEY", "describer", True),
         ("price_image=1", "generator", True),
         ("revision=2", "describer", False),
@@ -93,18 +93,11 @@ def test_binding_needs_neither_server_nor_key() -> None:
         ("openai:m?revision=1&base_url=localhost:8000", "judge", "base_url must begin with http"),
         ("openai:m?revision=1&concurrency=0", "describer", "concurrency must be at least 1"),
         ("openai:m?revision=1&timeout=0", "describer", "timeout must be above 0"),
-        ("openai:m?revision=1&retries=-1", "describer", "retries must be 0 or more"),
+        ("openai:m?revision=1&retries=-1", "describer", "retries must be at least 0"),
         ("openai:m?revision=1&patience=nan", "describer", "patience must be a number from 0"),
         ("openai:m?revision=1&temperature=-1", "describer", "temperature must be a number from 0"),
-        (
-            "openai:m?revision=1&send_seed=maybe",
-            "describer",
-            "send_seed must be auto, true or false",
-        ),
-        ("openai:m?revision=1&image_format=jpeg", "judge", "image_format must be png or webp"),
         ("openai:m?revision=1&size=big", "generator", "size must be WIDTHxHEIGHT"),
         ("openai:m?revision=1&height=9", "generator", "height and width go together"),
-        ("openai:m?revision=1&response_format=url", "generator", "never fetched"),
         ("shapes:", "editor", "the shapes world has no editor"),
     ],
 )
@@ -186,22 +179,6 @@ def test_nothing_is_told_where_the_name_is_the_one_or_none() -> None:
         == []
     )
     assert provenance_warnings("judge", long, [{"server served": long[:100]}]) == []
-
-
-def test_many_names_are_one_sentence() -> None:
-    """A server that calls itself otherwise in each answer fills no report."""
-    every = [{"server served": f"m-{i}"} for i in range(50)] * 2
-    (warning,) = provenance_warnings("generator", "m", every)
-    assert "answered as 'm-0', 'm-1', 'm-2' and 47 others, and 'm' was asked for" in warning
-
-
-def test_what_others_stored_is_shown_and_not_obeyed() -> None:
-    """A shared store may hold any text there; so may one that kept a key."""
-    (warning,) = provenance_warnings(
-        "describer", "m", [{"server served": "a\x1b[2J\u202e sk-0123456789\n"}]
-    )
-    assert warning.isprintable()
-    assert "sk-0123456789" not in warning
 
 
 def _warnings(server: FakeServer, store: Store) -> list[str]:

@@ -34,15 +34,6 @@ def test_a_question_keeps_the_order_of_its_parts(server: FakeServer, load: Load)
     assert seen.body["max_tokens"] == 2048
 
 
-def test_a_question_may_have_no_image_and_no_system_prompt(server: FakeServer, load: Load) -> None:
-    """Nothing is sent in their place."""
-    load("writer").write([["what is red?"]], "", [0])
-
-    (seen,) = server.seen
-    assert [turn["role"] for turn in seen.body["messages"]] == ["user"]
-    assert seen.text == "what is red?"
-
-
 def test_each_question_has_its_own_answer_or_failure(server: FakeServer, load: Load) -> None:
     """In order, whatever the others became."""
     server.answer = lambda seen: (
@@ -53,14 +44,6 @@ def test_each_question_has_its_own_answer_or_failure(server: FakeServer, load: L
 
     refused = Failure("refused", "no")
     assert [reply.value for reply in replies] == ["on blue", refused, "on green"]
-
-
-def test_a_writers_limit_is_part_of_its_key() -> None:
-    """Another default than a describer's, said in the parameters."""
-    query = "openai:m?revision=1&base_url=http://127.0.0.1:1/v1"
-
-    assert bind_text(query, "writer").params["max_tokens"] == 2048
-    assert bind_text(query, "describer").params["max_tokens"] == 512
 
 
 SCHEMA = pattern_schema("neutral", ["Count"])
@@ -156,15 +139,6 @@ def test_without_probabilities_the_first_word_decides(
     assert "logprobs" not in server.seen[0].body
 
 
-def test_a_text_is_asked_about_without_an_image(server: FakeServer, load: Load) -> None:
-    """Text first, then the question."""
-    server.answer = lambda _: chat_answer("Yes")
-    assert _ask(load, YES, query="logprobs=false", piece="a red cat").value == [1.0]
-    (seen,) = server.seen
-    assert seen.text == "a red cat\nIs it red?"
-    assert not seen.images
-
-
 def test_all_questions_about_one_piece_are_one_reply(server: FakeServer, load: Load) -> None:
     """In their order, with the usage of all."""
     server.answer = lambda seen: chat_answer("yes" if "red" in seen.text else "four")
@@ -199,7 +173,7 @@ def test_no_answer_is_a_failure_of_the_piece(server: FakeServer, load: Load, tex
 def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load: Load) -> None:
     """Its answers in words are another measurement, which the spec has to ask for."""
     server.answer = lambda _: chat_answer("Yes")
-    with pytest.raises(ModelError, match=r"gives no probabilities of tokens.*Add logprobs=false"):
+    with pytest.raises(ModelError, match=r"gives no probabilities of tokens.*logprobs=false"):
         _ask(load, YES)
 
 
@@ -208,8 +182,6 @@ def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load
     [
         ("temperature=1", "temperature of a VQA model must be 0"),
         ("max_pixels=0", "max_pixels must be at least 1, got 0"),
-        ("top_logprobs=0", "top_logprobs must be at least 1, got 0"),
-        ("logprobs=false&top_logprobs=5", "top_logprobs needs logprobs=true"),
         ("prompt=letters", "unknown parameter for the vqa over the API 'prompt'"),
     ],
 )
@@ -217,13 +189,6 @@ def test_wrong_parameters_are_refused(server: FakeServer, query: str, message: s
     """At binding, with what is expected."""
     with pytest.raises(SpecError, match=message):
         bind_text(server.spec(query), "vqa")
-
-
-def test_what_changes_an_answer_is_in_the_key(server: FakeServer) -> None:
-    """Soft and hard answers never share a result."""
-    soft, hard = (bind_text(server.spec(q), "vqa").params for q in ("", "logprobs=false"))
-    assert soft != hard
-    assert not bind_text(server.spec(""), "vqa").seeded
 
 
 def test_reasoning_is_no_answer(server: FakeServer, load: Load) -> None:

@@ -26,28 +26,18 @@ HERE = Path(__file__).parent
 COUNTING = threading.Lock()
 """Held while answers are counted: requests come on threads of their own."""
 
-COMMON = ("--host", "--port", "--served-model-name", "--dtype", "--quantization", "--chat-template",
-          "--kv-cache-dtype", "--attention-backend", "--max-lora-rank")  # fmt: skip
+COMMON = ("--host", "--port", "--served-model-name", "--dtype", "--quantization")
 
 FLAGS = {
     "vllm.entrypoints.cli.main": (
-        "--max-model-len", "--limit-mm-per-prompt", "--mm-processor-kwargs", "--seed",
-        "--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size",
+        "--max-model-len", "--limit-mm-per-prompt", "--tensor-parallel-size",
         "--gpu-memory-utilization", "--max-num-seqs", "--generation-config",
     ),
     "sglang.launch_server": (
-        "--model-path", "--context-length", "--limit-mm-data-per-request", "--random-seed",
-        "--tp-size", "--pp-size", "--dp-size", "--mem-fraction-static", "--max-running-requests",
-        "--api-key", "--sampling-defaults",
+        "--model-path", "--context-length", "--limit-mm-data-per-request", "--tp-size",
+        "--mem-fraction-static", "--max-running-requests", "--api-key",
     ),
 }  # fmt: skip
-
-SWITCHES = {
-    "vllm.entrypoints.cli.main": ("--enforce-eager", "--trust-remote-code", "--enable-lora"),
-    "sglang.launch_server": ("--disable-cuda-graph", "--trust-remote-code", "--enable-lora"),
-}
-
-LORAS = {"vllm.entrypoints.cli.main": "--lora-modules", "sglang.launch_server": "--lora-paths"}
 
 
 def say(line: str) -> None:
@@ -73,20 +63,8 @@ def arguments(module: str, given: list[str]) -> argparse.Namespace:
         parser.add_argument("model_path")
     for flag in (*COMMON, *FLAGS[module]):
         parser.add_argument(flag, required=flag in ("--host", "--port", "--model-path"))
-    for flag in SWITCHES[module]:
-        parser.add_argument(flag, action="store_true")
-    parser.add_argument(LORAS[module], nargs="*", default=[], dest="loras")
+    parser.add_argument("--trust-remote-code", action="store_true")
     return parser.parse_args(given)
-
-
-def lora_names(module: str, texts: list[str]) -> list[str]:
-    """Names of adapters, each of which has to be there."""
-    pairs = [
-        tuple(json.loads(text).values()) if module.startswith("vllm") else text.split("=", 1)
-        for text in texts
-    ]
-    assert all((Path(folder) / "adapter_config.json").is_file() for _, folder in pairs)
-    return [name for name, _ in pairs]
 
 
 def color_of(messages: list[dict[str, Any]]) -> str:
@@ -130,7 +108,7 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if not self._allowed():
             return
-        if body["model"] not in self.models and body["model"].partition(":")[0] not in self.models:
+        if body["model"] not in self.models:
             self._send(404, {"error": {"message": f"no model {body['model']}"}})
             return
         with COUNTING:
@@ -178,9 +156,8 @@ def main() -> None:
         say(f"loading\n{wanted['fail']} key={os.environ.get('VLLM_API_KEY')}")
         say(" ".join(os.environ.get(name, "unset") for name in wanted.get("show", ())))
         sys.exit(3)
-    loras = lora_names(module, parsed.loras)
     Handler.key = os.environ.get("VLLM_API_KEY") or getattr(parsed, "api_key", None)
-    Handler.models = [parsed.served_model_name, *loras]
+    Handler.models = [parsed.served_model_name]
     assert Path(parsed.model_path, "config.json").is_file()
     say("serving")
     ThreadingHTTPServer((parsed.host, int(parsed.port)), Handler).serve_forever()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,21 +18,11 @@ from pytest_cepbench.errors import (
 from pytest_cepbench.models.binding import check_installed, detect
 from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.serving.engines import ENGINES, find_program
-from pytest_cepbench.models.serving.parameters import EngineParams
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text
 from tests.models.files import VIT, safetensors_bytes, write_checkpoint
 from tests.models.serving.conftest import Bind
 from tests.models.serving.stand_ins import StandIn
-
-
-def write_adapter(folder: Path, rank: int = 8, values: bytes = b"\0\0\0\0") -> Path:
-    """A LoRA adapter, as peft saves it."""
-    folder.mkdir()
-    config = {"peft_type": "LORA", "r": rank, "base_model_name_or_path": "step-1"}
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    (folder / "adapter_model.safetensors").write_bytes(safetensors_bytes(values))
-    return folder
 
 
 def test_a_served_checkpoint_is_known_by_its_own_fingerprint(stand_in: StandIn) -> None:
@@ -75,14 +64,12 @@ def test_a_role_that_is_not_detected_is_tried_where_it_is_named(
 @pytest.mark.parametrize(
     ("query", "same"),
     [
-        ("port=8123&start_timeout=5&devices=1&concurrency=2&timeout=9&retries=1", True),
+        ("start_timeout=5&devices=1&concurrency=2&timeout=9&retries=1", True),
         ("tensor_parallel_size=2&gpu_memory_utilization=0.5&max_num_seqs=3", True),
         ("dtype=bfloat16", False),
         ("max_model_len=512", False),
         ("limit_mm_per_prompt=image=4", False),
         ("quantization=fp8", False),
-        ("kv_cache_dtype=fp8", False),
-        ("enforce_eager=true", False),
         ("engine_args=--generation-config vllm", False),
         ("temperature=0.5", False),
     ],
@@ -102,36 +89,6 @@ def test_the_engine_is_in_the_key(stand_in: StandIn) -> None:
 
     assert [identity["params"]["engine"] for identity in identities] == list(ENGINES)
     assert len({identity["fingerprint"] for identity in identities}) == 1
-
-
-def test_equal_limits_are_equal_however_they_are_written(stand_in: StandIn) -> None:
-    """JSON and the short form."""
-    short = bind_text(stand_in.spec("limit_mm_per_prompt=video=0,image=4"), "judge")
-    whole = bind_text(stand_in.spec('limit_mm_per_prompt={"image": 4, "video": 0}'), "judge")
-
-    assert short.identity == whole.identity
-
-
-def test_adapters_and_templates_are_part_of_the_fingerprint(
-    stand_in: StandIn, tmp_path: Path
-) -> None:
-    """By their bytes: another place is the same model, other weights or another choice are not."""
-    first, second = write_adapter(tmp_path / "a"), write_adapter(tmp_path / "b", values=b"abcd")
-    copy = shutil.copytree(first, tmp_path / "copy")
-    template = tmp_path / "t.jinja"
-    template.write_text("{{ messages }}")
-
-    def fingerprint(query: str) -> str:
-        return bind_text(stand_in.spec(query), "describer").fingerprint
-
-    plain, one = fingerprint(""), fingerprint(f"lora_modules=x={first}")
-    both = f"lora_modules=x={first},y={second}"
-    others = [fingerprint(f"{both}&lora=x"), fingerprint(f"{both}&lora=y")]
-    templated = fingerprint(f"chat_template={template}")
-    assert one == fingerprint(f"lora_modules=x={copy}")
-    assert len({plain, one, fingerprint(f"lora_modules=x={second}"), templated, *others}) == 6
-    template.write_text("{{ messages }}!")
-    assert fingerprint(f"chat_template={template}") != templated
 
 
 def test_weights_in_an_engines_own_format_are_part_of_the_fingerprint(stand_in: StandIn) -> None:
@@ -164,27 +121,19 @@ def test_remote_code_is_fingerprinted_where_it_is_run(stand_in: StandIn) -> None
         ("temprature=0", "describer", "Did you mean 'temperature'"),
         ("engine=transformers&max_model_len=9", "describer", "unknown parameter for transformers"),
         ("base_url=http://x/v1", "describer", "unknown parameter .* 'base_url'"),
-        ("port=http", "describer", "port must be auto or a number"),
-        ("port=70000", "describer", "port must be auto or a number"),
-        ("start_timeout=0", "describer", "start_timeout must be a number of seconds above 0"),
+        ("start_timeout=0", "describer", "start_timeout must be above 0"),
         ("devices=$HOME", "describer", "devices must be numbers or names"),
         ("gpu_memory_utilization=2", "describer", "at most 1, got 2"),
         ("tensor_parallel_size=0", "describer", "tensor_parallel_size must be at least 1"),
-        ("limit_mm_per_prompt=4", "describer", "must be as image=10,video=0, or JSON"),
-        ("mm_processor_kwargs=4", "describer", "must be a JSON object"),
-        ("lora_modules=/x", "describer", "lora_modules must be NAME=FOLDER"),
-        ("lora_modules=a=/x,b=/y", "describer", "say which answers with lora=NAME"),
-        ("lora_modules=a=/x&lora=b", "describer", r"lora must name one of lora_modules \(a\)"),
-        ("lora_modules=a=/nowhere", "describer", "so it is no PEFT adapter"),
-        ("chat_template=/nowhere", "describer", "chat_template must be a file"),
+        ("limit_mm_per_prompt=4", "describer", "must be as image=10,video=0"),
         ("python=/no/python", "describer", "no such program. Give the interpreter"),
         ("engine_args=--x 'y", "describer", "cannot be read as a shell reads it"),
         ("engine_args=--trust-remote-code", "describer", "--trust-remote-code is set by the run"),
         ("engine_args=--trust-rem", "describer", "--trust-rem is set by the run"),
         ("engine_args=--port=1", "describer", "--port is set by the run"),
-        ("engine_args=--max_model_len 5", "describer", "as a parameter of the spec, max_model_len"),
+        ("engine_args=--max_model_len 5", "describer", "or by a parameter of the spec"),
         ("engine_args=--tokenizer other", "describer", "no fingerprint would cover"),
-        ("engine_args=--load-format dummy", "describer", "no fingerprint would cover"),
+        ("engine_args=--lora-modules a=/x", "describer", "no fingerprint would cover"),
         ("engine_args=--some-config /etc/passwd", "describer", "names /etc/passwd, a file"),
         ("", "generator", "can be the describer or judge or writer or vqa, not the generator"),
     ],
@@ -208,24 +157,6 @@ def test_a_key_in_a_spec_is_refused_and_not_repeated(stand_in: StandIn) -> None:
         with pytest.raises(SpecError, match="Keys come from the environment") as raised:
             bind_text(stand_in.spec(query), "describer")
         assert "secret" not in str(raised.value)
-
-
-def test_no_checkpoint_is_one_line() -> None:
-    """The spec is shown as it should be."""
-    with pytest.raises(CepError, match="no checkpoint is named; write serve:FOLDER"):
-        detect(parse_spec("serve:?engine=vllm"))
-
-
-def test_pickled_adapters_are_refused_unless_allowed(stand_in: StandIn, tmp_path: Path) -> None:
-    """As pickled checkpoints are."""
-    folder = write_adapter(tmp_path / "a")
-    (folder / "adapter_model.safetensors").rename(folder / "adapter_model.bin")
-    with pytest.raises(CheckpointError, match="unpickling can run code"):
-        bind_text(stand_in.spec(f"lora_modules=a={folder}"), "describer")
-    assert bind_text(stand_in.spec(f"lora_modules=a={folder}&allow_pickle=true"), "describer")
-    (folder / "adapter_model.bin").unlink()
-    with pytest.raises(CheckpointError, match="a PEFT adapter without weights"):
-        bind_text(stand_in.spec(f"lora_modules=a={folder}"), "describer")
 
 
 def test_an_engine_that_is_not_here_is_one_line_with_the_command(
@@ -258,22 +189,9 @@ def test_an_engine_is_looked_for_beside_the_interpreter_then_on_the_path(
     monkeypatch.setenv("PATH", str(elsewhere.parent))
     monkeypatch.setattr(sys, "executable", str(beside.with_name("python")))
 
-    assert find_program(ENGINES["vllm"], None).argv == (str(beside), "serve")
+    assert find_program("vllm", None)[0] == (str(beside), "serve")
     beside.unlink()
-    program = find_program(ENGINES["vllm"], None)
-    assert (program.argv, program.interpreter) == ((str(elsewhere), "serve"), interpreter)
-
-
-def test_the_largest_rank_of_adapters_is_made_room_for(tmp_path: Path) -> None:
-    """VLLM refuses an adapter of a rank above 16 otherwise."""
-    folder = write_adapter(tmp_path / "a", 48)
-    params = EngineParams(lora_modules=f"a={folder}")
-
-    arguments = ENGINES["vllm"].arguments(params, [48])
-    assert arguments[-2:] == ["--max-lora-rank", "64"]
-    assert "--max-lora-rank" not in ENGINES["vllm"].arguments(params, [16])
-    given = EngineParams(lora_modules=f"a={folder}", max_lora_rank=128)
-    assert ENGINES["vllm"].arguments(given, [48])[-2:] == ["--max-lora-rank", "128"]
+    assert find_program("vllm", None) == ((str(elsewhere), "serve"), interpreter)
 
 
 def test_binding_joins_a_server_without_starting_it(stand_in: StandIn, bind_served: Bind) -> None:

@@ -11,21 +11,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 
 import pytest
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact
+from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import IdentityError
-from pytest_cepbench.models.api.roles import ApiDescriber, ApiWriter
+from pytest_cepbench.models.api.roles import ApiDescriber
 from pytest_cepbench.models.binding import BoundRole, bind
 from pytest_cepbench.models.protocols import (
-    AnsweredQuestion,
-    AnswerScorer,
     Describer,
-    Reply,
     RoleName,
 )
 from pytest_cepbench.models.serving.run_servers import RunServers
@@ -62,7 +58,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunServers]:
 
 
 def _served(checkpoint: Path, servers: RunServers, role: RoleName = "describer") -> BoundRole:
-    query = "engine=transformers&device=cpu&dtype=float32&max_tokens=12"
+    query = "engine=transformers&engine_args=--device cpu&dtype=float32&max_tokens=12"
     return bind(parse_spec(f"serve:{checkpoint}?{query}"), role, context_with(servers))
 
 
@@ -99,16 +95,6 @@ def test_weights_that_change_while_they_are_served_stop_the_case(
             model.describe([image], "describe", [0])
     finally:
         weights.write_bytes(content)
-
-
-def test_another_role_asks_the_same_server(checkpoint: Path, servers: RunServers) -> None:
-    """A writer, whose requests differ in their parameters alone."""
-    writer = _served(checkpoint, servers, "writer").load()
-    assert isinstance(writer, ApiWriter)
-    (red,) = pictures(((64, 64),))
-    (reply,) = writer.write([["what is it?", red]], "be brief", [0])
-
-    assert isinstance(reply.value, str)
 
 
 @pytest.fixture(scope="module")
@@ -170,17 +156,3 @@ def test_a_server_that_runs_already_says_what_is_said_here(
     assert usage.retries <= 1
     assert min(usage.input_tokens, usage.output_tokens) > len(images)
     assert (again.tally.loads, again.tally.inputs) == (0, 0)
-
-
-def test_a_real_server_is_asked_for_scores(checkpoint: Path, url: str) -> None:
-    """Whether it takes structured output or not: an untrained model's babble is no score."""
-    red, green, _ = pictures(((64, 64), (48, 80), (96, 40)))
-    spec = f"openai:{checkpoint}?base_url={url}&weights={checkpoint}&max_pixels=900&retries=1"
-    judge = cast("AnswerScorer", bind_text(spec, "judge").load())
-
-    (reply,) = judge.score_answers([AnsweredQuestion(["a", red], ["red", green])], [0])
-
-    assert isinstance(reply, Reply)
-    assert isinstance(reply.value, Failure)
-    assert reply.value.kind == "no-score"
-    assert reply.usage.requests >= 2

@@ -20,7 +20,6 @@ from pytest_cepbench.models.text_model.judge_prompts import (
     score_system,
 )
 from pytest_cepbench.models.text_model.judge_replies import (
-    problem_of,
     read_named,
     read_scores,
     read_winner,
@@ -195,6 +194,13 @@ CLEAR = [
     ("A is better is my verdict", "A"),
     ("A is better. If you look at the images, they fit the text", "A"),
 ]
+
+
+def problem_of(scores: CriteriaScores | Failure) -> str:
+    """Why a reply does not have all seven scores; empty where it has."""
+    if isinstance(scores, Failure):
+        return scores.detail
+    return "; ".join(dict.fromkeys(failure.detail for failure in scores.failures))
 
 
 @pytest.mark.parametrize("text", UNCLEAR)
