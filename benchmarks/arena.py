@@ -1,10 +1,10 @@
-r"""How often the verdicts of a battle case err: all samples at once, looks, and betting.
+r"""How often the verdicts of a battle case err: all samples at once, and looks.
 
     OMP_NUM_THREADS=1 python -m benchmarks.arena            # 30 minutes of CPU
     OMP_NUM_THREADS=1 python -m benchmarks.arena --quick    # under a minute of CPU
 
 Battles are simulated (judges that agree with people at .62 to .95, order effects of 0 to .9 logits,
-ties of 0 to 60 %), and go through the gate's own bounds, looks and bets. A promise is broken where
+ties of 0 to 60 %), and go through the gate's own bounds and looks. A promise is broken where
 a rate exceeds it by more than 3 standard errors: it is named, and the exit code is 1.
 """
 
@@ -27,11 +27,9 @@ from pytest_cepbench.gate import Verdict
 from pytest_cepbench.gate.compare import verdict_of
 from pytest_cepbench.gate.statistics import (
     Differences,
-    Rounds,
     look_shares,
     look_sizes,
     mean_bounds,
-    stops_of,
 )
 
 Array = npt.NDArray[np.float64]
@@ -117,27 +115,26 @@ def worlds(*, quick: bool) -> Iterator[JudgeWorld]:
 
 EVEN = 0.5
 
-RULES = ("once", "looks", "betting", "betting, strict")
-"""All samples at once; bounds at 25, 50, 100, ...; betting, whose strict rule asks for more."""
+RULES = ("once", "looks")
+"""All samples at once; bounds at 25, 50, 100, ..."""
 
 
 @dataclass(frozen=True)
 class RateSettings:
     """How much is simulated.
 
-    samples: of a run. runs: by betting. bounded_runs: by bounds, which take longer.
+    samples: of a run. runs: of each world.
     alpha: in each direction. tolerance: of the judged win rate, less where a judge cannot show it.
     """
 
     samples: int = 600
-    runs: int = 2000
-    bounded_runs: int = 300
+    runs: int = 300
     alpha: float = 0.05
     tolerance: float = 0.05
     seed: int = 0
 
 
-QUICK_RATES = RateSettings(samples=300, runs=400, bounded_runs=40)
+QUICK_RATES = RateSettings(samples=300, runs=40)
 
 
 Rates = Mapping[tuple[str, str], float]
@@ -161,8 +158,6 @@ def rates(world: JudgeWorld, settings: RateSettings, promises: Promises) -> Rate
         for rule in RULES:
             ends = _ends(scores, tolerance, settings, rule)
             wrong = {"regressed": ends.regressed} if equal else {"held": ends.held}
-            if rule == "betting, strict":
-                wrong["regressed"] = ends.regressed
             for what, hits in wrong.items():
                 drift = 0.0 if equal else tolerance
                 promises.percent(f"{what} by {rule}, {world}, {drift=:g}", hits, settings.alpha)
@@ -183,15 +178,11 @@ class _Ends:
 
 
 def _ends(scores: Array, tolerance: float, settings: RateSettings, rule: str) -> _Ends:
-    if rule.startswith("betting"):
-        strict = rule != "betting"
-        stops = stops_of(Rounds.single(scores), tolerance, settings.alpha, strict=strict)
-        return _Ends(stops.held, stops.regressed, stops.counts)
     n = scores.shape[1]
     sizes = (n,) if rule == "once" else look_sizes(n)
     looks = list(zip(sizes, look_shares(len(sizes)), strict=True))
     verdicts, counts = [], []
-    for run in scores[: settings.bounded_runs]:
+    for run in scores:
         for size, share in looks:
             verdict = verdict_by_bounds(run[:size], tolerance, settings.alpha * share)
             if verdict is not Verdict.INCONCLUSIVE:

@@ -31,7 +31,7 @@ if __package__ in (
 
 import numpy as np
 
-from benchmarks.error_rates import errors, labelled, power, trainings
+from benchmarks.error_rates import errors, power, trainings
 from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.verdicts import LEVELS, measured
 from benchmarks.error_rates.worlds import SD, one_category
@@ -144,7 +144,6 @@ PARTS = (
     Part("power", ("scores", "units", *power.HEAD), power.power, 10, largest(4, _short)),
     Part("embedded", power.LAYOUTS_HEAD, power.embedded, 10, largest(4, _unseen)),
     Part("told", power.TOLD_HEAD, power.told, 10, largest(4, _off)),
-    Part("labels", ("judge", "labels", *labelled.HEAD), labelled.rows, 5, largest(2, _LOOKS)),
     Part("trainings", ("training", "n", *trainings.HEAD), trainings.good, 20, largest(2, _stopped)),
     Part("delays", ("training", "n", *trainings.LATE_HEAD), trainings.bad, 20),
     Part("speed", ("cases", "seconds", "in paired t tests", "goal, s"), speed),

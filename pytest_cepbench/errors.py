@@ -179,10 +179,6 @@ class BaselineError(CepError):
     """A baseline file cannot be understood."""
 
 
-class LabelError(CepError):
-    """A file of people's labels cannot be understood, or may not decide."""
-
-
 class SeriesError(CepError):
     """The record of a series of gates cannot be understood, or does not fit the run."""
 

@@ -30,7 +30,7 @@ def flat_case(case: dict[str, Any]) -> dict[str, Any]:
         **{flat: judged[name] for flat, name in _JUDGED.items()},
         "notes": [*shown["notes"], *judged["statements"]],
         "warnings": [*shown["warnings"], *judged["warnings"]],
-        "value": value if judged["labelled_value"] is None else judged["labelled_value"],
+        "value": value,
         "n": 0 if measured is None else measured["n"],
         "failures": {} if measured is None else measured["failures"],
         "model": {} if measured is None else measured["model"],

@@ -92,9 +92,6 @@ RENAMED: Mapping[str, str] = {
     "ratings": "`cepbench rate export`, or `cepbench rate ask`, whose pages keep the votes",
     "ratings export": "`cepbench rate export`",
     "ratings import": "`cepbench rate ask`, whose pages keep the votes",
-    "labels": "`cepbench rate draw` and `cepbench rate labels`",
-    "labels draw": "`cepbench rate draw`",
-    "labels import": "`cepbench rate labels`",
     **{
         f"study {name}": f"`cepbench study --vary={name}`"
         for name in ("seeds", "generators", "encoders", "lengths", "weighting")

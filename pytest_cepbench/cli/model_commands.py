@@ -352,7 +352,7 @@ SHARED["answer-models"] = options(
 
 RATE = Command(
     "rate",
-    "ask people on pages of this machine; their ratings as battles and labels",
+    "ask people on pages of this machine; their ratings as battles",
     commands=(
         _ASK,
         Command(
@@ -367,45 +367,6 @@ RATE = Command(
                 --annotator NAME  of this annotator alone; default: of all
                 """
             ),
-        ),
-        Command(
-            "draw",
-            "choose the battles that people label, before the judge is asked",
-            REFUSED,
-            "labels:draw",
-            options(
-                """
-                @suite
-                --model SPEC required  the model that will be gated
-                --battles N = 200
-                    how many; below 50 the judge's verdicts are of no use beside them
-                @answer-models
-                --role ROLE      what the model under test plays
-                @data
-                --samples N      most samples of each category
-                --ratings DIR
-                    write the battles into a new folder, which `cepbench rate ask` serves
-                --annotators N|NAME,...
-                    the people who rate them
-                --overlap N = 1  how many people rate each battle
-                @baselines store
-                """
-            ),
-        ),
-        Command(
-            "labels",
-            "write what people said of drawn battles into the label files",
-            REFUSED,
-            "labels:import_ratings",
-            options(
-                """
-                ratings RATINGS   a ratings folder of pairs
-                --all-annotators  count those too who fail known items or agree with nobody;
-                                  default: left out
-                @baselines
-                """
-            ),
-            finds=True,
         ),
     ),
 )

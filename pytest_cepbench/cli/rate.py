@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from pytest_cepbench.cli.output import HOME, show, tell
 from pytest_cepbench.datasets.opening.verdict_files import write_battles
 from pytest_cepbench.errors import MissingDependencyError, SpecError, WriteError
 from pytest_cepbench.files import keep_out_of_git
-from pytest_cepbench.gate.labels.usable import decided
 from pytest_cepbench.option_values import HOST, bind
 from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
@@ -74,18 +72,8 @@ def serve_ratings(path: Path, arguments: Namespace) -> None:
         tell(f"operator: {base}/o/{live.session.operator}/")
         tell(f"serving {path} (Ctrl-C ends it; start it again to go on)")
         hosts = [shown, HOST, "localhost", *arguments.name]
-        decide = decision if ratings.study.kind in ("pair", "caption") else None
         with suppress(KeyboardInterrupt):  # the way to end it
-            serve(live, listener, hosts, decide, peek=arguments.peek)
-
-
-def decision(scores: Sequence[float]) -> str:
-    """What the operator is told of the bets and of their numbers, never for whom they are decided.
-
-    scores: of first options in the order of their arrival, 1 where they won.
-    """
-    votes = decided((str(number), score) for number, score in enumerate(scores))
-    return f"{votes.progress} at tolerance {votes.tolerance:g} and error {votes.alpha:g}"
+            serve(live, listener, hosts, peek=arguments.peek)
 
 
 _MOST_PEOPLE, _SHARE = 3, 0.2  # who judge an item of the share, where options do not say
@@ -167,7 +155,7 @@ def _write(arguments: Namespace, folder: Path, suite: str) -> None:
     )
     if suite and task == "describe":
         from pytest_cepbench.suites import load_suite
-        from pytest_cepbench.suites.battle_labels import ONE_ITERATION, describes_drawings
+        from pytest_cepbench.suites.people import ONE_ITERATION, describes_drawings
 
         # Said before people begin: the suite cannot be gated with what they write.
         if describes_drawings(load_suite(suite_file(arguments.target))):

@@ -11,7 +11,7 @@ import msgspec
 
 from pytest_cepbench.errors import BaselineError, CepError, CheckpointError, UnscoredError
 from pytest_cepbench.evaluation.evaluator import Evaluator
-from pytest_cepbench.gate import CaseKey, Judgement, Measurement, Policy, Verdict, judge
+from pytest_cepbench.gate import Judgement, Measurement, Policy, Verdict, judge
 from pytest_cepbench.gate.baseline import anchor_path, baseline_path, read_baseline
 from pytest_cepbench.gate.compare import Loser, losers_of
 from pytest_cepbench.gate.measurement import Scores, rounded
@@ -20,14 +20,10 @@ from pytest_cepbench.gate.series.file import SeriesFile
 from pytest_cepbench.gate.series.record import Entry, Place
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
 from pytest_cepbench.gate.statistics.constants import (
-    BETTING_GROWTH,
     FIRST_SEQUENTIAL_LOOK,
-    LEAST_BET_ON,
-    LEAST_LOST,
     MOST_UNSCORED,
     SEQUENTIAL_GROWTH,
 )
-from pytest_cepbench.measures.cases import OVERALL
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import WorkQueue
 from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
@@ -236,9 +232,7 @@ def _measured(
     pairing = cast("Pairing", settings.pairing)
     sizes = [run.samples(case)] if accepting else planned_looks(evaluator, suite_file, case, policy)
     shares = look_shares(len(sizes))
-    if not accepting and _decided_by_bets(evaluator, run, case, policy):
-        shares = (1.0,) * len(sizes)
-    elif policy.looks == "sequential" and len(sizes) > 1:
+    if policy.looks == "sequential" and len(sizes) > 1:
         shares = (1.0,) * len(sizes)
         policy = replace(policy, sizes=tuple(sizes))
     else:
@@ -311,15 +305,6 @@ def _compute(evaluator: Evaluator, suite_file: Path, case: Case, depth: int | No
     shards = prepared_shards(evaluator)
     evaluator.offer(suite_file, case, depth)
     shards.compute(suite_file, case, depth)
-    if not evaluator.suite_run(suite_file).labelled(case):
-        return
-    # Labels are drawn from all battles of the suite: where the run needs them they are fought now,
-    # which is shared with the other processes of the run, as the work of every case is.
-    whole = CaseKey(case.key.suite, OVERALL, case.key.metric)
-    for assigned in list(evaluator.assigned.values()):
-        if assigned.suite_file == suite_file and assigned.case.key == whole != case.key:
-            shards.compute(suite_file, assigned.case, None)
-
 
 def prepared_shards(evaluator: Evaluator) -> WorkQueue:
     """The shards of the run, with those of every collected case."""
@@ -339,7 +324,7 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
 
     More than one look is for what is decided by statistics and can fail the run. What can fail it
     otherwise is measured whole: by a few samples a threshold would be decided by chance. So is what
-    has a score of a whole set, and few battles where bets are to decide.
+    has a score of a whole set.
     """
     run = evaluator.suite_run(suite_file)
     every = run.samples(case)
@@ -347,36 +332,12 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [every]
     budget = evaluator.settings.budget.samples
     most = every if budget is None else min(every, budget)
-    if not policy.primary and not run.labelled(case):
+    if not policy.primary:
         return [look_sizes(most)[0]]
-    if not policy.statistical or run.labelled(case):  # labels are a random part of all battles
-        return [most]
-    if policy.bets and run.battles(case):
-        if _decided_by_bets(evaluator, run, case, policy):
-            return list(look_sizes(most, LEAST_LOST, BETTING_GROWTH))
+    if not policy.statistical:
         return [most]
     if policy.looks != "sequential":
         return list(look_sizes(most))
     sizes = look_sizes(most, FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH)
     # Categories grow alike, so that sizes next to each other may be the same samples.
     return list(dict.fromkeys(run.samples(case, run.depth(case, size)) for size in sizes))
-
-
-def _decided_by_bets(evaluator: Evaluator, run: SuiteRun, case: Case, policy: Policy) -> bool:
-    """Whether battles are looked at as they come, which costs no share of alpha.
-
-    Bets follow the order of all samples, so none may be left out, nor a seed of one come later; of
-    few samples bounds of all of them say more.
-    """
-    settings = evaluator.settings
-    return (
-        policy.bets
-        and policy.primary
-        and policy.statistical
-        and settings.inconclusive == "more"
-        and settings.pairing == "exact"
-        and run.battles(case)
-        and not run.labelled(case)
-        and run.suite.seeds == 1
-        and run.samples(case) >= LEAST_BET_ON
-    )

@@ -152,7 +152,7 @@ class SuiteCache:
         tolerance that nobody set, the case says that it sees nothing, and is undecided.
         """
         measure = self.get(path).measures.get(key.metric)
-        flips = policy.gate == "regression" and not (policy.bets or self._settings.series)
+        flips = policy.gate == "regression" and not self._settings.series
         # At least so much: an anchor that differs and the baseline have half each, and so has
         # the last of several looks.
         halves = (anchor is not None) + (self._settings.inconclusive == "more")

@@ -11,7 +11,6 @@ from msgspec.structs import replace as altered
 from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.errors import IncomparableError
 from pytest_cepbench.gate.baseline import scores_digest
-from pytest_cepbench.gate.labels.usable import bounds_by_labels
 from pytest_cepbench.gate.measurement import (
     FreshMeasurement,
     Measurement,
@@ -20,9 +19,8 @@ from pytest_cepbench.gate.measurement import (
     value_of,
 )
 from pytest_cepbench.gate.pairing import Pair, pair
-from pytest_cepbench.gate.policy import BETTING, Pairing, Policy
+from pytest_cepbench.gate.policy import Pairing, Policy
 from pytest_cepbench.gate.sensitivity import (
-    blindness_of,
     largest_drop,
     power_remark,
     range_of,
@@ -32,8 +30,6 @@ from pytest_cepbench.gate.statistics import (
     GAFFKE,
     Bounds,
     Design,
-    Rounds,
-    betting_bounds,
     look_shares,
     mean_bounds,
     sequential_levels,
@@ -44,18 +40,6 @@ from pytest_cepbench.gate.verdict import Verdict
 
 _NO_SPREAD = 1e-9
 """Scores have six decimals: what is smaller is rounding."""
-
-_NO_LABELS = (
-    "people's labels are not used: they were drawn from all samples, and some were left out"
-)
-
-OVERTURNED = "people's labels made {verdict} of what the judge alone finds regressed"
-"""The warning of a case that passes by people's labels alone."""
-
-_LABELS_NEEDED = (
-    "labels: this suite needs people's labels, which were drawn from all samples, and some were "
-    "left out of the comparison: gate on the samples of the baseline, without --cep-pairing=common"
-)
 
 SAME_MODEL, SAME_ANSWERS = "same model", "same answers"
 """Method of a verdict that needs no bounds."""
@@ -73,8 +57,6 @@ _UNSCORED = (
 )
 
 _UNKNOWN = "the samples without a score could tip the mean change over the tolerance"
-
-_OVERSTATED = "it was decided before all samples were judged, so the change is overstated"
 
 
 class Loser(NamedTuple):
@@ -98,17 +80,16 @@ class Judgement:
     verdict: of the comparison.
     baseline_value: the baseline's value, over the samples that were compared.
     difference: mean paired difference to the baseline.
-    p: of the sign-flip test, by which a drop is told from noise; None where bets, labels or a
-    series decide, and where the rule makes no test.
+    p: of the sign-flip test, by which a drop is told from noise; None where a series
+    decides, and where the rule makes no test.
     low, high: one-sided confidence bounds of the difference, each at level `alpha`; None where the
     rule makes none, or nothing can be excluded.
     alpha: level of each bound: the case's share of the run's error, divided among its looks and the
     comparisons with baseline and anchor; None where there are no bounds.
     upper_alpha: level of `high` where it is another one, in a series of gates.
     design: how unit differences scatter; None without bounds.
-    method: of the bounds: `Hall`, `Gaffke`, `betting`, `prediction-powered`, or `people only, ` and
-    one of the first two; `same model` or `same answers` where there are none because nothing
-    changed; otherwise empty.
+    method: of the bounds: `Hall` or `Gaffke`; `same model` or `same answers` where there are none
+    because nothing changed; otherwise empty.
     units: independent samples, or blocks of samples, that were compared.
     visible: the smallest drop that so many units fail in 80 % of runs, at this spread.
     needed: samples that would decide an inconclusive case in 80 % of runs; None for other cases,
@@ -120,7 +101,6 @@ class Judgement:
     reference: with which of the two the verdict came about: `baseline`, or `anchor` where the case
     lost since then.
     baseline_floor: what chance alone gave the baseline, where its file has it.
-    labelled_value: people's win rate now, where their labels made the bounds.
     """
 
     verdict: Verdict
@@ -142,7 +122,6 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     reference: str = "baseline"
     baseline_floor: float | None = None
-    labelled_value: float | None = None
 
 
 def judge(
@@ -162,11 +141,10 @@ def judge(
     Never raises: whatever cannot be compared has a verdict of its own, and none of them passes.
     """
     if baseline is None:
-        blind = blindness_of(measurement)
         return Judgement(
             Verdict.NO_BASELINE,
             reasons=("no baseline has been accepted for this case",),
-            warnings=(blind.reason,) if blind else (),
+            warnings=(measurement.blind.reason,) if measurement.blind else (),
         )
     half, shares = policy_beside(anchor, baseline, policy), policy.series
     # In a series the shares are of the whole alpha, and anchor and baseline have one each.
@@ -179,14 +157,13 @@ def judge(
         if measurement.answers and not measurement.anchor_scores:
             obstacle = "the battles against the anchor's answers were not fought"
             scored = altered(measurement, obstacles=(*measurement.obstacles, obstacle))
-        elif measurement.answers:  # labels are of the battles against the last accepted answers
+        elif measurement.answers:
             scores = measurement.anchor_scores
             scored = altered(
                 measurement,
                 value=value_of(scores),
                 n=sum(map(len, scores.values())),
                 scores=scores,
-                labels=None,
                 blind=measurement.anchor_blind,
             )
         since_anchor = _compare(
@@ -228,19 +205,14 @@ def _compare(
     try:
         both = pair(measurement, baseline, pairing, partial=partial)
     except IncomparableError as error:
-        reasons = error.reasons
-    else:
-        needed = both.dropped and measurement.labels is not None and measurement.labels.needed
-        reasons = (_LABELS_NEEDED,) if needed else ()
-    if reasons:
         return Judgement(
-            Verdict.INCOMPARABLE, baseline.value, reasons=reasons, baseline_floor=baseline.floor
+            Verdict.INCOMPARABLE,
+            baseline.value,
+            reasons=error.reasons,
+            baseline_floor=baseline.floor,
         )
     if both.dropped:
         statements.append(f"{both.dropped} samples that only one of the two has were left out")
-        if measurement.labels is not None:
-            measurement = altered(measurement, labels=None)
-            statements.append(_NO_LABELS)
     if both.unscored:
         statements.append(_UNSCORED.format(count=both.unscored))
     other, same_model = _other_answers(measurement, baseline), _same_model(measurement, baseline)
@@ -253,19 +225,6 @@ def _compare(
     judgement = _decide(
         both, measurement, baseline, policy, upper_alpha=upper_alpha, partial=partial
     )
-    if measurement.labels is not None:
-        alone = altered(measurement, labels=None)
-        if (
-            judgement.verdict is not Verdict.REGRESSED
-            and _decide(
-                both, alone, baseline, policy, upper_alpha=upper_alpha, partial=partial
-            ).verdict
-            is Verdict.REGRESSED
-        ):
-            warnings.append(OVERTURNED.format(verdict=judgement.verdict.value))
-        if judgement.method:
-            of_people = rounded(both.baseline_value + (judgement.difference or 0.0))
-            judgement = replace(judgement, labelled_value=of_people)
     statements += judgement.statements
     then, now = (model.get("libraries") for model in (baseline.model, measurement.model))
     moved = both.largest_change > SAME_SCORE * policy.tolerance and not measurement.answers
@@ -330,7 +289,7 @@ def _decide(
     if not both.bounded:
         reason = "no blocks of samples were left out of both sets alike: there are no bounds"
         return replace(judgement, alpha=policy.alpha, upper_alpha=upper_alpha, statements=(reason,))
-    return _by_bounds(judgement, both, measurement, policy, upper_alpha, partial=partial)
+    return _by_bounds(judgement, both, measurement, policy, upper_alpha)
 
 
 def _by_bounds(
@@ -339,8 +298,6 @@ def _by_bounds(
     measurement: FreshMeasurement,
     policy: Policy,
     upper_alpha: float | None,
-    *,
-    partial: bool,
 ) -> Judgement:
     """The judgement with bounds, the verdict that they make, and what they can see."""
     bounds = _bounds_with_unscored(both, measurement, policy, policy.alpha)
@@ -348,22 +305,17 @@ def _by_bounds(
         upper = _bounds_with_unscored(both, measurement, policy, upper_alpha)
         bounds = replace(bounds, high=upper.high, p=None)
         upper_alpha = upper.alpha
-    betting, in_series = _is_betting(measurement, policy), policy.series is not None
-    strict = in_series or (betting and policy.looks == "betting-strict")
-    verdict = verdict_of(bounds, policy.tolerance, strict=strict)
+    in_series = policy.series is not None
+    verdict = verdict_of(bounds, policy.tolerance, strict=in_series)
     decided = verdict is not Verdict.INCONCLUSIVE
-    overstated = _OVERSTATED if partial and betting and decided else ""
     remark, needed, visible = None, None, inf
     design = _design(both, bounds, measurement)
     if design is not None and design.sd > _NO_SPREAD:
         level = upper_alpha or bounds.alpha
         visible = smallest_visible(design, level, policy.tolerance, strict=in_series)
     if design is not None and not decided and not both.blocks:  # of which there are never more
-        labelled = measurement.labels is not None
-        what = "labelled battles" if labelled else "independent samples"
-        remark = power_remark(design, policy, what)
-        if not labelled:
-            needed = units_to_decide(design, rounded(bounds.mean), policy)
+        remark = power_remark(design, policy)
+        needed = units_to_decide(design, rounded(bounds.mean), policy)
         if needed:  # as many samples to a unit as there are now
             needed = ceil(needed * max(measurement.n, bounds.units) / bounds.units)
     return replace(
@@ -380,7 +332,7 @@ def _by_bounds(
         units=bounds.units,
         visible=rounded(visible) if visible < inf else None,
         needed=needed,
-        statements=tuple(filter(None, (overstated, bounds.statement, remark))),
+        statements=tuple(filter(None, (bounds.statement, remark))),
     )
 
 
@@ -409,12 +361,9 @@ def verdict_of(bounds: Bounds, tolerance: float, *, strict: bool = False) -> Ver
 
 def _design(both: Pair, bounds: Bounds, measurement: FreshMeasurement) -> Design | None:
     """The design that power is computed of; None of a single unit, and of Hall's without spread."""
-    spread = both.differences.sd if bounds.spread is None else bounds.spread
     exact = bounds.method == GAFFKE
-    if bounds.units < 2 or not (exact or spread > _NO_SPREAD):
+    if bounds.units < 2 or not (exact or both.differences.sd > _NO_SPREAD):
         return None
-    if bounds.spread is not None:
-        return Design.plain(spread, bounds.units)
     design = Design.of(both.differences, (EVEN if measurement.answers else 1.0) if exact else None)
     return design if both.spread is None else both.spread.limited(design, bounds.alpha)
 
@@ -447,54 +396,27 @@ def _bounds_of_look(
     without one, so theirs have shares of alpha that add up to it, by Bonferroni's inequality.
     """
     if not policy.sizes:
-        return _bounds(both, measurement, policy, alpha)
+        return _bounds(both, measurement, alpha)
     level = sequential_levels(policy.sizes, alpha)[policy.look]
-    bounds = _bounds(both, measurement, policy, level)
+    bounds = _bounds(both, measurement, level)
     if bounds.method != GAFFKE:
         return bounds
     share = look_shares(len(policy.sizes))[policy.look]
-    return _bounds(both, measurement, policy, alpha * share)
+    return _bounds(both, measurement, alpha * share)
 
 
-def _bounds(both: Pair, measurement: FreshMeasurement, policy: Policy, alpha: float) -> Bounds:
-    """Bounds of the mean difference, each at an alpha, as the policy wants them made."""
-    clusters = measurement.clusters
-    if measurement.labels is not None:
-        return bounds_by_labels(
-            both.now, measurement.labels, clusters, alpha, unscored=measurement.unscored
-        )
-    if not _is_betting(measurement, policy):
-        bounds = mean_bounds(
-            both.differences,
-            alpha,
-            shares=measurement.shares,
-            blocks=both.blocks,
-            span=EVEN if measurement.answers else 1.0,
-        )
-        if both.spread is None:
-            return bounds
-        return both.spread.widened(bounds, inf if both.blocks else 1.0)
-    # Bounds of a win rate, less one half, that hold at every look.
-    strata = measurement.strata or {name: tuple(part) for name, part in both.now.items()}
-    by_sample = {sample: score for part in both.now.values() for sample, score in part.items()}
-    scores = {
-        name: {sample: by_sample[sample] for sample in samples if sample in by_sample}
-        for name, samples in strata.items()
-    }
-    rounds = Rounds.deal(strata, scores, clusters, pooled=strata.keys() != both.now.keys())
-    mean, units = both.differences.mean, both.differences.units
-    if rounds is None:
-        statement = "no round of all categories is complete: no bet was made"
-        return Bounds(mean, None, None, alpha, BETTING, units, statement)
-    low, high = betting_bounds(rounds, alpha)
-    least = min(low - EVEN, mean) if low > 0 else None
-    most = max(high - EVEN, mean) if high < 1 else None
-    return Bounds(mean, least, most, alpha, BETTING, units)
-
-
-def _is_betting(measurement: FreshMeasurement, policy: Policy) -> bool:
-    """Whether bets decide: on answers alone, whose scores are won or lost."""
-    return policy.bets and bool(measurement.answers)
+def _bounds(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
+    """Bounds of the mean difference, each at an alpha."""
+    bounds = mean_bounds(
+        both.differences,
+        alpha,
+        shares=measurement.shares,
+        blocks=both.blocks,
+        span=EVEN if measurement.answers else 1.0,
+    )
+    if both.spread is None:
+        return bounds
+    return both.spread.widened(bounds, inf if both.blocks else 1.0)
 
 
 def _same_model(measurement: FreshMeasurement, baseline: Measurement) -> bool:
@@ -550,7 +472,7 @@ def _limited_by_sight(
     judgement: Judgement, measurement: FreshMeasurement, policy: Policy
 ) -> Judgement:
     """The judgement, inconclusive where what decides may hide a larger drop than is tolerated."""
-    blind = blindness_of(measurement)
+    blind = measurement.blind
     if blind is None or blind.visible > policy.tolerance:
         return judgement
     if judgement.verdict not in _OPEN:

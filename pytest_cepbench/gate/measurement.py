@@ -14,7 +14,6 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.metrics.gc import mean_of_categories
 
 DECIMALS = 6
@@ -219,8 +218,6 @@ class FreshMeasurement(Measurement, frozen=True):
     obstacles: why the battles could not be fought, a sentence each: the measurement is comparable
     with no baseline then.
     ends: the lowest and the highest that a score can be: bounds allow for them where there is none.
-    labels: people's scores of a random part of the battles, by which bounds are made; None where
-    the judge decides alone.
     blind: why a judge or a detector could see no drop here; None where nothing says so.
     anchor_blind: the same of the battles against the anchor's answers.
     redrawn: sample id and digest of an opposing answer, where the answer is that one but for
@@ -231,7 +228,6 @@ class FreshMeasurement(Measurement, frozen=True):
     anchor_scores: dict[str, dict[str, float]] = {}
     obstacles: tuple[str, ...] = ()
     ends: tuple[float, float] = (-1.0, 1.0)
-    labels: PeopleScores | None = None
     blind: Blindness | None = None
     anchor_blind: Blindness | None = None
     redrawn: AbstractSet[tuple[str, str]] = frozenset()

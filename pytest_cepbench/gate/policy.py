@@ -11,18 +11,9 @@ from pytest_cepbench.option_values import check_not_blind
 
 GateName = Literal["regression", "noninferiority", "threshold"]
 
-LooksName = Literal["bounds", "sequential", "betting", "betting-strict"]
-"""What decides where samples are looked at again: bounds at shares of alpha, bounds at the levels
-of a group sequential test, or bets on win rates, whose strict rule says `regressed` only of a drop
-that is proven to exceed the tolerance."""
-
-LabelsName = Literal["auto", "needed", "ignored"]
-"""What people's labels are to win rates. auto: bounds are made by them where there are any of these
-answers. needed: a win rate without them is comparable with nothing. ignored: the judge decides
-alone."""
-
-BETTING = "betting"
-"""Method of bounds that hold at every look, each at the whole alpha of the case."""
+LooksName = Literal["bounds", "sequential"]
+"""What decides where samples are looked at again: bounds at shares of alpha, or bounds at the
+levels of a group sequential test."""
 
 Pairing = Literal["exact", "common"]
 """Samples of a measurement and its baseline: the same ones, or those that both have."""
@@ -53,7 +44,7 @@ class Policy:
     tolerance: the drop that does not matter, in the metric's own unit, >= 0.
     alpha: error of this case in each direction, in (0, 0.5]; of "threshold" it has no part.
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
-    looks: what decides; bets are made on win rates alone.
+    looks: what decides.
     primary: whether the case can fail a run.
     sizes: samples at each look of a group sequential test, of which `look` is the one that is
     judged, from 0; empty where alpha is that of the look already.
@@ -96,11 +87,6 @@ class Policy:
             for name, value in tolerances.items()
             if value is not None
         }
-
-    @property
-    def bets(self) -> bool:
-        """True where bets decide on win rates."""
-        return self.looks in ("betting", "betting-strict")
 
     @property
     def statistical(self) -> bool:

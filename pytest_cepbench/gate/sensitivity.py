@@ -6,14 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import floor, inf
 
-from pytest_cepbench.artifacts.outcome import EVEN
-from pytest_cepbench.gate.measurement import (
-    DECIMALS,
-    Blindness,
-    FreshMeasurement,
-    Measurement,
-    Noise,
-)
+from pytest_cepbench.gate.measurement import DECIMALS, FreshMeasurement, Measurement, Noise
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.gate.statistics import (
     Design,
@@ -23,12 +16,7 @@ from pytest_cepbench.gate.statistics import (
     units_needed,
     units_to_fail,
 )
-from pytest_cepbench.gate.statistics.constants import (
-    LEAST_LABELLED,
-    MOST_TIES,
-    SMALL_SHARE,
-    SMALLEST_SHARE,
-)
+from pytest_cepbench.gate.statistics.constants import SMALL_SHARE, SMALLEST_SHARE
 from pytest_cepbench.gate.statistics.power import POWER
 
 BEST = 1.0
@@ -202,24 +190,10 @@ def remarks_on_accepting(record: Record) -> Iterator[str]:
         yield f"every sample is at the best there is, {BEST:g}: drops are seen, gains are not"
 
 
-def blindness_of(measurement: FreshMeasurement) -> Blindness | None:
-    """Why what decides a measurement can see no drop: people where they labelled, else a judge."""
-    labels = measurement.labels
-    if labels is None:
-        return measurement.blind
-    if not labels.rated or labels.ties / labels.rated < MOST_TIES:
-        return None
-    return Blindness(
-        f"people's labels cannot see a drop: {labels.ties} of {labels.rated} are ties",
-        EVEN * (labels.rated + labels.missing) / len(labels.scores),
-    )
-
-
-def power_remark(design: Design, policy: Policy, what: str = "independent samples") -> str | None:
+def power_remark(design: Design, policy: Policy) -> str | None:
     """A sentence where good checkpoints would often be undecided; None where they are held.
 
     design: of what was compared or will be.
-    what: its units are.
     """
     if not policy.statistical:
         return None
@@ -230,8 +204,8 @@ def power_remark(design: Design, policy: Policy, what: str = "independent sample
     more = f"; about {power.needed} would do" if power.needed else ""
     finds = f", and a drop of {power.visible:.4f} fails in 80" if power.visible < inf else ""
     return (
-        f"with {power.units} {what} and a tolerance of {policy.tolerance:g} a checkpoint {like} is "
-        f"held in {power.held_of_100} of 100 runs, undecided else{finds}{more}"
+        f"with {power.units} independent samples and a tolerance of {policy.tolerance:g} a checkpoint "
+        f"{like} is held in {power.held_of_100} of 100 runs, undecided else{finds}{more}"
     )
 
 
@@ -255,16 +229,3 @@ def units_to_decide(design: Design, difference: float, policy: Policy) -> int | 
         if needed is not None and needed <= design.units:
             needed = units_needed(design, left, alpha) if left > 0 else None
     return needed if needed is not None and needed > design.units else None
-
-
-def labels_needed(policy: Policy) -> int | None:
-    """Labelled battles that show a drop of win rate as large as the tolerance with 80 % power.
-
-    Planned for people who never see a tie, which scatter most, and for people alone: a judge beside
-    them takes a few per cent off at best. At least as many as make use of a judge. None where the
-    tolerance is 0, or the rule has no use for bounds.
-    """
-    if not policy.statistical or not policy.tolerance > 0:
-        return None
-    needed = units_needed(Design.plain(EVEN, LEAST_LABELLED), policy.tolerance, policy.alpha) or 0
-    return max(needed, LEAST_LABELLED)

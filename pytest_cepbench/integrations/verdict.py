@@ -230,13 +230,12 @@ def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedC
 
 def _case(entry: Mapping[str, Any]) -> GatedCase:
     judgement, measurement = entry["judgement"], entry["measurement"] or {}
-    value = judgement["labelled_value"]
     return GatedCase(
         name=f"{entry['suite']}/{entry['part']}/{entry['metric']}",
         label=entry["label"],
         verdict=judgement["verdict"],
         higher_is_better=measurement.get("higher_is_better", True),
-        value=measurement.get("value") if value is None else value,
+        value=measurement.get("value"),
         baseline=judgement["baseline_value"],
         difference=judgement["difference"],
         low=judgement["low"],

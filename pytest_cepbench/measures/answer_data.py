@@ -27,7 +27,6 @@ from pytest_cepbench.chains.answers.battles import (
     StoredAnswer,
     judge_pairs,
     score_answers,
-    verdict_keys,
 )
 from pytest_cepbench.chains.growth import digest_of_image
 from pytest_cepbench.datasets.sample import Dataset, Sample, SeedImage
@@ -359,22 +358,6 @@ class AnswerData(SampleData):
                 opponent = None if other is None else refer_to_answer(other, sample.id)
                 known[key].append(self._pair(sample, answers[sample.id].answer, opponent))
         return known[key]
-
-    def first_verdicts(self, samples: Sequence[Sample], opponents: Opponents) -> dict[str, float]:
-        """Unix times of the judge's first stored verdicts on the samples' battles, by id.
-
-        Samples on whose battle there is none are left out.
-        """
-        known: dict[str, dict[str, str]] = self._known.setdefault("verdict keys", {})
-        pairs, key = self.pairs(samples, opponents), self._pairs_digest(samples, opponents)
-        if key not in known:
-            judge = self.runner("judge")
-            known[key] = {k: p.sample for p in pairs for k in verdict_keys(p, self.rules, judge)}
-        first: dict[str, float] = {}
-        for own, moment in self.store.times(known[key]).items():
-            sample = known[key][own]
-            first[sample] = min(moment, first.get(sample, moment))
-        return first
 
     def _pairs_digest(self, samples: Sequence[Sample], opponents: Opponents) -> str:
         """Digest of which answers battle."""

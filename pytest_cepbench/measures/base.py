@@ -15,7 +15,6 @@ from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.chains import Chain, ChainPlan, Modality, Trace
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.gate.labels.usable import PeopleScores
 from pytest_cepbench.gate.measurement import Blindness
 from pytest_cepbench.gate.policy import GateName, check_alpha, check_tolerance
 from pytest_cepbench.measures.cases import Case, SampleData
@@ -112,7 +111,7 @@ class CaseScores:
 class Battled:
     """What battles add to a measurement, or what stood in their way.
 
-    answers, anchor_scores, obstacles, labels, anchor_blind, redrawn: as in `FreshMeasurement`.
+    answers, anchor_scores, obstacles, anchor_blind, redrawn: as in `FreshMeasurement`.
     judge: as in `CaseMeasurement`.
     verdicts: how many of a judge the scores come from.
     at_stake: the most that the battles with such verdicts are worth, of the case's value.
@@ -121,7 +120,6 @@ class Battled:
     answers: Mapping[str, str] = field(default_factory=dict)
     anchor_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     obstacles: tuple[str, ...] = ()
-    labels: PeopleScores | None = None
     anchor_blind: Blindness | None = None
     redrawn: AbstractSet[tuple[str, str]] = frozenset()
     judge: str = ""

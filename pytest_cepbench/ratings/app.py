@@ -40,8 +40,8 @@ from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line, visible
 from pytest_cepbench.ratings.folder import Votes
 from pytest_cepbench.ratings.live_study import MOST_WORDS, LiveStudy, ShownItem, parse_answer
-from pytest_cepbench.ratings.records import Part, Study, Task, Vote, option_name
-from pytest_cepbench.ratings.summary import LEAST_SHARED, first_scores, shares, summarize
+from pytest_cepbench.ratings.records import Part, Study, Task, option_name
+from pytest_cepbench.ratings.summary import LEAST_SHARED, shares, summarize
 
 # -- what a page shows of an item: texts, opaque names of images, and nothing of where it comes from
 # All texts are escaped by the templates and `visible`; markup of models stays text.
@@ -144,9 +144,6 @@ def _displayed(value: object) -> object:
     return value
 
 
-Decide = Callable[[Sequence[float]], str]
-"""Words on bets about the mean of scores in [0, 1], given them in the order of their arrival."""
-
 REASONS = ("broken image", "offensive or disturbing", "cannot be decided", "other")
 """Why an item is skipped."""
 
@@ -194,16 +191,13 @@ _COMMON_SHORTCUTS = [
 ]
 
 
-def make_app(
-    live: LiveStudy, hosts: Sequence[str], decide: Decide | None = None, *, peek: bool = False
-) -> Starlette:
+def make_app(live: LiveStudy, hosts: Sequence[str], *, peek: bool = False) -> Starlette:
     """The application.
 
     hosts: names by which browsers may call it.
-    decide: what the operator is told of bets on the first options; None for nothing.
     peek: whether the operator sees verdicts.
     """
-    people, operator = _People(live), _Operator(live, decide, peek)
+    people, operator = _People(live), _Operator(live, peek)
     return Starlette(
         routes=[
             Route("/a/{token}/", people.page),
@@ -324,7 +318,6 @@ class _Operator:
     """
 
     live: LiveStudy
-    decide: Decide | None
     peek: bool
     latest: dict[str, Any] = field(default_factory=dict)
     until: float = 0.0
@@ -350,18 +343,14 @@ class _Operator:
         now = time.monotonic()
         if now >= self.until:
             # Of copies, in another thread: people do not wait for this page.
-            own = await run_in_threadpool(self._results, live.votes, list(live.arrived), complete)
+            own = await run_in_threadpool(self._results, live.votes, complete)
             taken = time.monotonic() - now
             self.latest, self.until = own, now + _RESTS * taken
         return self.latest | {"leased": live.leased, "peek": self.peek}
 
-    def _results(self, votes: Votes, arrived: Sequence[Vote], complete: int) -> dict[str, Any]:
-        ratings = self.live.ratings
-        counted = set(map(id, votes.counted.values()))
-        scores = first_scores((vote for vote in arrived if id(vote) in counted), ratings.items)
+    def _results(self, votes: Votes, complete: int) -> dict[str, Any]:
         return {
-            "summary": summarize(ratings, votes, complete),
-            "decision": self.decide(scores) if self.decide and scores else "",
+            "summary": summarize(self.live.ratings, votes, complete),
             "remarks": votes.remarks.lines,
             "shares": list(shares(votes.answers())) if self.peek else [],
         }
@@ -444,15 +433,10 @@ def _missing(_: Request, __: Exception) -> Response:
 
 
 def serve(
-    live: LiveStudy,
-    listener: socket.socket,
-    hosts: Sequence[str],
-    decide: Decide | None = None,
-    *,
-    peek: bool = False,
+    live: LiveStudy, listener: socket.socket, hosts: Sequence[str], *, peek: bool = False
 ) -> None:
     """Serve until the process is interrupted. Parameters as of `make_app`."""
-    app = make_app(live, hosts, decide, peek=peek)
+    app = make_app(live, hosts, peek=peek)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
     )

@@ -275,8 +275,6 @@ class LiveStudy:
             counted = {id(vote) for vote in counted_votes(own).values()}
             in_order += [vote for vote in own if id(vote) in counted]
         self.assignment = Assignment(study, list(ratings.items.values()), in_order)
-        self.arrived: list[Vote] = sorted(in_order, key=lambda vote: vote.at)
-        """Answers in the order in which they were given, those that were withdrawn among them."""
         self._images = {
             self.session.opaque("image", digest): digest
             for item in ratings.items.values()
@@ -357,7 +355,6 @@ class LiveStudy:
         if answer.key not in self._keys[annotator]:
             self._append(vote)
             self.assignment.answer(vote)
-            self.arrived.append(vote)
         if slot.kind != "practice":
             return None
         return Feedback(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import median
 
 import numpy as np
 
-from pytest_cepbench.artifacts.outcome import EVEN
 from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.items import is_right
@@ -173,20 +172,6 @@ def agreement_so_far(ratings: Ratings, answers: Iterable[Vote]) -> tuple[float |
             )
             return alpha, len(set(table.owners[several]))
     return None, 0
-
-
-def first_scores(arrived: Iterable[Vote], items: Mapping[str, Item]) -> list[float]:
-    """Scores of the first options of two, by the first answer to each item, as they arrived.
-
-    1 where the first option won, 0 where the second did, 1/2 for ties. For bets on their mean: an
-    item counts once, and an answer that comes later does not change the past.
-    """
-    scores: dict[str, float] = {}
-    for vote in arrived:
-        if vote.kind == "item" and vote.winner and vote.item in items and not vote.skip:
-            even = vote.tie or vote.winner == "comparable"
-            scores.setdefault(vote.item, EVEN if even else float(vote.winner == "first"))
-    return list(scores.values())
 
 
 def shares(answers: Iterable[Vote]) -> Iterator[tuple[str, int]]:

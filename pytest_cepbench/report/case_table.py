@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from pytest_cepbench.gate.policy import BETTING
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report.number_format import (
     bounds_of,
@@ -90,7 +89,7 @@ def figures_of(result: CaseResult) -> Iterator[TableLine]:
         each = "each bound" if result.judgement.p is None else "each test and bound"
         each = "the lower bound" if result.series is not None else each
         looked = len(result.looks) > 1 or result.partial
-        among = ["the looks"] if looked and result.judgement.method != BETTING else []
+        among = ["the looks"] if looked else []
         among += ["baseline and anchor"] if result.judgement.since_anchor is not None else []
         part = "" if result.judgement.alpha is None else f"{result.judgement.alpha:.3g} of {each}, "
         remark = f"{part}divided among {', and among '.join(among)}" if among else f"of {each}"

@@ -39,7 +39,6 @@ from pytest_cepbench.report.text import (
     cause_lines,
     next_step,
     one_line,
-    people_lines,
     pooled_line,
     refusal_lines,
     sample_words,
@@ -293,7 +292,6 @@ def markdown_summary(facts: RunFacts, results: Sequence[CaseResult]) -> str:
     lines += _some("", cause_lines(results), 700)
     lines += _some("**refused:** ", refusal_lines(results), 700)
     lines += _some("", [*verdict_lines(results), *filter(None, [pooled_line(results)])], 500)
-    lines += _some("", people_lines(results), 500)
     lines += _some("**warning:** ", warning_lines(results), 700)
     if shown:
         lines += ["", _HEAD, *map(_row, shown)]

@@ -11,14 +11,13 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_cepbench.gate import Verdict
-from pytest_cepbench.gate.compare import OVERTURNED
 from pytest_cepbench.gate.policy import Policy
 from pytest_cepbench.report.number_format import bounds_used, counted, printable, short, sight_of
 from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
 
 _LONGEST_REASON = 120
 
-_OVERTURNED = OVERTURNED.rpartition("}")[2]
+
 
 _UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 
@@ -158,9 +157,6 @@ def _release(cases: Sequence[CaseResult]) -> str:
     clauses = [f"May ship: {number} held{how}"]
     if improved:
         clauses.append(f"{improved} of them improved")
-    overturned = sum(_OVERTURNED in " ".join(result.warnings) for result in cases)
-    if overturned:
-        clauses.append(f"people's labels overturn the judge in {overturned}")
     warned = sum(bool(result.warnings) for result in cases)
     if warned:
         clauses.append(f"read the warnings of {warned}")

@@ -409,19 +409,8 @@ class CaseResult(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> float | None:
-        """What was measured; people's win rate where their labels made the bounds."""
-        if self.judgement.labelled_value is not None:
-            return self.judgement.labelled_value
+        """What was measured."""
         return None if self.measurement is None else self.measurement.value
-
-    @property
-    def decided_by(self) -> str:
-        """Where people's labels decided: that they did, and their number beside the judge's."""
-        people = self.judgement.labelled_value
-        if people is None or self.measurement is None:
-            return ""
-        judge = self.measurement.value
-        return f"people decide: {people:.3f} with their labels, {judge:.3f} by the judge alone"
 
     @property
     def n(self) -> int:

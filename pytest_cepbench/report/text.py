@@ -89,9 +89,8 @@ def explain(result: CaseResult) -> str:
     )
     case = f"{result.suite}, {printable(result.part)}, {printable(result.label)}"
     word = result.word.lower() if result.primary else f"{result.verdict} (informational)"
-    people = f"; {result.decided_by}" if result.decided_by else ""
     meaning = printable(result.presentation.meaning, 500)
-    lines = wrap(f"{word}: {case} ({meaning}){people}", _WIDTH)
+    lines = wrap(f"{word}: {case} ({meaning})", _WIDTH)
     for block in blocks:
         shown = list(block)
         lines += ["", *shown] if shown else []
@@ -188,8 +187,7 @@ def brief(result: CaseResult) -> str:
     """
     informational = "" if result.primary or result.refused else " (informational)"
     word = f"{result.word.lower()}{informational}"
-    people = f"; {result.decided_by}" if result.decided_by else ""
-    lines = [f"{word}: {name_of(result)}{people}"]
+    lines = [f"{word}: {name_of(result)}"]
     judged = result.judgement
     if result.refused or judged.difference is None or result.unseen:
         reasons = [result.refused] if result.refused else result.reasons
@@ -425,11 +423,6 @@ def warning_lines(results: Sequence[CaseResult]) -> list[str]:
         more = f" and {len(others)} more" if others else ""
         lines.append(f"{first}{more}: {printable(warning, 500)}")
     return lines
-
-
-def people_lines(results: Sequence[CaseResult]) -> list[str]:
-    """The cases that people's labels decide, with their number and the judge's."""
-    return [f"{name_of(result)}: {result.decided_by}" for result in results if result.decided_by]
 
 
 def refusal_lines(results: Sequence[CaseResult]) -> list[str]:

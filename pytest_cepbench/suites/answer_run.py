@@ -34,7 +34,6 @@ from pytest_cepbench.measures.cases import OVERALL, Case
 from pytest_cepbench.models.text_model.judge_prompts import SCORE_PROMPT
 from pytest_cepbench.store import Result
 from pytest_cepbench.store.answers import BUNDLE, import_bundle
-from pytest_cepbench.suites.battle_labels import BOUNDS_IDENTITY, BattleLabels
 from pytest_cepbench.suites.definition import ANSWERING, Suite
 from pytest_cepbench.suites.estimate import ModelSteps
 from pytest_cepbench.suites.judge_cards import JudgeRemark, remark_on_judge
@@ -221,7 +220,6 @@ class AnswerRun(SuiteRun):
         data = self.data if most is None else self.data.narrowed(most)
         measured = measure.measure(case, data, self.opponents_of(case))
         measured = self._with_text_counts(case, measured, data)
-        measured = self._with_labels(case, measured, partial=most is not None)
         if not (measure.judged or measure.scored):
             return measured
         if JUDGE in self.assignments.gated:
@@ -263,31 +261,6 @@ class AnswerRun(SuiteRun):
             keys = [key for pair in pairs for key in verdict_keys(pair, data.rules, judge)]
             warnings += judge.cut_warning(keys, "verdicts of the judge")
         return replace(measured, notes=tuple(notes), warnings=tuple(warnings))
-
-    @cached_property
-    def _labels(self) -> BattleLabels | None:
-        """The labels of people beside the baselines; None where there are no baselines."""
-        if self._baselines is None:
-            return None
-        return BattleLabels(self._baselines, self.suite.name, self.suite.table.gate.labels)
-
-    def labelled(self, case: Case) -> bool:
-        """True if people labelled battles of the suite, so that the case is measured whole."""
-        return self._labels is not None and self.battles(case) and self._labels.present
-
-    def _with_labels(self, case: Case, measured: Measured, *, partial: bool) -> Measured:
-        """A win rate against the accepted answers with the labels of people, if there are any."""
-        own = self.opponents_of(case).accepted
-        if self._labels is None or own is None or not self.battles(case):
-            return measured
-        if measured.battles.obstacles:  # without the opposing answers nothing can be said of labels
-            return measured
-        # Labels are drawn from the whole suite; the baseline of a part names the answers of it.
-        key = CaseKey(self.suite.name, OVERALL, case.key.metric)
-        whole = self._read_answers([key], baseline_path) or own
-        if any(whole.answers.get(s.id) != own.answers.get(s.id) for s in measured.samples):
-            whole = own
-        return self._labels.applied(measured, self.data, whole, partial=partial)
 
     @cached_property
     def _judge_remark(self) -> JudgeRemark:
@@ -393,8 +366,6 @@ class AnswerRun(SuiteRun):
             identity["edit prompt"] = short_prompt(plan.edit)
         if measure.judged:
             identity["battles"] = str(self.data.rules)
-        if self.battles(case) and self.suite.table.gate.labels == "needed":
-            identity["bounds"] = BOUNDS_IDENTITY
         if measure.scored:
             identity["scores"] = f"{SCORE_PROMPT}, seed {self.data.rules.seed}"
         return identity | self._fixed_roles((JUDGE,) if measure.judged or measure.scored else ())

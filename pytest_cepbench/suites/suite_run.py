@@ -217,10 +217,6 @@ class SuiteRun(ABC):
         """True if the case's scores are of battles against the accepted answers."""
         return False
 
-    def labelled(self, case: Case) -> bool:
-        """True if people labelled battles of the suite, so that the case is measured whole."""
-        return False
-
     def samples(self, case: Case, most: int | None = None) -> int:
         """The number of samples of a case, counted in each of its categories.
 
@@ -260,7 +256,7 @@ class SuiteRun(ABC):
         """
         assignment = self.assignments.roles[role]
         if assignment.spec.scheme == HUMAN and role not in self._checked:
-            from pytest_cepbench.suites.battle_labels import check_people
+            from pytest_cepbench.suites.people import check_people
 
             check_people(self.suite, assignment)
             self._checked.add(role)

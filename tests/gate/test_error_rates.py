@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import gate_error_rates
-from benchmarks.error_rates import errors, labelled, power, trainings, verdicts
+from benchmarks.error_rates import errors, power, trainings, verdicts
 from benchmarks.error_rates.report import Promises
 from benchmarks.error_rates.worlds import (
     BOUNDED,
@@ -197,16 +197,6 @@ def test_power_is_promised_against_the_t_test(monkeypatch: pytest.MonkeyPatch) -
     (row,) = power.embedded(100, broken)
     assert row[-1] == "no"
     assert (kept.broken, len(broken.broken)) == ([], 3)  # too few drops are found at 0.05 / 14
-
-
-def test_labels_keep_the_promise_that_a_judge_alone_breaks() -> None:
-    """A judge with a lean errs all the time; the errors of the labelled rule are promised."""
-    promises = Promises()
-    rows = list(labelled.rows(40, promises))
-    assert promises.broken == []
-    assert promises.measured == 4 * len(rows)
-    assert sum(row[-2] == "(100.0±0.0)" for row in rows) == 3
-    assert sum(row[-1] == "(100.0±0.0)" for row in rows) == 6
 
 
 def test_a_series_stops_bad_trainings_and_no_good_ones() -> None:

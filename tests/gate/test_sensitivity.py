@@ -275,10 +275,6 @@ def test_samples_with_which_good_checkpoints_are_often_undecided() -> None:
     untold = power_remark(design, Policy(tolerance=0.0))
     assert untold is not None
     assert "would do" not in untold
-    four = power_remark(Design.plain(0.1, 4), policy, what="labelled battles")
-    assert four is not None
-    assert four.startswith("with 4 labelled battles")
-    assert "fails" not in four
 
 
 def test_units_that_decide_are_planned_for_the_tolerance() -> None:

@@ -49,7 +49,7 @@ def judge(options: dict[str, str]) -> int:
         "measurement": {"higher_is_better": higher, "value": value},
         "judgement": {
             "verdict": verdict, "baseline_value": baseline, "difference": difference,
-            "low": None, "high": None, "labelled_value": None,
+            "low": None, "high": None,
         },
     }  # fmt: skip
     report = Path(options["--cep-report"])

@@ -21,7 +21,7 @@ def case(verdict: str = "held", **fields: Any) -> dict[str, Any]:
         "measurement": {"higher_is_better": True, "value": 0.9},
         "judgement": {
             "verdict": verdict, "baseline_value": 0.8, "difference": 0.1, "low": 0.05,
-            "high": 0.15, "labelled_value": None,
+            "high": 0.15,
         },
         **fields,
     }  # fmt: skip

@@ -266,21 +266,6 @@ tolerance = 0.1
 """
 
 
-def test_a_plan_says_how_many_labels_a_tolerance_needs(tmp_path: Path) -> None:
-    """Of people, for win rates alone; a rule without bounds has no use for them."""
-    project = ScoredProject.make(tmp_path / "arena", ARENA)
-    small = (
-        "labels: arena is too small to show a drop of 0.1 of the overall win rate as people see it "
-        "with 80 % power: that takes 159 labelled battles, and it has 10; *"
-    )
-    project.run("--cep-plan").lines.fnmatch_lines([small])
-    project.edit("suite.toml", "samples_per_category = 1", "samples_per_category = 17")
-    project.run("--cep-plan").lines.fnmatch_lines(
-        ["labels: 159 of the 170 battles of arena show a drop of 0.1 of the overall win rate as *"]
-    )
-    project.run("--cep-plan", "--cep-gate=threshold").lines.no_fnmatch_line("labels: *")
-
-
 @pytest.mark.parametrize("verbosity", ["-v", "-q", "-qq"])
 @pytest.mark.parametrize(
     ("arguments", "env", "asked"),

@@ -12,7 +12,7 @@ import pytest
 from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, counted_votes
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
-from pytest_cepbench.ratings.summary import doubtful_annotators, first_scores, shares, summarize
+from pytest_cepbench.ratings.summary import doubtful_annotators, shares, summarize
 from pytest_cepbench.ratings.votes import SCALES
 from pytest_cepbench.studies.rating_agreement import measure_agreement
 from tests.ratings.studies import make_study
@@ -112,12 +112,10 @@ def test_equal_answers_have_equal_marks(task: Task, tmp_path: Path) -> None:
             assert first
 
 
-def test_bets_are_on_the_first_answer_to_each_item(tmp_path: Path) -> None:
-    """Ties are 1/2; who judges an item later does not change the past."""
+def test_verdicts_are_counted_by_side(tmp_path: Path) -> None:
+    """Ties apart."""
     ratings = make_study(tmp_path, "pair", count=3)
     votes = verdicts(ratings, {"a1": "1=2", "a2": "222"})
-    assert first_scores(votes, ratings.items) == [1.0, 0.5, 0.0]
-    assert first_scores(votes[::-1], ratings.items) == [0.0, 0.0, 0.0]
     assert list(shares(votes)) == [("first", 1), ("second", 4), ("tie, first", 1)]
     assert len(counted_votes(votes)) == 6
 

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult
 from pytest_cepbench.report.ci_reports import escaped, markdown_summary
-from pytest_cepbench.report.pages import html_page
-from pytest_cepbench.report.text import brief, explain
 from pytest_cepbench.report.writers import RunFacts
 from tests.report.pages import Page, read_page
-from tests.report.results import FULL, REGRESSED, RESULTS, SECRET, replace
+from tests.report.results import FULL, RESULTS, SECRET, replace
 from tests.test_escapes import hides_nothing
 
 markdown_it = pytest.importorskip("markdown_it", reason="Markdown is read with markdown-it-py")
@@ -99,20 +95,3 @@ def test_the_headline_is_the_title_and_undecided_cases_say_what_they_need() -> N
         line.replace("\\", "") for line in lines
     ]
     assert any(line.startswith("**Next:** ") for line in lines)
-
-
-def test_people_who_decide_are_named_with_both_numbers() -> None:
-    """In a case's first line, in Markdown, on the page; not where the judge decides alone."""
-    judged = replace(REGRESSED, verdict="held", higher_is_better=True)
-    judgement = dataclasses.replace(judged.judgement, labelled_value=0.526)
-    case = msgspec.structs.replace(judged, judgement=judgement)
-    sentence = "people decide: 0.526 with their labels, 0.500 by the judge alone"
-    facts = RunFacts("passed", "1", [], [])
-
-    assert case.decided_by == sentence
-    assert brief(case).splitlines()[0].endswith(f"; {sentence}")
-    assert sentence in " ".join(explain(case).split())
-    assert f"- toy color GC@2: {sentence}" in markdown_summary(facts, [case])
-    assert sentence in html_page(facts, [case], lambda _: None)
-    assert judged.decided_by == ""
-    assert "people decide" not in markdown_summary(facts, [judged])

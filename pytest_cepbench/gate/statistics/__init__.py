@@ -3,7 +3,6 @@
 Pure functions of arrays, without files, models or pytest.
 """
 
-from pytest_cepbench.gate.statistics.betting import Rounds, betting_bounds, stops_of
 from pytest_cepbench.gate.statistics.bounds import GAFFKE, HALL, Bounds, mean_bounds
 from pytest_cepbench.gate.statistics.differences import Differences
 from pytest_cepbench.gate.statistics.error_budget import (
@@ -28,20 +27,13 @@ from pytest_cepbench.gate.statistics.power import (
 )
 
 __all__ = [
-    "EXPECTED_CHECKPOINTS",
-    "FIRST_SEQUENTIAL_LOOK",
     "GAFFKE",
     "HALL",
-    "LEAST_LOST",
-    "LEAST_SHARE",
-    "SEQUENTIAL_GROWTH",
     "Bounds",
     "Design",
     "Differences",
     "MeasurementSpread",
-    "Rounds",
     "alpha_shares",
-    "betting_bounds",
     "chance_to_fail",
     "chance_to_hold",
     "checkpoint_share",
@@ -53,7 +45,6 @@ __all__ = [
     "reference_share",
     "sequential_levels",
     "smallest_visible",
-    "stops_of",
     "tolerance_that_holds",
     "units_needed",
     "units_to_fail",

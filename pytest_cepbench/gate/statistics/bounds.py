@@ -240,9 +240,7 @@ class Bounds:
     method: which bounds they are.
     units: clusters that they count.
     statement: a sentence where the data needed special treatment, else "".
-    spread: standard deviation of a unit, where that is not the one of the differences.
-    p: of the sign-flip test of a drop; None of bounds that make the test themselves (bets, labels),
-    and where no test can be made.
+    p: of the sign-flip test of a drop; None where no test can be made.
     """
 
     mean: float
@@ -252,7 +250,6 @@ class Bounds:
     method: str
     units: int
     statement: str = ""
-    spread: float | None = None
     p: float | None = None
 
 

@@ -1,6 +1,6 @@
 """The numbers of the gate that were found by simulation, and what breaks without each.
 
-Those of test, bounds, looks, series, labels and power were found and are checked by
+Those of test, bounds, looks, series and power were found and are checked by
 `python -m benchmarks.gate_error_rates` (its tables: benchmarks/results/gate-error-rates.md), those
 of win rates by `python -m benchmarks.arena`. A promise that one of them breaks is named there.
 """
@@ -66,30 +66,6 @@ trainings move their baseline at each good checkpoint."""
 FIXED = 0.5
 """Of a checkpoint's share: for the baseline that the series began with, without which a slow
 decline is found late."""
-
-# -- win rates by bets: benchmarks/arena.py --------------------------------------------------------
-
-LEAST_BET_ON = 400
-"""Samples of a case of which bets decide; fewer are judged whole, by bounds, which say more."""
-
-LEAST_LOST = 50
-"""Samples before a mean is said to lie below anything: what stops sooner overstates too much."""
-
-BETTING_GROWTH = 1.25
-"""Growth of a look at battles: it costs no error, only the wait for the slowest shard."""
-
-# -- people's labels: "People's labels" ------------------------------------------------------------
-
-LEAST_LABELLED = 50
-"""Labelled units from which on the judge's scores are made use of: of fewer the weight of the judge
-is itself noise, and bounds err."""
-
-LEAST_UNLIKE = 15
-"""Labelled units beside those of the most frequent score, without which there is no bell shape."""
-
-LABEL_FOLDS = 5
-"""Folds whose labels do not choose their own weight of the judge: labels that choose it and are
-then corrected by it look more alike than they are."""
 
 # -- what people are told of power: "What people are told" -----------------------------------------
 

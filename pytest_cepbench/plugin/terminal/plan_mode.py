@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from operator import itemgetter
 from pathlib import Path
 
 from pytest_cepbench.errors import BaselineError, CepError
 from pytest_cepbench.evaluation.case_evaluation import planned_looks, read_references
 from pytest_cepbench.evaluation.evaluator import AssignedCase, Evaluator
 from pytest_cepbench.gate.compare import policy_beside
-from pytest_cepbench.gate.sensitivity import Power, design_of, labels_needed, power_of
-from pytest_cepbench.gate.statistics.constants import LEAST_LABELLED
+from pytest_cepbench.gate.sensitivity import Power, design_of, power_of
 from pytest_cepbench.models.binding import BoundRole, weights_bytes
 from pytest_cepbench.models.torch_runtime import device_name
 from pytest_cepbench.plugin.terminal.header import series_line
@@ -35,7 +33,6 @@ def plan_lines(
     Sentences are texts, lines of tables are not.
     """
     yield from _case_lines(evaluator, columns, rule)
-    yield from _label_lines(evaluator)
     series = evaluator.series
     if series is not None:
         command = f"cepbench history --series {series.name}"
@@ -96,34 +93,6 @@ def _case_lines(evaluator: Evaluator, columns: int | None, rule: str) -> Iterato
         yield (
             "what is - is not known: `cepbench calibrate` measures it and keeps it with the "
             "baseline"
-        )
-
-
-def _label_lines(evaluator: Evaluator) -> Iterator[str]:
-    """How many labels of people the win rates of each suite need; none for other suites."""
-    needed: dict[str, tuple[int, AssignedCase]] = {}
-    for assigned in evaluator.assigned.values():
-        run = evaluator.suite_run(assigned.suite_file)
-        labels = labels_needed(assigned.policy) if assigned.policy.primary else None
-        if labels is None or not run.battles(assigned.case):
-            continue
-        suite = assigned.case.key.suite
-        needed[suite] = max(needed.get(suite, (0, assigned)), (labels, assigned), key=itemgetter(0))
-    for suite, (labels, assigned) in needed.items():
-        battles = _units(evaluator, assigned)
-        name = printable(f"{assigned.case.key.part} {assigned.case.label}")
-        tolerance = f"{assigned.policy.tolerance:g}"
-        drop = f"a drop of {tolerance} of the {name} as people see it with 80 % power"
-        own = printable(suite)
-        if labels > battles:
-            yield (
-                f"labels: {own} is too small to show {drop}: that takes {labels} labelled battles, "
-                f"and it has {battles}; more samples or a larger tolerance help"
-            )
-            continue
-        yield (
-            f"labels: {labels} of the {battles} battles of {own} show {drop} (cepbench rate "
-            f"draw); from {LEAST_LABELLED} on the judge's verdicts are used too"
         )
 
 

@@ -227,7 +227,6 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
     from pytest_cepbench.report.fact_table import fact_lines
     from pytest_cepbench.report.headline import worst_case
     from pytest_cepbench.report.text import (
-        people_lines,
         pooled_line,
         refusal_lines,
         shortage_lines,
@@ -260,7 +259,6 @@ def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
         counts = [f"{counts[0]}; {counts[1].partition(',')[0]}"]
     counts += filter(None, [pooled_line(results)])
     yield from ((line, "") for line in (counts if verbose else ["; ".join(counts)]))
-    yield from some(people_lines(results), style="yellow")
     yield from some(error_lines(results))
     yield from some(judge_lines(results))
     yield from some([f if verbose else f.partition("; ")[0] for f in fact_lines(results)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import subprocess
 import sys
@@ -104,69 +103,6 @@ def test_from_a_report_to_a_verdict_of_people(tmp_path: Path, workers: tuple[str
     same = run(tmp_path, *gate, people, "--cep-report=same.json")
     assert same.returncode == 0, same.stdout
     assert verdicts(tmp_path, "same.json")["overall/win_rate"] == "held"
-
-
-DRAWN = "--model=shapes:?miss=0.05"
-
-
-@pytest.fixture(scope="module", params=["auto", "needed"])
-def drawn(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped suite of rule-based models, with a draw for a model that gives up too much."""
-    folder = tmp_path_factory.mktemp("drawn")
-    text = (ROOT / "suites" / "arena" / "instrument.toml").read_text(encoding="utf-8")
-    text = text.replace("[gate]", f'[gate]\nlabels = "{request.param}"')
-    for name, content in {
-        "pytest.ini": INI,
-        "suite.toml": text,
-        "test_arena.py": TEST_MODULE,
-    }.items():
-        (folder / name).write_text(content, encoding="utf-8")
-    assert run(folder, "pytest", "-p", "no:xdist", *CASES, "--snapshot-update").returncode == 0
-    words = ("rate", "draw", ".", DRAWN, "--battles=100", "--ratings=ratings/new")
-    ended = run(folder, "pytest_cepbench.cli", *words, "--annotators=ada,bob")
-    assert ended.returncode == 0, ended.stderr
-    assert "37 to be rated by people; 63 are decided without people" in ended.stderr
-    return folder
-
-
-def test_a_draw_that_nobody_finished_rating_never_passes(drawn: Path) -> None:
-    """A model whose answers are worse regresses by the judge until people have rated nine tenths.
-
-    Where labels are needed there is no verdict until then. Battles that are decided without people
-    do not stand for those that people have not rated.
-    """
-    needed = '"needed"' in (drawn / "suite.toml").read_text(encoding="utf-8")
-    ratings = read_ratings(drawn / "ratings/new")
-    items = [item for item in ratings.items.values() if item.kind == "item"]
-    random.Random(0).shuffle(items)  # as every annotator has an order of their own
-    shown: dict[int, dict[str, object]] = {}
-    done = 0
-    for rated in (0, 9, 33, 34):
-        cast(ratings, *(side_vote(item, "ada", "B") for item in items[done:rated]))
-        done = rated
-        if rated:
-            ended = run(drawn, "pytest_cepbench.cli", "rate", "labels", "ratings/new")
-            assert ended.returncode == 0, ended.stderr
-        gate = ("pytest", "-p", "no:xdist", "-k", "overall-win_rate", DRAWN, "--cep-report=r.json")
-        gated = run(drawn, *gate)
-        assert gated.returncode == 1, gated.stdout
-        cases = flat_report(json.loads((drawn / "r.json").read_text()))["cases"]
-        (shown[rated],) = [case for case in cases if case["part"] == "overall"]
-        if rated < 34:
-            assert f"rating not finished: {rated} of 37 drawn battles" in gated.stdout.replace(
-                "\n  ", " "
-            )
-    judged = {rated: case["verdict"] for rated, case in shown.items()}
-    before = "incomparable" if needed else "regressed"
-    assert judged == {0: before, 9: before, 33: before, 34: "regressed"}
-    if not needed:
-        assert shown[0]["difference"] == shown[9]["difference"] == shown[33]["difference"]
-    assert shown[34]["method"] == "prediction-powered"
-    assert any(
-        "; people labelled 34 of 240 battles, 63 drawn ones are decided without them, 3 have no"
-        in note
-        for note in shown[34]["notes"]  # type: ignore[attr-defined] # a list of sentences
-    )
 
 
 def test_ratings_of_one_suite_leave_the_other_of_a_folder_alone(tmp_path: Path) -> None:
