@@ -130,7 +130,7 @@ def _off(row: Row) -> float:
     return max(abs(float(said) - float(found)) for said, found in pairs)
 
 
-_CASES, _LOOKS = _promised(2, 6), _promised(2, 4)  # columns of a run of one case
+_CASES, _LOOKS = _promised(2, 6), _promised(1, 3)  # columns of a run of one case
 
 _SERIES_HEAD = ("differences", "units", "at 0.0036", "at 0.0006")
 
@@ -140,7 +140,7 @@ PARTS = (
     Part("chains", ("chains", "units", *errors.HEAD), errors.chains, 2, largest(1, _CASES)),
     Part("series", _SERIES_HEAD, errors.series, 1, largest(2, _promised(2, 3))),
     Part("cliff", ("ties", *_TIES), errors.cliff, 8),
-    Part("looks", ("scores", "looks", *errors.LOOKS_HEAD), errors.looks_of, 4, largest(2, _LOOKS)),
+    Part("looks", ("scores", *errors.LOOKS_HEAD), errors.looks_of, 4, largest(2, _LOOKS)),
     Part("power", ("scores", "units", *power.HEAD), power.power, 10, largest(4, _short)),
     Part("embedded", power.LAYOUTS_HEAD, power.embedded, 10, largest(4, _unseen)),
     Part("told", power.TOLD_HEAD, power.told, 10, largest(4, _off)),

@@ -111,21 +111,17 @@ def cliff(runs: int, _: Promises) -> Iterator[list[str]]:
 
 
 def looks_of(runs: int, promises: Promises) -> Iterator[list[str]]:
-    """Rows of both errors of looks at 32 to 192 samples, of each way, and what equal ones take."""
+    """Rows of both errors of looks at 32 to 192 samples, and what equal ones take."""
     for world in LOOKED:
-        for sequential in (False, True):
-            name = "sequential" if sequential else "doublings"
-            rates, needed = [], ""
-            for drift, wanted in ((0.0, FAILS), (world.tolerance, PASSES)):
-                many = runs // 4 if world is LOOKED[-1] else runs  # Gaffke's bounds take longer
-                values, layout = drawn(world, 192, max(2, many), drift)
-                for level, cases in zip(LEVELS, (1, 14), strict=True):
-                    verdicts, used = looks(
-                        values, layout, world.tolerance, level, sequential=sequential
-                    )
-                    hits = np.array([verdict in wanted for verdict in verdicts])
-                    what = f"{name}, {world.name}, {cases} cases, drift {drift:g}"
-                    at_most = LEVELS[0] if world.promised or not drift else None
-                    rates.append(promises.percent(what, hits, at_most, cases))
-                    needed = needed or f"{used.mean():.0f}"
-            yield [world.name, name, *rates, needed]
+        rates, needed = [], ""
+        for drift, wanted in ((0.0, FAILS), (world.tolerance, PASSES)):
+            many = runs // 4 if world is LOOKED[-1] else runs  # Gaffke's bounds take longer
+            values, layout = drawn(world, 192, max(2, many), drift)
+            for level, cases in zip(LEVELS, (1, 14), strict=True):
+                verdicts, used = looks(values, layout, world.tolerance, level)
+                hits = np.array([verdict in wanted for verdict in verdicts])
+                what = f"looks, {world.name}, {cases} cases, drift {drift:g}"
+                at_most = LEVELS[0] if world.promised or not drift else None
+                rates.append(promises.percent(what, hits, at_most, cases))
+                needed = needed or f"{used.mean():.0f}"
+        yield [world.name, *rates, needed]

@@ -22,10 +22,8 @@ from pytest_cepbench.gate.statistics import (
     look_shares,
     look_sizes,
     mean_bounds,
-    sequential_levels,
 )
 from pytest_cepbench.gate.statistics.bounds import find_lump, flip_p_value, hall_steps, shows_spread
-from pytest_cepbench.gate.statistics.constants import FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH
 
 Hits = npt.NDArray[np.bool_]
 
@@ -162,43 +160,34 @@ def _even(layout: Layout) -> bool:
 
 
 def looks(
-    values: Array, layout: Layout, tolerance: float, alpha: float, *, sequential: bool
+    values: Array, layout: Layout, tolerance: float, alpha: float
 ) -> tuple[list[Verdict], Array]:
     """Verdicts of (runs, samples) looked at with `--cep-inconclusive=more`, and samples used.
 
     Categories stand in turn. Bounds are made where one could decide (`passes`).
     """
     count, most = int(layout.categories.max()) + 1, values.shape[1]
-    fine = (FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH) if sequential else ()
-    sizes = tuple(
-        dict.fromkeys(min(most, ceil(n / count) * count) for n in look_sizes(most, *fine))
-    )
-    parts = look_shares(len(sizes))
-    shares = [alpha * part for part in parts]
-    levels = sequential_levels(sizes, alpha) if sequential else shares
+    sizes = tuple(dict.fromkeys(min(most, ceil(n / count) * count) for n in look_sizes(most)))
+    shares = look_shares(len(sizes))
     verdicts = [Verdict.INCONCLUSIVE] * len(values)
     used = np.full(len(values), float(most))
-    for size, level, share in zip(sizes, levels, shares, strict=True):
+    for size, level in zip(sizes, [alpha * share for share in shares], strict=True):
         own = Layout(layout.categories[:size], layout.clusters[:size])
         student = t_statistics(values[:, :size], own)
         away = np.maximum(student.mean + tolerance, -student.mean)
         for run in np.flatnonzero(away >= _nearest(level) * student.error):
             if verdicts[run] is Verdict.INCONCLUSIVE:
-                verdicts[run] = _at_look(values[run, :size], own, tolerance, level, share)
+                verdicts[run] = _at_look(values[run, :size], own, tolerance, level)
                 used[run] = size if verdicts[run] is not Verdict.INCONCLUSIVE else most
     return verdicts, used
 
 
-def _at_look(
-    values: Array, layout: Layout, tolerance: float, level: float, share: float
-) -> Verdict:
-    """As the gate has it: where bounds are Gaffke's, shares of alpha, whatever others have.
+def _at_look(values: Array, layout: Layout, tolerance: float, level: float) -> Verdict:
+    """As the gate has it.
 
     With the flips of alpha / 14, which put p values at the smallest levels right within a quarter.
     """
     d = Differences(values, *layout)
-    if find_lump(d, 1.0) is not None or not shows_spread(d):
-        level = min(level, share)
     if d.mean < -tolerance:
         p = flip_p_value(d.parts, max(level, LEVELS[-1]))
         return Verdict.REGRESSED if p <= level else Verdict.INCONCLUSIVE

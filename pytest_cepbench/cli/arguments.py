@@ -461,9 +461,6 @@ REFUSED = EXIT_CODES.format("the results were refused or a file could not be cha
 
 _NO_STORE = "no store at {!r}: give its folder with --store DIR"
 
-ANSWER_ROLES = ("interleaver", "writer", "generator", "editor", "judge")
-"""The roles of answers and battles, to which these commands can give a model."""
-
 for _option in options(
     """
     results REPORT  what pytest --cep-report wrote

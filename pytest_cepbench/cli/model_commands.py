@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_cepbench.cli.arguments import (
-    ANSWER_ROLES,
     EXIT_CODES,
     REFUSED,
     SHARED,
@@ -342,12 +341,6 @@ _ASK = Command(
         report={"dest": "reports"},
         practice={"type": number_from(0, "a number of items is expected, 0 for none")},
     ),
-)
-
-SHARED["answer-models"] = options(
-    "\n".join(
-        f"--{role} SPEC  the {role}, as in the gate; default: the suite's" for role in ANSWER_ROLES
-    )
 )
 
 RATE = Command(

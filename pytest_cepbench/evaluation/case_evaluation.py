@@ -19,11 +19,7 @@ from pytest_cepbench.gate.policy import Pairing
 from pytest_cepbench.gate.series.file import SeriesFile
 from pytest_cepbench.gate.series.record import Entry, Place
 from pytest_cepbench.gate.statistics import look_shares, look_sizes
-from pytest_cepbench.gate.statistics.constants import (
-    FIRST_SEQUENTIAL_LOOK,
-    MOST_UNSCORED,
-    SEQUENTIAL_GROWTH,
-)
+from pytest_cepbench.gate.statistics.constants import MOST_UNSCORED
 from pytest_cepbench.suites import Case
 from pytest_cepbench.suites.shards import WorkQueue
 from pytest_cepbench.suites.suite_run import CaseMeasurement, SuiteRun
@@ -232,11 +228,6 @@ def _measured(
     pairing = cast("Pairing", settings.pairing)
     sizes = [run.samples(case)] if accepting else planned_looks(evaluator, suite_file, case, policy)
     shares = look_shares(len(sizes))
-    if policy.looks == "sequential" and len(sizes) > 1:
-        shares = (1.0,) * len(sizes)
-        policy = replace(policy, sizes=tuple(sizes))
-    else:
-        policy = replace(policy, looks="bounds")
     looks: list[int] = []
     evaluated: EvaluatedCase | None = None
     unscored: UnscoredError | None = None
@@ -244,7 +235,6 @@ def _measured(
         seconds = settings.budget.seconds
         if number and seconds is not None and time.time() - evaluator.context.started > seconds:
             break
-        policy = replace(policy, look=number)
         depth = run.depth(case, size)
         _compute(evaluator, suite_file, case, depth)
         try:
@@ -306,6 +296,7 @@ def _compute(evaluator: Evaluator, suite_file: Path, case: Case, depth: int | No
     evaluator.offer(suite_file, case, depth)
     shards.compute(suite_file, case, depth)
 
+
 def prepared_shards(evaluator: Evaluator) -> WorkQueue:
     """The shards of the run, with those of every collected case."""
     shards = evaluator.shards
@@ -336,8 +327,4 @@ def planned_looks(evaluator: Evaluator, suite_file: Path, case: Case, policy: Po
         return [look_sizes(most)[0]]
     if not policy.statistical:
         return [most]
-    if policy.looks != "sequential":
-        return list(look_sizes(most))
-    sizes = look_sizes(most, FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH)
-    # Categories grow alike, so that sizes next to each other may be the same samples.
-    return list(dict.fromkeys(run.samples(case, run.depth(case, size)) for size in sizes))
+    return list(look_sizes(most))

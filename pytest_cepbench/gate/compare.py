@@ -30,9 +30,7 @@ from pytest_cepbench.gate.statistics import (
     GAFFKE,
     Bounds,
     Design,
-    look_shares,
     mean_bounds,
-    sequential_levels,
     smallest_visible,
 )
 from pytest_cepbench.gate.statistics.constants import SAME_SCORE, SMALLEST_SHARE
@@ -300,11 +298,10 @@ def _by_bounds(
     upper_alpha: float | None,
 ) -> Judgement:
     """The judgement with bounds, the verdict that they make, and what they can see."""
-    bounds = _bounds_with_unscored(both, measurement, policy, policy.alpha)
+    bounds = _bounds_with_unscored(both, measurement, policy.alpha)
     if upper_alpha is not None:
-        upper = _bounds_with_unscored(both, measurement, policy, upper_alpha)
-        bounds = replace(bounds, high=upper.high, p=None)
-        upper_alpha = upper.alpha
+        high = _bounds_with_unscored(both, measurement, upper_alpha).high
+        bounds = replace(bounds, high=high, p=None)
     in_series = policy.series is not None
     verdict = verdict_of(bounds, policy.tolerance, strict=in_series)
     decided = verdict is not Verdict.INCONCLUSIVE
@@ -368,41 +365,21 @@ def _design(both: Pair, bounds: Bounds, measurement: FreshMeasurement) -> Design
     return design if both.spread is None else both.spread.limited(design, bounds.alpha)
 
 
-def _bounds_with_unscored(
-    both: Pair, measurement: FreshMeasurement, policy: Policy, alpha: float
-) -> Bounds:
+def _bounds_with_unscored(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:
     """The bounds, the lower one with all samples without a score at their worst, the upper one at
     their best: what a model that measures failed at can make no verdict more favourable.
     """
-    bounds = _bounds_of_look(both, measurement, policy, alpha)
+    bounds = _bounds(both, measurement, alpha)
     if both.worst is None or both.best is None:
         return bounds
-    low = _bounds_of_look(both.worst, measurement, policy, alpha).low
-    best = _bounds_of_look(both.best, measurement, policy, alpha)
+    low = _bounds(both.worst, measurement, alpha).low
+    best = _bounds(both.best, measurement, alpha)
     return replace(
         bounds,
         low=None if low is None else min(low, bounds.mean),
         high=None if best.high is None else max(best.high, bounds.mean),
         p=best.p,
     )
-
-
-def _bounds_of_look(
-    both: Pair, measurement: FreshMeasurement, policy: Policy, alpha: float
-) -> Bounds:
-    """Bounds at the level that the look has of an alpha, where looks know of each other.
-
-    What makes looks alike is the bell shape of their means. Gaffke's bounds are for differences
-    without one, so theirs have shares of alpha that add up to it, by Bonferroni's inequality.
-    """
-    if not policy.sizes:
-        return _bounds(both, measurement, alpha)
-    level = sequential_levels(policy.sizes, alpha)[policy.look]
-    bounds = _bounds(both, measurement, level)
-    if bounds.method != GAFFKE:
-        return bounds
-    share = look_shares(len(policy.sizes))[policy.look]
-    return _bounds(both, measurement, alpha * share)
 
 
 def _bounds(both: Pair, measurement: FreshMeasurement, alpha: float) -> Bounds:

@@ -11,10 +11,6 @@ from pytest_cepbench.option_values import check_not_blind
 
 GateName = Literal["regression", "noninferiority", "threshold"]
 
-LooksName = Literal["bounds", "sequential"]
-"""What decides where samples are looked at again: bounds at shares of alpha, or bounds at the
-levels of a group sequential test."""
-
 Pairing = Literal["exact", "common"]
 """Samples of a measurement and its baseline: the same ones, or those that both have."""
 
@@ -44,10 +40,7 @@ class Policy:
     tolerance: the drop that does not matter, in the metric's own unit, >= 0.
     alpha: error of this case in each direction, in (0, 0.5]; of "threshold" it has no part.
     anchor_tolerance: the drop since the anchor that does not matter; twice the tolerance when None.
-    looks: what decides.
     primary: whether the case can fail a run.
-    sizes: samples at each look of a group sequential test, of which `look` is the one that is
-    judged, from 0; empty where alpha is that of the look already.
     series: shares of alpha of the upper bounds, where the run is one of a series; None else. In a
     series only a drop that is larger than the tolerance beyond doubt is a regression.
     origins: setting -> where it came from, as reports show it.
@@ -58,10 +51,7 @@ class Policy:
     tolerance: float = 0.01
     alpha: float = 0.05
     anchor_tolerance: float | None = None
-    looks: LooksName = "bounds"
     primary: bool = True
-    sizes: tuple[int, ...] = ()
-    look: int = 0
     series: SeriesShares | None = None
     origins: Mapping[str, str] = field(default_factory=dict)
 

@@ -204,8 +204,8 @@ def power_remark(design: Design, policy: Policy) -> str | None:
     more = f"; about {power.needed} would do" if power.needed else ""
     finds = f", and a drop of {power.visible:.4f} fails in 80" if power.visible < inf else ""
     return (
-        f"with {power.units} independent samples and a tolerance of {policy.tolerance:g} a checkpoint "
-        f"{like} is held in {power.held_of_100} of 100 runs, undecided else{finds}{more}"
+        f"with {power.units} independent samples and a tolerance of {policy.tolerance:g} a "
+        f"checkpoint {like} is held in {power.held_of_100} of 100 runs, undecided else{finds}{more}"
     )
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
 from pytest_cepbench.ratings.folder import Ratings, Votes
 from pytest_cepbench.ratings.items import is_right
-from pytest_cepbench.ratings.records import Item, Vote
+from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.ratings.votes import SCALES, vote_table
 
 # -- how annotators did on the hidden items: attention items, and items that came a second time ----

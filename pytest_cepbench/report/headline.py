@@ -18,7 +18,6 @@ from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown
 _LONGEST_REASON = 120
 
 
-
 _UNMEASURED = (Verdict.ERROR, Verdict.INCOMPLETE)
 
 _HELD = (Verdict.HELD, Verdict.IMPROVED)

@@ -25,7 +25,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
 from pytest_cepbench.chains.chain import PLACEHOLDER, CaptionRules
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
-from pytest_cepbench.gate.policy import GateName, LooksName
+from pytest_cepbench.gate.policy import GateName
 from pytest_cepbench.measures import KINDS, MetricTable, read_table
 from pytest_cepbench.measures.base import number_problems
 from pytest_cepbench.measures.cases import OVERALL, POOLED
@@ -203,7 +203,6 @@ class GateTable(_Strict, frozen=True):
     alpha: error of a run in each direction, which is divided among its cases.
     primary: the cases that can fail a run, as METRIC, PART/METRIC or PART/*; all when left out.
     pooled: whether the suite has a verdict of its own, an item beside its cases.
-    looks: when `--cep-inconclusive=more` looks again, and at which level.
     """
 
     gate: GateName = "regression"
@@ -212,7 +211,6 @@ class GateTable(_Strict, frozen=True):
     alpha: float = 0.05
     primary: list[str] | None = None
     pooled: bool = False
-    looks: LooksName = "bounds"
 
 
 class CaseTable(_Strict, frozen=True):

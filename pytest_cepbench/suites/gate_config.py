@@ -82,7 +82,7 @@ def claim_of(suite: Suite, key: CaseKey, overrides: Overrides) -> SettingSource:
                 return value, source if set_here else ""
         return None, ""
 
-    names = ("gate", "tolerance", "anchor_tolerance", "alpha", "looks", "weight")
+    names = ("gate", "tolerance", "anchor_tolerance", "alpha", "weight")
     settings = {name: value_and_source(name) for name in names}
     weight, _ = settings.pop("weight")
     policy = Policy(

@@ -14,7 +14,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from pytest_cepbench.cli.rate import decision
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from tests.cli.conftest import Home
 from tests.plugin.project import contents
@@ -242,11 +241,3 @@ def test_the_server_says_that_there_are_fewer_attention_items(tmp_path: Path) ->
     options = ("--kind=pair", f"--out={tmp_path / 'short'}")
     with served(tmp_path / "items.jsonl", *options) as server:
         assert any(line.startswith("0 of 1 attention items: ") for line in server.said)
-
-
-def test_the_operator_is_told_of_decisions_without_a_side() -> None:
-    """A clear win is decided as a clear loss is, in the same words, with the bets' numbers."""
-    won, lost = decision([1.0] * 200), decision([0.0] * 200)
-    numbers = "at tolerance 0.05 and error 0.05"
-    assert won == lost == f"decided (200 items) {numbers}"
-    assert decision([1.0, 0.0] * 5) == f"undecided (10 items) {numbers}"

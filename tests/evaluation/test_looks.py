@@ -9,11 +9,6 @@ import pytest
 
 from pytest_cepbench import CaseResult
 from pytest_cepbench.gate import CaseKey, FreshMeasurement, Policy, judge, load_baseline
-from pytest_cepbench.gate.statistics import (
-    look_shares,
-    look_sizes,
-    sequential_levels,
-)
 from tests.evaluation.gated_project import GatedProject
 from tests.gate.build import replace
 
@@ -159,39 +154,3 @@ def test_a_regression_is_followed_through_the_chain(accepted: GatedProject) -> N
     assert len(followed.shown.chains) == 5
     whole = [bool(chain.links) for chain in followed.shown.chains]
     assert whole == [True, True, True, False, False]
-
-
-@pytest.fixture(scope="module")
-def sequential(accepted: GatedProject, tmp_path_factory: pytest.TempPathFactory) -> GatedProject:
-    """The same project, whose suite looks again after every quarter more."""
-    project = accepted.copy(tmp_path_factory.mktemp("sequential") / "project")
-    file = project.path / "suite.toml"
-    file.write_text(file.read_text().replace("[gate]\n", "[gate]\nlooks = 'sequential'\n"))
-    return project
-
-
-def test_looks_that_know_each_other_begin_earlier(sequential: GatedProject) -> None:
-    """A clear drop ends at twelve samples, at a level above what Bonferroni's would be."""
-    case = sequential.case(MORE, drop=0.05, spread=0.01)
-    sizes = look_sizes(200, 12, 1.25)
-
-    assert (case.looks, case.verdict, case.partial) == ([12], "regressed", True)
-    assert case.judgement.alpha == sequential_levels(sizes, 0.06)[0]
-    assert case.judgement.alpha > 0.06 * look_shares(len(sizes))[0]
-
-
-def test_the_last_of_many_looks_has_half_of_alpha(sequential: GatedProject) -> None:
-    """What stays vague is judged in the end as under bounds: the looks between cost it nothing."""
-    case = sequential.case(MORE, drop=0.006, spread=0.2)
-
-    assert case.looks == list(look_sizes(200, 12, 1.25))
-    assert _bounds(case) == _judged_alone(sequential, case, 0.5)
-
-
-def test_equal_scores_have_the_smaller_share(sequential: GatedProject) -> None:
-    """Differences without a bell shape have Gaffke's bounds, at their share by Bonferroni."""
-    case = sequential.case(MORE, drop=0.005)
-    shares = look_shares(len(look_sizes(200, 12, 1.25)))
-
-    assert case.judgement.method == "Gaffke"
-    assert case.judgement.alpha == pytest.approx(0.06 * shares[len(case.looks) - 1])

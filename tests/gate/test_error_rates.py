@@ -98,7 +98,7 @@ def test_looks_that_each_take_the_whole_alpha_break_promises(
     def broken() -> list[str]:
         promises = Promises()
         values, layout = verdicts.drawn(LOOKED[0], 192, 1500, 0.01)
-        found, _ = verdicts.looks(values, layout, 0.01, 0.05, sequential=False)
+        found, _ = verdicts.looks(values, layout, 0.01, 0.05)
         hits = np.array([verdict in verdicts.PASSES for verdict in found])
         promises.percent("false passes", hits, 0.05)
         return promises.broken
@@ -113,7 +113,7 @@ def test_looks_stop_when_decided() -> None:
     means = []
     for drift in (0.0, 0.08):
         values, layout = verdicts.drawn(LOOKED[0], 192, 20, drift)
-        found, used = verdicts.looks(values, layout, 0.01, 0.05, sequential=False)
+        found, used = verdicts.looks(values, layout, 0.01, 0.05)
         means.append(used.mean())
     assert set(found) == {Verdict.REGRESSED}
     assert 25 <= means[1] < means[0] <= 192

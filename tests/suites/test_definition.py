@@ -173,7 +173,6 @@ def test_a_number_out_of_its_range_is_named(
         (GATE, "bounds = 't'", "bounds was removed in 0.1.0: use no setting"),
         ("[metrics.gc]", "[metrics.gc]\nbounds = 't'", "bounds was removed in 0.1.0: use no"),
         ("[chain]", "[cases.'color/gc']\nbounds = 't'\n[chain]", "bounds was removed in 0.1.0"),
-        (GATE, "looks = 'fine'", "Expected: bounds, sequential, betting, betting-strict"),
         (GATE, "primary = 'gc'", r"Expected `array . null`, got `str`"),
         (GATE, "pooled = 1", r"Expected `bool`, got `int`"),
         (GATE, "alpha = '5 %'", r"Expected `float`, got `str`"),

@@ -12,7 +12,6 @@ from pytest_cepbench.gate.statistics.error_budget import (
     look_shares,
     look_sizes,
     reference_share,
-    sequential_levels,
 )
 from pytest_cepbench.gate.statistics.power import (
     Design,
@@ -43,7 +42,6 @@ __all__ = [
     "look_sizes",
     "mean_bounds",
     "reference_share",
-    "sequential_levels",
     "smallest_visible",
     "tolerance_that_holds",
     "units_needed",

@@ -38,18 +38,9 @@ FIRST_LOOK, LEAST_GROWTH = 25, 1.25
 """Samples at the first of looks that double, and the least growth: a look at hardly more samples
 costs error and shows nothing new."""
 
-FIRST_SEQUENTIAL_LOOK, SEQUENTIAL_GROWTH = 12, 1.25
-"""Samples at the first sequential look, as large drops show in few, and the growth of each over the
-one before it: finer looks cost little where levels know each other. A drop of two tolerances takes
-half of the calls that doublings take (benchmarks/results/studies.md, "Calls to a verdict")."""
-
 LAST_LOOK = 0.5
 """Of the error: what the last look has, so that whoever does not stop early pays little for having
 looked."""
-
-SPENT = 0.95
-"""Of the error: what sequential looks spend by a computation for normal means. Spent whole, looks
-at few skewed samples would err more often than alpha."""
 
 # -- series of gates: "A series of gates" and "Whole trainings" ------------------------------------
 

@@ -13,25 +13,12 @@ error rate, 2021). Products of e-values are no alternative: they need evidence t
 that was seen before, which the same samples do not give. Sums of weighted e-values need nothing
 either (Vovk and Wang, E-values: calibration, combination and applications, 2021), and found drops
 later (benchmarks/results/studies.md, "E-values").
-
-**Looks.** Bonferroni's inequality takes looks at growing samples for unrelated. They are not: a
-mean of 100 samples and one of the 80 among them err together. The means of nested samples are, but
-for their last bits, those of a Brownian motion at the shares of all samples, and so the probability
-that any look errs can be computed and spent whole: a group sequential test. Sources: Armitage,
-McPherson and Rowe, Repeated significance tests on accumulating data, 1969 (the recursion); Jennison
-and Turnbull, Group Sequential Methods, 2000, chapter 3 (why the joint law holds for estimates of
-this kind).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from itertools import pairwise
-from math import ceil, fsum, isfinite, sqrt
-from statistics import NormalDist
-
-import numpy as np
+from collections.abc import Callable, Mapping
+from math import fsum, isfinite
 
 from pytest_cepbench.gate.statistics.constants import (
     EXPECTED_CHECKPOINTS,
@@ -40,7 +27,6 @@ from pytest_cepbench.gate.statistics.constants import (
     LAST_LOOK,
     LEAST_GROWTH,
     RECENT,
-    SPENT,
 )
 
 
@@ -93,25 +79,21 @@ def _check(weights: Mapping[str, float], alpha: float) -> None:
             raise ValueError(f"the weight of {case!r} is {weight}: expected a number above 0")
 
 
-def look_sizes(most: int, first: int = FIRST_LOOK, growth: float = 2.0) -> tuple[int, ...]:
-    """Numbers of samples to look at: first, twice as many, and so on, and at last the most.
+def look_sizes(most: int) -> tuple[int, ...]:
+    """Numbers of samples to look at: 25, twice as many, and so on, and at last the most.
 
-    most, first: at least 1. growth: of each look over the one before it, at least 1.25.
+    most: at least 1.
     Returns sizes that rise by at least a quarter from look to look: (25, 50, 100, 200, 300) for
     300, and (25, 50, 110) for 110, where the last look replaces the one at 100.
-    Raises ValueError for other numbers.
+    Raises ValueError for another number.
     """
-    if growth < LEAST_GROWTH:
-        raise ValueError(f"looks grow by at least a quarter, got a factor of {growth}")
-    if most < 1 or first < 1:
-        raise ValueError(
-            f"expected at least 1 sample at the first look and at most, got {first} and {most}"
-        )
+    if most < 1:
+        raise ValueError(f"expected at least 1 sample, got {most}")
     sizes = []
-    size = first
+    size = FIRST_LOOK
     while size * LEAST_GROWTH <= most:
         sizes.append(size)
-        size = ceil(size * growth)
+        size *= 2
     return (*sizes, most)
 
 
@@ -131,7 +113,7 @@ def look_shares(count: int) -> tuple[float, ...]:
         raise ValueError(f"expected at least 1 look, got {count}")
     if count == 1:
         return (1.0,)
-    return (*[0.5 / (count - 1)] * (count - 1), 0.5)
+    return (*[(1 - LAST_LOOK) / (count - 1)] * (count - 1), LAST_LOOK)
 
 
 # -- checkpoints of a series -----------------------------------------------------------------------
@@ -172,69 +154,3 @@ def _telescoping(index: int, half: int, what: str) -> float:
             f"expected a {what} and a number of expected ones from 1 on, got {index} and {half}"
         )
     return half / ((index + half - 1) * (index + half))
-
-
-# -- looks whose means are correlated --------------------------------------------------------------
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(96)
-
-_FAR = 8.0  # standard deviations below which a motion does not come
-
-_NORMAL = NormalDist()
-
-
-@cache
-def sequential_levels(sizes: tuple[int, ...], alpha: float) -> tuple[float, ...]:
-    """Level of the bound at each look, one-sided.
-
-    sizes: samples at each look, rising; the earlier ones are among the later ones.
-    alpha: error of all looks together, in (0, 0.5].
-    Returns (K,) levels: half of alpha for the last look, and for each earlier one the same level,
-    with which any of K normal means of correlation sqrt(n_j / n_k) lies beyond its bound with
-    probability 0.95 alpha. The levels add up to more than alpha; they are never below those of
-    Bonferroni's inequality.
-    Raises ValueError for sizes that do not rise, and for another alpha.
-    """
-    if not 0 < alpha <= 0.5:
-        raise ValueError(f"alpha is the error of one bound, in (0, 0.5], got {alpha}")
-    if not sizes or sizes[0] < 1 or any(a >= b for a, b in pairwise(sizes)):
-        raise ValueError(f"expected sizes of looks that rise from 1 on, got {sizes}")
-    least = tuple(alpha * share for share in look_shares(len(sizes)))
-    if len(sizes) == 1:
-        return least
-    shares = tuple(size / sizes[-1] for size in sizes)
-    last = LAST_LOOK * alpha
-    low, high = least[0], alpha
-    for _ in range(30):
-        middle = sqrt(low * high)
-        levels = (*[middle] * (len(sizes) - 1), last)
-        if crossing_probability(shares, levels) <= SPENT * alpha:
-            low = middle
-        else:
-            high = middle
-    return (*[low] * (len(sizes) - 1), last)
-
-
-def crossing_probability(shares: Sequence[float], levels: Sequence[float]) -> float:
-    """Probability that a Brownian motion without drift is ever beyond its bound.
-
-    shares: times of the looks, rising to 1.
-    levels: of the one-sided bound at each look, in (0, 0.5].
-    By recursion over the density of what has not crossed yet, on Gauss's nodes.
-    """
-    crossed = 0.0
-    points = np.zeros(1)
-    mass = np.ones(1)
-    before = 0.0
-    for share, level in zip(shares, levels, strict=True):
-        bound = -_NORMAL.inv_cdf(level) * sqrt(share)
-        step = sqrt(share - before)
-        above = [_NORMAL.cdf(-z) for z in ((bound - points) / step).tolist()]
-        crossed += float(mass @ np.array(above))
-        low = -_FAR * sqrt(share)
-        half = (bound - low) / 2
-        at = low + half * (_NODES + 1)
-        density = np.exp(-(((at[:, None] - points) / step) ** 2) / 2) @ mass
-        mass = density * _WEIGHTS * half / (step * sqrt(2 * np.pi))
-        points, before = at, share
-    return crossed
