@@ -26,9 +26,9 @@ from pytest_cepbench.option_values import (
 if TYPE_CHECKING:
     from pytest_cepbench.datasets.sources.hub import DataPlace
 
-_POOL_KEYS = ("actors", "gpus", "cpus")
+_POOL_KEYS = ("actors", "gpus")
 
-_POOL_EXAMPLE = "describer:actors=4,gpus=0.5,cpus=1"
+_POOL_EXAMPLE = "describer:actors=4,gpus=0.5"
 
 # Compiled where it is read: a plain run of pytest, which imports this module, has no use for it.
 _BUDGET = r"(?P<samples>[0-9]+)|(?P<seconds>[0-9]+(?:\.[0-9]+)?)s"
@@ -203,11 +203,10 @@ def _read_pool(text: str, source: str) -> tuple[str, dict[str, float]]:
         number = _number(value)
         whole = key == "actors" or number > 1  # of devices Ray gives parts of one, or whole ones
         wrong = key not in _POOL_KEYS or key in pool or not 0 <= number < float("inf")
-        if wrong or (key == "actors" and number < 1) or (whole and key != "cpus" and number % 1):
+        if wrong or (key == "actors" and number < 1) or (whole and number % 1):
             raise ValueError(
-                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more), gpus "
-                "(a part of one, or a whole number) and cpus are expected, each once, as in "
-                f"{_POOL_EXAMPLE}"
+                f"{source} {text!r}: {part.strip()!r} is not understood; actors (1 or more) and "
+                f"gpus (a part of one, or a whole number) are expected, as in {_POOL_EXAMPLE}"
             )
         pool[key] = int(number) if key == "actors" else number
     return role, pool
@@ -500,7 +499,7 @@ class RunSettings:
         in_ini=True,
     )
     ray_pools: Mapping[str, Mapping[str, float]] = _option(
-        "[advanced] ray-pool ROLE:K=V,...: Actors, gpus and cpus of a role's pool with "
+        "[advanced] ray-pool ROLE:K=V,...: Actors and gpus of a role's pool with "
         "--cep-engine=ray, such as describer:actors=4,gpus=0.5 (several allowed)",
         _pools,
         default={},

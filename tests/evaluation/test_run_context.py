@@ -111,8 +111,7 @@ def test_workers_agree_on_the_model_that_was_bound_first(context: RunContext) ->
         ({"ray-pool": ["describer:nodes=2"]}, "'nodes=2' is not understood"),
         ({"ray-pool": ["describer:gpus=1.5"]}, "'gpus=1.5' is not understood"),
         ({"ray-pool": ["describer:gpus=-1"]}, "'gpus=-1' is not understood"),
-        ({"ray-pool": ["describer:cpus=inf"]}, "'cpus=inf' is not understood"),
-        ({"ray-pool": ["describer:cpus=many"]}, "'cpus=many' is not understood"),
+        ({"ray-pool": ["describer:gpus=inf"]}, "'gpus=inf' is not understood"),
         ({"ray-pool": ["describr:actors=1"]}, "Did you mean 'describer'?"),
         ({"accept-insensitive": ["maybe"]}, "true or false"),
         ({"attribute": ["-1"]}, "'-1'"),
@@ -132,12 +131,11 @@ def test_a_wrong_setting_is_named(values: dict[str, list[str]], message: str) ->
     [
         ("encoder:actors=1", {"actors": 1}),
         ("encoder:gpus=1", {"gpus": 1.0}),
-        ("encoder:gpus=2, cpus=1.5", {"gpus": 2.0, "cpus": 1.5}),
-        ("encoder:gpus=0,cpus=0.2", {"gpus": 0.0, "cpus": 0.2}),
+        ("encoder:gpus=2, actors=3", {"gpus": 2.0, "actors": 3}),
     ],
 )
-def test_pools_take_parts_of_one_device_and_of_any_cpu(text: str, pool: dict[str, float]) -> None:
-    """Ray gives a part of one GPU or whole GPUs, and any number of cores."""
+def test_pools_take_parts_of_one_device(text: str, pool: dict[str, float]) -> None:
+    """Ray gives a part of one GPU or whole GPUs."""
     settings = read_settings({"ray-pool": [text]}, {"ray-pool": "here"}, Path())
 
     assert settings.ray_pools == {"encoder": pool}
@@ -159,7 +157,7 @@ ENGINE: dict[str, list[str]] = {"engine": ["ray"]}
     ("values", "source", "workers", "message"),
     [
         ({"ray-address": ["a:1"]}, "--cep-ray-address", False, "--cep-ray-address 'a:1' is for"),
-        ({"ray-pool": ["encoder:cpus=1"]}, "--cep-ray-pool", True, "'encoder:cpus=1' is for"),
+        ({"ray-pool": ["encoder:gpus=1"]}, "--cep-ray-pool", True, "'encoder:gpus=1' is for"),
         (ENGINE | {"residency": ["swap"]}, "ini", False, "ini 'swap': with --cep-engine=ray"),
         (ENGINE, "ini", True, "drop -n"),
     ],

@@ -53,7 +53,7 @@ VALUES = {
     "helpers": ("0", "1", "2"),
     "engine": ("ray", "local", "ray"),
     "ray-address": ("one:6379", "two:6379", "auto"),
-    "ray-pool": ("encoder:actors=1", "encoder:gpus=0.5", "encoder:cpus=2"),
+    "ray-pool": ("encoder:actors=1", "encoder:gpus=0.5", "encoder:gpus=2"),
     "accept-insensitive": ("True", "False", "True"),
     "allow-skips": ("True", "False", "True"),
     "plan": ("True", "False", "True"),

@@ -1,7 +1,7 @@
 """Actors: each plays one model in a process of its own, and the run's model alone.
 
-Ray pickles what it sends, so what a model returns is checked and made plain in the actor: built-in
-types, NumPy arrays, our own dataclasses.
+Ray pickles what it sends. Images go as pixels, which Pillow would pickle in ten times the time, and
+what a model draws is checked in the actor, since bytes are less to send than floats.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,15 @@ from pytest_cepbench.artifacts.modality import check_image
 from pytest_cepbench.errors import CepError, ModelError, OtherModelError, is_exit
 from pytest_cepbench.escapes import mask_secrets
 from pytest_cepbench.files import sha256_of
-from pytest_cepbench.models.binding import BindContext, BoundRole, CoveredFiles, bind
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, CountsTokens, RoleName
+from pytest_cepbench.models.binding import BindContext, BoundRole, bind
+from pytest_cepbench.models.protocols import (
+    AnsweredQuestion,
+    AnswerStep,
+    Battle,
+    CountsTokens,
+    Reply,
+    RoleName,
+)
 from pytest_cepbench.models.roles import METHODS, check_drawn
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import is_out_of_memory, release_memory
@@ -111,9 +118,6 @@ def portable(error: BaseException, before: str = "") -> Exception:
     return foreign
 
 
-# -- in the driver -------------------------------------------------------------------------------
-
-
 class RemoteModel:
     """A model that is asked elsewhere: it has the methods that the model has.
 
@@ -143,19 +147,30 @@ def methods_of(model: object) -> tuple[str, ...]:
     return tuple(method for method in ASKED if callable(getattr(model, method, None)))
 
 
-def as_sent(value: Any, *, back: bool = False) -> Any:
-    """Arguments as they are sent: images as (height, width, 3) uint8, sequences as lists.
+def with_images(value: Any, convert: Callable[[Any], Any] = np.asarray) -> Any:
+    """Arguments or results with their images converted, sequences as lists.
 
-    Pillow pickles a small image in ten times the time of its pixels.
-    back: as roles take them, pixels being Pillow images.
+    convert: of Pillow images, which makes (height, width, 3) uint8 as they are sent.
     """
-    if isinstance(value, Battle | AnsweredQuestion):
-        return type(value)(*(as_sent(part, back=back) for part in vars(value).values()))
+    if isinstance(value, Battle | AnsweredQuestion | AnswerStep | Reply):
+        return type(value)(*(with_images(part, convert) for part in vars(value).values()))
     if isinstance(value, list | tuple):
-        return [as_sent(part, back=back) for part in value]
-    if back:
-        return Image.fromarray(value) if isinstance(value, np.ndarray) else value
-    return np.asarray(value) if isinstance(value, Image.Image) else value
+        return [with_images(part, convert) for part in value]
+    return convert(value) if isinstance(value, Image.Image | ImageArtifact) else value
+
+
+def _from_pixels(value: Any) -> Any:
+    """Arguments as roles take them: the pixels in them are Pillow images."""
+    if isinstance(value, Battle | AnsweredQuestion):
+        return type(value)(*map(_from_pixels, vars(value).values()))
+    if isinstance(value, list | tuple):
+        return list(map(_from_pixels, value))
+    return Image.fromarray(value) if isinstance(value, np.ndarray) else value
+
+
+def _checked_pixels(image: Any) -> Any:
+    checked = image if isinstance(image, ImageArtifact) else check_image(image)
+    return checked.pixels if isinstance(checked, ImageArtifact) else checked
 
 
 # -- on its node ---------------------------------------------------------------------------------
@@ -164,21 +179,17 @@ def as_sent(value: Any, *, back: bool = False) -> Any:
 def bind_here(setup: ActorSetup) -> BoundRole | Exception:
     """Bind a model in a process that binds others as well and loads no weights.
 
-    Without the functions of the bound role: they are of this process. What finds idle parts is
-    called here, where the files are. An exception is returned, as `portable` makes it.
+    The bound role can be pickled: it lacks the functions of this process, and what finds idle parts
+    is called here, where the files are. An exception is returned, as `portable` makes it.
     """
     if setup.gpus and not os.environ.get("CUDA_VISIBLE_DEVICES"):
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)  # hidden, since a task asks for no GPU
     try:
-        return without_functions(_bind(setup))
+        bound = _bind(setup)
+        idle = partial(replace, bound.idle())
+        return replace(bound, load=_loads_nothing, files=None, warn=None, idle=idle)
     except Exception as error:  # noqa: BLE001 - it is raised again in the driver
         return portable(error)
-
-
-def without_functions(bound: BoundRole) -> BoundRole:
-    """A bound role that can be pickled; the driver's pools give it a `load`."""
-    idle = partial(replace, bound.idle())
-    return replace(bound, load=_loads_nothing, files=None, warn=None, idle=idle)
 
 
 def _loads_nothing() -> Any:
@@ -188,7 +199,8 @@ def _loads_nothing() -> Any:
 class ChainActor:
     """A model in an actor's process; Ray makes another one where it starts the process again.
 
-    Where the model cannot be loaded or is not the run's, it answers nothing, and says why.
+    Where the model cannot be loaded or is not the run's, it answers nothing, and says why: of what
+    a constructor raises, Ray hands on the words alone.
     """
 
     def __init__(self, setup: ActorSetup, node_id: str = "", node: str = "") -> None:
@@ -198,7 +210,6 @@ class ChainActor:
             node = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
             node_id = ray.get_runtime_context().get_node_id()
         self._model: Any = None
-        self._unread: CoveredFiles | None = None  # files that the first answers may read
         self._state: ActorReady | Exception
         started = time.perf_counter()
         try:
@@ -220,16 +231,17 @@ class ChainActor:
         return self._state
 
     def answer(self, method: str, args: Sequence[Any]) -> ActorAnswer | Exception | None:
-        """The model's outputs for a batch, checked and plain, or what it raised, as `portable`.
+        """The model's outputs for a batch, or what it raised, as `portable`.
 
         None where there is no model, see `state`.
         """
         if self._model is None:
             return None
-        unchanged = nullcontext() if self._unread is None else self._unread.unchanged(_FIRST)
+        unread = self._unread  # files that the first answers may read
+        unchanged = nullcontext() if unread is None else unread.unchanged(_FIRST)
         try:
-            with unchanged:
-                answer = _answer(self._model, method, as_sent(args, back=True))
+            with unchanged, warnings.catch_warnings(action="default"):  # as `CallCounts.timed`
+                answer = self._ask(method, _from_pixels(args))
         except BaseException as error:
             if not (isinstance(error, Exception) or is_exit(error)):
                 raise
@@ -240,6 +252,21 @@ class ChainActor:
         if isinstance(raised, MemoryError | errors.DeviceMemoryError):
             release_memory()  # not before the error and the tensors in its traceback are gone
         return raised
+
+    def _ask(self, method: str, args: Sequence[Any]) -> ActorAnswer:
+        started = time.perf_counter()
+        asked, lengths = METHODS.get(method), None  # None of `text_lengths`
+        outputs = getattr(self._model, method)(*args)
+        if asked is not None:
+            outputs = asked.convert(outputs)
+            if asked.reads_texts and isinstance(self._model, CountsTokens):
+                lengths = self._model.text_lengths(args[0])
+        if not isinstance(outputs, Sequence | np.ndarray):
+            outputs = list(outputs)
+        if asked is not None and asked.draws:
+            outputs = [check_drawn(image) for image in outputs]
+        value = with_images(outputs, _checked_pixels)
+        return ActorAnswer(value, lengths, time.perf_counter() - started)
 
 
 _FIRST = "the first answers were made"
@@ -286,53 +313,3 @@ def _bind_same(setup: ActorSetup, node: str) -> BoundRole:
                 f"{remedy}"
             )
     return bound
-
-
-def _answer(model: Any, method: str, args: Sequence[Any]) -> ActorAnswer:
-    started = time.perf_counter()
-    lengths = None
-    with warnings.catch_warnings(action="default"):  # as `CallCounts.timed`, and why
-        outputs = getattr(model, method)(*args)
-        asked = METHODS.get(method)  # None for `text_lengths`
-        if asked is not None and asked.reads_texts and isinstance(model, CountsTokens):
-            lengths = model.text_lengths(args[0])
-        if not (isinstance(outputs, Sequence) or hasattr(outputs, "__array__")):
-            outputs = list(outputs)
-        if asked is not None and asked.draws:  # here, since bytes are less to send than floats
-            outputs = [check_drawn(image) for image in outputs]
-        value = _plain(outputs)
-    return ActorAnswer(value, _plain(lengths), time.perf_counter() - started)
-
-
-def _plain(value: Any) -> Any:
-    """What a model returned, of built-in types, arrays and our own dataclasses.
-
-    Whether it is what the role should return is looked at in the driver, as of every model. Raises
-    ModelError for anything else: the driver may not have its class.
-    """
-    if value is None or isinstance(value, bool):
-        return value
-    for kinds, make in _PLAIN:
-        if isinstance(value, kinds):
-            return make(value)
-    for kind in type(value).__mro__:
-        if is_dataclass(kind) and kind.__module__.startswith("pytest_cepbench."):
-            return kind(**{part.name: _plain(getattr(value, part.name)) for part in fields(kind)})
-    array = np.asarray(value) if hasattr(value, "__array__") else None
-    if array is None or array.dtype.kind not in "biuf":
-        raise ModelError(f"a model's results cannot hold a {type(value).__name__}: {value!r:.80}")
-    return array
-
-
-_PLAIN: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
-    (str, str.__str__),
-    (np.generic, lambda number: number.item()),
-    (int, int),
-    (float, float),
-    (Image.Image, lambda image: _plain(check_image(image))),
-    (ImageArtifact, lambda image: image.pixels),
-    (Mapping, lambda parts: {_plain(name): _plain(part) for name, part in parts.items()}),
-    (tuple, lambda parts: tuple(map(_plain, parts))),
-    (Sequence, lambda parts: list(map(_plain, parts))),
-)
-"""What is made of a value of some class; the first that fits."""

@@ -13,18 +13,15 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from math import floor
 from pathlib import Path
 from typing import Any
 
 from pytest_cepbench.errors import MissingDependencyError, SpecError, error_line
 from pytest_cepbench.models.devices import usable_cores
 
-_POOLS = "--cep-ray-pool"
-
-_MOST_ACTORS = 16  # of a role without a request, where there are no accelerators
+_MOST_PLACES = 16  # where there are no accelerators
 
 _CONNECT_SECONDS = 3.0  # for a port to answer
 
@@ -64,16 +61,16 @@ def list_nodes(nodes: Sequence[Node]) -> str:
 
 @dataclass
 class Cluster:
-    """A connection to a cluster, closed once.
+    """A connection to a cluster.
 
     address: of its head.
     own: whether it was started for this run.
-    undo: leaves the cluster, and puts this process back as it was before.
+    joined: whether it was joined for this run: the process had no connection before.
     """
 
     address: str
     own: bool = False
-    undo: ExitStack = field(default_factory=ExitStack, repr=False)
+    joined: bool = False
     _seen: dict[str, Node] = field(default_factory=dict, repr=False)
 
     def nodes(self) -> list[Node]:
@@ -95,7 +92,14 @@ class Cluster:
 
     def close(self) -> None:
         """Leave the cluster, unless the process was there before; end one started for this run."""
-        self.undo.close()
+        if self.joined:
+            import ray
+
+            self.joined = False
+            handler = signal.getsignal(signal.SIGTERM)
+            with suppress(Exception), silenced_ray():
+                ray.shutdown()
+            _keep_handler(handler)
 
     def __str__(self) -> str:
         nodes = self.nodes()
@@ -110,68 +114,54 @@ def connect(address: str | None) -> Cluster:
     A connection that the process has already is used. Raises MissingDependencyError without Ray,
     SpecError where Ray cannot connect.
     """
-    with ExitStack() as undo:  # of what fails below
-        for name in _RAY_VARIABLES.keys() - os.environ.keys():
-            os.environ[name] = _RAY_VARIABLES[name]
-            undo.callback(os.environ.pop, name, None)
-        if "RAY_AUTH_MODE" not in os.environ:  # Ray sets it for clusters with a token
-            undo.callback(os.environ.pop, "RAY_AUTH_MODE", None)
+    for name, value in _RAY_VARIABLES.items():
+        os.environ.setdefault(name, value)
+    try:
+        with silenced_ray():
+            import ray
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"--cep-engine=ray needs ray, which cannot be imported ({error}): "
+            'pip install "pytest-cepbench[ray]"'
+        ) from error
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    joined = not ray.is_initialized()
+    own = joined and address in (None, "local")
+    if joined:
+        options: dict[str, Any] = {"address": address}
+        if own:
+            options = {"address": "local", "num_cpus": usable_cores(), "include_dashboard": False}
+        handler = signal.getsignal(signal.SIGTERM)
         try:
+            host, colon, port = (address or "").rpartition(":")
+            if host.startswith("ray:"):
+                raise ValueError("Ray Client is not supported")  # noqa: TRY301 - told as below
+            if colon and port.isdecimal():  # Ray 2.60 tries a silent port for ten minutes
+                socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
             with silenced_ray():
-                import ray
-        except ImportError as error:
-            raise MissingDependencyError(
-                f"--cep-engine=ray needs ray, which cannot be imported ({error}): "
-                'pip install "pytest-cepbench[ray]"'
+                ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:
+            # Ray raises what it comes across, gRPC's errors among it: all of it means no cluster.
+            with suppress(Exception):
+                ray.shutdown()
+            option = f"--cep-ray-address {address!r}" if address else "--cep-engine=ray"
+            raise SpecError(
+                f"{option}: Ray cannot connect ({type(error).__name__}: {error_line(error)}). Run "
+                "pytest on a node of the cluster, with its versions of Ray and Python, and give "
+                "the head's HOST:PORT, 6379 as a rule, or auto; or leave the option out to start a "
+                "cluster for this run"
             ) from error
-        address = address or os.environ.get("RAY_ADDRESS") or None
-        own = not ray.is_initialized() and address in (None, "local")
-        if not ray.is_initialized():
-            if threading.current_thread() is threading.main_thread():  # Ray replaces the handler
-                undo.callback(signal.signal, signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-            undo.callback(_leave, ray)
-            _connect(ray, address, own=own)
-        cluster = Cluster(ray.get_runtime_context().gcs_address, own)
-        cluster.nodes()  # those that leave are known by it
-        cluster.undo = undo.pop_all()
+        finally:
+            _keep_handler(handler)
+    cluster = Cluster(ray.get_runtime_context().gcs_address, own, joined)
+    cluster.nodes()  # those that leave are known by it
     return cluster
 
 
-def _connect(ray: Any, address: str | None, *, own: bool) -> None:
-    options: dict[str, Any] = {"address": address}
-    if own:
-        options = {"address": "local", "num_cpus": usable_cores(), "include_dashboard": False}
-        options["_metrics_export_port"] = None
-    try:
-        _check_answers(address)
-        with silenced_ray():
-            ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
-    except Exception as error:
-        # Ray raises what it comes across, gRPC's errors among it: all of it means no cluster.
-        option = f"--cep-ray-address {address!r}" if address else "--cep-engine=ray"
-        raise SpecError(
-            f"{option}: Ray cannot connect ({type(error).__name__}: {error_line(error)}). Run "
-            "pytest on a node of the cluster, with its versions of Ray and Python, and give the "
-            "head's HOST:PORT, 6379 as a rule, or auto; or leave the option out to start a "
-            "cluster for this run"
-        ) from error
-    # The logs of raylets that die would stand in the tests' lines; the report names losses.
-    with suppress(Exception):  # nothing of this is promised by Ray; without it there are more lines
-        sys.modules["ray._private.worker"].print_worker_logs = lambda *_, **__: None  # type: ignore[attr-defined]
-
-
-def _leave(ray: Any) -> None:
-    with suppress(Exception), silenced_ray():
-        ray.shutdown()
-
-
-def _check_answers(address: str | None) -> None:
-    """Raise OSError where nothing answers: Ray 2.60 tries for over ten minutes, deaf to signals."""
-    host, colon, port = (address or "").rpartition(":")
-    if host.startswith("ray:"):
-        raise ValueError("Ray Client is not supported")
-    if colon and port.isdecimal():
-        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+def _keep_handler(handler: Any) -> None:
+    """Ray puts one of its own for SIGTERM, and pytest's has to end the run."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
 
 
 @contextmanager
@@ -185,6 +175,12 @@ def silenced_ray() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
+
+
+def same_imports() -> dict[str, Any]:
+    """Ray's environment of processes that find the modules of this one, where a node has them."""
+    paths = dict.fromkeys(str(Path(path).absolute()) for path in sys.path)
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
 
 
 # -- how it is divided among the models of a run ---------------------------------------------------
@@ -212,30 +208,6 @@ class Allocation:
         ]
         return f"{self.actors} x {' + '.join(parts) or 'nothing'}"
 
-    def actor_options(self, group: Any, place: int | None) -> dict[str, Any]:
-        """What Ray is told of an actor.
-
-        place: number of a bundle of a placement group. Without either Ray spreads actors, and one
-        that has no place in its pool's group takes no cores of its own.
-        """
-        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-        strategy: Any = "SPREAD"
-        if group is not None and place is not None:
-            strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=place)
-        return {
-            "num_cpus": 0.0 if place is None else self.cpus,
-            "num_gpus": self.gpus,
-            "scheduling_strategy": strategy,
-            "runtime_env": same_imports(),
-        }
-
-
-def same_imports() -> dict[str, Any]:
-    """Ray's environment of processes that find the modules of this one, where a node has them."""
-    paths = dict.fromkeys(str(Path(path).absolute()) for path in sys.path)
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths)}}
-
 
 def allocate(
     roles: Sequence[str], requests: Mapping[str, Mapping[str, float]], nodes: Sequence[Node]
@@ -243,54 +215,37 @@ def allocate(
     """The resources of each role's pool.
 
     roles: of every model of the run; several may have the same.
-    requests: by role, what the user asked for: how many actors, gpus and cpus of each. A role
-        without one has an actor on each accelerator that they leave, with an equal part of it;
-        without accelerators likewise of the cores.
-    Raises SpecError for more than the cluster can ever hold, and where no accelerator is left.
+    requests: by role, what the user asked for: how many actors, and gpus of each. A role without
+        one has an actor on each accelerator that they leave, with an equal part of it; without
+        accelerators likewise of the cores.
+    Raises SpecError for more accelerators than there are, and where none is left.
     """
     asked = {role: requests.get(role, {}) for role in roles}
-    devices, all_cores = (sum(getattr(n, unit) for n in nodes) for unit in ("gpus", "cpus"))
+    devices = sum(node.gpus for node in nodes)
     taken = sum(request.get("actors", 1) * request.get("gpus", 0) for request in asked.values())
-    left = max(0, int(devices - taken))
+    left = int(devices - taken)
     sharing = sum("gpus" not in asked[role] for role in roles)
-    if sharing and devices and not left:
-        raise SpecError(f"{_POOLS} leaves no GPU for other roles: ask for less, or give gpus=0")
+    if taken > devices or (sharing and devices and not left):
+        raise SpecError(
+            f"--cep-ray-pool: the pools ask for {taken:g} GPUs, and the cluster has {devices:g} "
+            f"for all roles ({list_nodes(nodes)}): ask for less, or give gpus=0"
+        )
     # Cores of a place: those beside a device, else as many as make for at most so many places.
-    cores = max([1.0, *(node.cpus * len(nodes) // _MOST_ACTORS for node in nodes)])
-    places = left or min(_MOST_ACTORS, sum(int(node.cpus // cores) for node in nodes)) or 1
+    cores = max([1.0, *(node.cpus * len(nodes) // _MOST_PLACES for node in nodes)])
+    places = left or min(_MOST_PLACES, sum(int(node.cpus // cores) for node in nodes)) or 1
     if devices:
         cores = min(node.cpus / node.gpus for node in nodes if node.gpus)
-    variable = os.environ.get("OMP_NUM_THREADS", "")
-    own_threads = int(variable) if variable.isdecimal() else 0
     pools = {}
     for role, request in asked.items():
         actors = int(request.get("actors", places))
         thinner = min(1.0, places / actors)  # more of them than places: each has less of one
-        gpus = request.get("gpus", _floor(thinner / sharing) if devices and sharing else 0.0)
-        cpus = request.get("cpus", min(1.0, _floor(cores * thinner / len(roles))))
+        share = thinner / sharing if devices and sharing else 0.0
+        gpus = request.get("gpus", int(1000 * share) / 1000)
+        cpus = min(1.0, int(1000 * cores * thinner / len(roles)) / 1000)
         # As many threads as cores: more make all of them slower.
-        threads = own_threads or max(1, int(request.get("cpus") or cores * thinner))
-        pools[role] = Allocation(actors, gpus, cpus, None if gpus else threads, not request)
-        if not any(node.gpus >= gpus and node.cpus >= cpus for node in nodes):
-            raise SpecError(
-                f"{_POOLS}: no node has enough for one actor of the {role} pool, {pools[role]}; "
-                f"there are {list_nodes(nodes)}: ask for less, or add nodes"
-            )
-    # The places of a pool are reserved as a whole, or never.
-    together = ", ".join(f"{role} {pool}" for role, pool in pools.items())
-    for unit, there in (("gpus", devices), ("cpus", all_cores)):
-        total = sum(pools[role].actors * getattr(pools[role], unit) for role in roles)
-        if total > there + 0.001:
-            raise SpecError(
-                f"{_POOLS}: the pools together ({together}) ask for {total:g} {unit.upper()[:-1]}s"
-                f", the cluster has {there:g}; there are {list_nodes(nodes)}: ask for less, or add "
-                "nodes"
-            )
+        threads = None if gpus else max(1, int(cores * thinner))
+        pools[role] = Allocation(actors, gpus, cpus, threads, not request)
     return pools
-
-
-def _floor(part: float) -> float:
-    return floor(1000 * part) / 1000
 
 
 def reserve(pools: Sequence[Allocation]) -> Any:

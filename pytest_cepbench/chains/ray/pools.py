@@ -4,8 +4,6 @@ Ray starts an actor's process again where it dies (`max_restarts`), and the proc
 loads with the run's model before it answers, so that no restart plays another one. Ray repeats no
 batch by itself (`max_task_retries=0`): one that kills its process would kill one after the other
 before it could be given up. Ray's own ActorPool serves one thread and knows of no deaths.
-
-Why Ray Serve and Ray Data were not taken is in docs/clusters.md.
 """
 
 from __future__ import annotations
@@ -14,12 +12,11 @@ import pickle
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
-from threading import Condition, Lock, RLock
+from threading import Lock, RLock
 from typing import Any
 
 from pytest_cepbench.chains.batching import MOST_CRASHES
@@ -29,9 +26,9 @@ from pytest_cepbench.chains.ray.actor import (
     ActorSetup,
     ChainActor,
     RemoteModel,
-    as_sent,
     bind_here,
     methods_of,
+    with_images,
 )
 from pytest_cepbench.chains.ray.cluster import (
     Allocation,
@@ -61,15 +58,8 @@ _RESTARTS = 2  # of an actor by Ray; one that was ready is made anew when they a
 
 _WAIT_SECONDS = 0.1  # between looks at actors, and at whether the run stops
 
-_SPARE_SECONDS = 2.0  # without any actor, after which one is started beside those of another node
-
-_STOPS = "the run stops"
-
 Stopped = Callable[[], bool]
 """Whether the thread that asks is to stop waiting; the call raises StoppedError then."""
-
-
-_NOWHERE = ActorReady((), "", "", 0.0, "")
 
 
 @dataclass(eq=False)
@@ -77,19 +67,16 @@ class PoolActor:
     """An actor.
 
     handle: Ray's, of all processes of the actor.
-    place: number of its place in the placement group; None for one beside others.
-    state: Ray's reference to what the actor says when it has loaded its model; None while it is
-        ready.
-    ready: what it said when it was ready last.
-    initial: whether it is one of those that the pool began with, and was not ready yet.
+    place: number of its place in the placement group.
+    state: Ray's reference to what the process says when it has loaded its model.
+    ready: what it said last; None until it was ready.
     busy: whether it has a batch.
     """
 
     handle: Any
-    place: int | None
+    place: int
     state: Any
-    initial: bool = True
-    ready: ActorReady = _NOWHERE
+    ready: ActorReady | None = None
     busy: bool = False
 
 
@@ -102,10 +89,10 @@ class ActorPool:
     allocation: the resources of the pool.
     group: Ray's placement group, a bundle for each actor; None where they need nothing.
     methods: of `actor.ASKED`, those that the model has.
-    loads: models loaded, by all actors so far.
-    seconds: in the models' code, likewise.
+    processes: seconds of loading, by process.
+    seconds: in the model's code.
     lost: batches lost with an actor, by the name of its node and Ray's words.
-    remarks: what else happened to the actors, each once.
+    remarks: actors that the pool does without, each once.
     """
 
     cluster: Cluster
@@ -114,21 +101,25 @@ class ActorPool:
     group: Any = None
     actors: list[PoolActor] = field(default_factory=list)
     methods: tuple[str, ...] = ()
-    loads: int = 0
+    processes: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     lost: Counter[tuple[str, str]] = field(default_factory=Counter)
     remarks: dict[str, None] = field(default_factory=dict)
     _deaths: Counter[str] = field(default_factory=Counter)  # by digest of the batch
     _waiting_since: float = 0.0
     _fault: Exception | None = None
-    _spare: bool = False
     _closed: bool = False
-    _changed: Condition = field(default_factory=Condition)
+    _lock: RLock = field(default_factory=RLock)
 
     @property
     def name(self) -> str:
         """Of the model, for people."""
         return f"{self.setup.role} {self.setup.spec}"
+
+    @property
+    def used(self) -> tuple[int, float]:
+        """Models loaded by all actors so far, and seconds in their code."""
+        return len(self.processes), self.seconds + sum(self.processes.values())
 
     def start(self, stopped: Stopped) -> None:
         """Start the actors, where there are none, and wait for the first that is ready.
@@ -136,11 +127,11 @@ class ActorPool:
         Raises what loading raises, ModelError where an actor's model is another one or where no
         actor can be placed, StoppedError.
         """
-        with self._changed:
+        with self._lock:
             if not (self.actors or self._fault):
                 self._waiting_since = time.monotonic()
                 self.actors = [self._create(place) for place in range(self.allocation.actors)]
-            self._await(lambda actor: actor.state is None, stopped)
+        self._take(stopped, idle=False)
 
     def ask(self, method: str, args: Sequence[Any], stopped: Stopped) -> ActorAnswer:
         """Send a batch to an actor, and once more to another one where it dies over it.
@@ -150,44 +141,40 @@ class ActorPool:
         """
         import ray
 
-        sent = as_sent(args)
+        sent = with_images(args)
 
         def digest() -> str:
             """Names the batch by its content; only needed where actors have died."""
             return sha256(pickle.dumps((method, sent))).hexdigest()
 
         while not (self._deaths and self._deaths[digest()] >= MOST_CRASHES):
-            with self._changed:
-                actor = self._await(lambda own: own.state is None and not own.busy, stopped)
-                actor.busy = True
-            gone: str | None = None  # Ray's words for it, or "" where Ray started it again
+            actor = self._take(stopped, idle=True)
             try:
                 ref = actor.handle.answer.remote(method, sent)
                 while not ray.wait([ref], timeout=_WAIT_SECONDS)[0]:
-                    if self._closed or stopped():
-                        raise StoppedError(_STOPS)
+                    self._check_stopped(stopped)
                 answer: ActorAnswer | Exception | None = ray.get(ref)
-                gone = "" if answer is None else None
+                if answer is None:  # Ray started the process again, and it has no model
+                    actor.state = actor.handle.state.remote()
             except ray.exceptions.RayTaskError as error:
-                raise ModelError(f"{self.name}: {last_line(error)}") from error
+                raise ModelError(f"{self.name}: {_last_line(error)}") from error
             except ray.exceptions.RayError as error:  # it died, or its node did, or memory ran out
-                gone = _death_words(error)
-            finally:
-                with self._changed:
-                    actor.busy = False
-                    if gone:
-                        self._deaths[digest()] += 1
-                        self.lost[actor.ready.node, gone] += 1
-                    # Those beside one that died may be gone with their node, and would lose the
-                    # batch again.
-                    for own in self.actors if gone is not None else ():
-                        if own is actor or (gone and own.ready.node_id == actor.ready.node_id):
+                answer = None
+                with self._lock:
+                    assert actor.ready is not None
+                    self._deaths[digest()] += 1
+                    self.lost[actor.ready.node, _death_words(error)] += 1
+                    # Those beside it may be gone with their node, and would lose the batch again.
+                    for own in self.actors:
+                        if own.ready is None or own.ready.node_id == actor.ready.node_id:
                             own.state = own.handle.state.remote()
-                    self._changed.notify_all()
-            if gone is None and isinstance(answer, ActorAnswer):
-                self.seconds += answer.seconds
+            finally:
+                actor.busy = False
+            if isinstance(answer, ActorAnswer):
+                with self._lock:
+                    self.seconds += answer.seconds
                 return answer
-            if gone is None and isinstance(answer, Exception):
+            if answer is not None:
                 raise answer
         raise MeasurementError(
             f"infrastructure: {MOST_CRASHES} actors of the {self.name} died while they worked on "
@@ -208,94 +195,101 @@ class ActorPool:
         """End all actors."""
         import ray
 
-        with self._changed:
+        with self._lock:
             self._closed = True
             actors, self.actors = self.actors, []
-            self._changed.notify_all()
         for actor in actors:
             ray.kill(actor.handle)
 
-    def _create(self, place: int | None, *, initial: bool = True) -> PoolActor:
+    def _create(self, place: int) -> PoolActor:
         import ray
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+        strategy: Any = "SPREAD"
+        if self.group is not None:
+            strategy = PlacementGroupSchedulingStrategy(
+                self.group, placement_group_bundle_index=place
+            )
         kind: Any = ray.remote(ChainActor)
-        options = self.allocation.actor_options(self.group, place)
-        actor = kind.options(**options, max_restarts=_RESTARTS, max_task_retries=0)
-        handle = actor.remote(self.setup)
-        return PoolActor(handle, place, handle.state.remote(), initial)
+        handle = kind.options(
+            num_cpus=self.allocation.cpus,
+            num_gpus=self.allocation.gpus,
+            scheduling_strategy=strategy,
+            runtime_env=same_imports(),
+            max_restarts=_RESTARTS,
+            max_task_retries=0,
+        ).remote(self.setup)
+        return PoolActor(handle, place, handle.state.remote())
 
-    def _await(self, wanted: Callable[[PoolActor], bool], stopped: Stopped) -> PoolActor:
-        """Look at the actors until there is one as it is wanted. Raises as `start`."""
-        while True:
-            self._update()
-            if self._fault is not None:
-                raise self._fault
-            if self._closed or stopped():
-                raise StoppedError(_STOPS)
-            found = next(filter(wanted, self.actors), None)
-            if found is not None:
-                return found
-            if not self.actors:
-                raise ModelError(
-                    f"infrastructure: no actor of the {self.name} is left, and none can be started"
-                )
-            waiting = time.monotonic() - self._waiting_since
-            crowds = not (self.allocation.gpus or self._spare) and waiting > _SPARE_SECONDS
-            if any(actor.state is None for actor in self.actors) or is_reserved(self.group):
-                self._waiting_since = time.monotonic()
-            elif crowds and self.cluster.lost_nodes():
-                # Other models' places may fill the nodes that are left: better crowd one than stop.
-                self._spare = True
-                self.actors.append(self._create(None, initial=False))
-            elif waiting > PATIENCE:
-                raise ModelError(
-                    f"infrastructure: no actor of the {self.name} could be placed within "
-                    f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
-                    f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have "
-                    f"nodes left? {self.cluster}"
-                )
-            self._changed.wait(_WAIT_SECONDS)
+    def _check_stopped(self, stopped: Stopped) -> None:
+        if self._closed or stopped():
+            raise StoppedError("the run stops")
 
-    def _update(self) -> None:
-        """Look which actors are ready by now, refuse to work, or are dead for good."""
+    def _take(self, stopped: Stopped, *, idle: bool) -> PoolActor:
+        """An actor that is ready; idle: one without a batch, which has one now. Raises as `start`.
+
+        Without the lock while it waits, so that those that are done can be asked.
+        """
         import ray
 
-        unknown = {actor.state: actor for actor in self.actors if actor.state is not None}
-        said = ray.wait(list(unknown), num_returns=len(unknown), timeout=0)[0] if unknown else []
-        for actor in map(unknown.__getitem__, said):
-            less = f"the {self.name} has an actor less"
-            try:
-                reply: ActorReady | Exception = ray.get(actor.state)
-            except ray.exceptions.ActorUnavailableError:  # Ray is about to start it again
-                actor.state = actor.handle.state.remote()
-                continue
-            except ray.exceptions.RayError as error:
-                escaped = isinstance(error, ray.exceptions.RayTaskError)
-                if not (escaped or getattr(error, "actor_init_failed", False)):
-                    self.actors.remove(actor)  # Ray does not start its process any more
-                    if actor.ready is _NOWHERE:
-                        self.remarks[f"{less}: {_death_words(error)}"] = None
-                    else:  # it is not the model that fails at its start
-                        self.actors.append(self._create(actor.place, initial=False))
+        while True:
+            with self._lock:
+                if self._fault is not None:
+                    raise self._fault
+                self._check_stopped(stopped)
+                free = {own.state: own for own in self.actors if not (idle and own.busy)}
+                for ref in ray.wait(list(free), num_returns=1, timeout=0)[0] if free else []:
+                    if self._is_ready(free[ref]):
+                        free[ref].busy |= idle
+                        return free[ref]
+                if not self.actors:
+                    self._fault = ModelError(
+                        f"infrastructure: no actor of the {self.name} is left, and none can be "
+                        f"started ({'; '.join(self.remarks)})"
+                    )
                     continue
-                reply = ModelError(f"{self.name}: {last_line(error)}")
-            if isinstance(reply, ActorReady):
-                if actor.ready.process != reply.process:  # else it is still the one that it was
-                    self.loads += 1
-                    self.seconds += reply.seconds
-                actor.state, actor.initial, actor.ready = None, False, reply
-                self.methods = reply.methods
-                continue
+                if any(own.busy for own in self.actors) or is_reserved(self.group):
+                    self._waiting_since = time.monotonic()
+                elif time.monotonic() - self._waiting_since > PATIENCE:
+                    raise ModelError(
+                        f"infrastructure: no actor of the {self.name} could be placed within "
+                        f"{PATIENCE:.0f} s (each asks for {self.allocation.gpus:g} GPUs and "
+                        f"{self.allocation.cpus:g} CPUs): is the cluster in use by others, or have "
+                        f"nodes left? {self.cluster}"
+                    )
+            time.sleep(_WAIT_SECONDS / 2)
+
+    def _is_ready(self, actor: PoolActor) -> bool:
+        """Whether an actor that has said something is ready; one that never will be is removed."""
+        import ray
+
+        try:
+            reply: ActorReady | Exception = ray.get(actor.state)
+        except ray.exceptions.ActorUnavailableError:  # Ray is about to start it again
+            actor.state = actor.handle.state.remote()
+            return False
+        except ray.exceptions.RayTaskError as error:
+            reply = ModelError(f"{self.name}: {_last_line(error)}")
+        except ray.exceptions.RayError as error:
+            self.actors.remove(actor)  # Ray does not start its process any more
+            if actor.ready is not None:  # it is not the model that fails at its start
+                self.actors.append(self._create(actor.place))
+                return False
+            reply = ModelError(f"{self.name}: {_last_line(error)}")
+        if isinstance(reply, ActorReady):
+            self.processes.setdefault(reply.process, reply.seconds)
+            actor.ready, self.methods = reply, reply.methods
+            return True
+        if actor in self.actors:
             self.actors.remove(actor)
             ray.kill(actor.handle)
+        if not (self.actors or self.processes):  # nobody could load it
             if isinstance(reply, DeviceMemoryError | MemoryError):
-                if not self.actors:  # there may be room another time: the next start tries it
-                    raise reply
-                self.remarks[f"{less}: {reply}"] = None
-            elif actor.initial:  # what the first process cannot do is no accident
-                self._fault = reply
-            else:
-                self.remarks[f"no new actor of the {self.name}: {reply}"] = None
+                raise reply  # there may be room another time: the next start tries it
+            self._fault = reply
+            raise reply
+        self.remarks[f"the {self.name} has an actor less: {reply}"] = None
+        return False
 
 
 def _death_words(error: BaseException) -> str:
@@ -304,7 +298,7 @@ def _death_words(error: BaseException) -> str:
     return f"{type(error).__name__}: {words[:200]}"
 
 
-def last_line(error: BaseException) -> str:
+def _last_line(error: BaseException) -> str:
     """What Ray says of an exception in an actor: the last line of its traceback."""
     lines = [line for line in mask_secrets(str(error)).splitlines() if line.strip()]
     return " ".join(lines[-1].split())[:300] if lines else type(error).__name__
@@ -321,7 +315,6 @@ class ServedModel:
         self._load = load
         self._model: Any = None
         self._lock = Lock()
-        self.loads = 0
         self.seconds = 0.0
 
     @property
@@ -329,26 +322,25 @@ class ServedModel:
         """Of `actor.ASKED`, those that the model has."""
         return methods_of(self._model)
 
+    @property
+    def used(self) -> tuple[int, float]:
+        """As of `ActorPool`."""
+        return int(self._model is not None), self.seconds
+
     def start(self, stopped: Stopped) -> None:
         """Load the model where it is not loaded. Raises what loading raises, and StoppedError."""
-        with self._turn(stopped):
-            if self._model is None:
-                self._model = self._load()
-                self.loads = 1
+        self.ask("", (), stopped)
 
     def ask(self, method: str, args: Sequence[Any], stopped: Stopped) -> ActorAnswer:
-        """Call the model. Raises what it raises, and StoppedError."""
-        with self._turn(stopped):
-            return ActorAnswer(getattr(self._model, method)(*args))
-
-    @contextmanager
-    def _turn(self, stopped: Stopped) -> Iterator[None]:
+        """Call the model; none of its methods to load it. Raises what it raises, StoppedError."""
         while not self._lock.acquire(timeout=_WAIT_SECONDS):
             if stopped():
-                raise StoppedError(_STOPS)
+                raise StoppedError("the run stops")
         started = time.perf_counter()
         try:
-            yield
+            if self._model is None:
+                self._model = self._load()
+            return ActorAnswer(getattr(self._model, method)(*args) if method else None)
         finally:
             self.seconds += time.perf_counter() - started
             self._lock.release()
@@ -369,7 +361,7 @@ class PoolManager:
     """The pools of one run; any thread may ask for a role.
 
     cluster: closed by the caller that connected.
-    requests: for the role's pools, as the user gave them: actors, gpus, cpus.
+    requests: for the role's pools, as the user gave them: actors, gpus.
     context: binds models of servers in this process.
     begin: called once, before the first model is loaded.
     """
@@ -429,10 +421,11 @@ class PoolManager:
 
     def usage(self) -> tuple[Counter[str], float]:
         """Models loaded, by role, and seconds in their code; of all actors and servers."""
-        models, loads = list(self._models.values()), Counter[str]()
-        for role, model in models:
-            loads[role] += model.loads
-        return +loads, sum(model.seconds for _, model in models)
+        loads, seconds = Counter[str](), 0.0
+        for role, model in list(self._models.values()):
+            loads[role] += model.used[0]
+            seconds += model.used[1]
+        return +loads, seconds
 
     def messages(self) -> list[str]:
         """What was lost and made good, a sentence each."""
@@ -500,8 +493,8 @@ class PoolManager:
         name = bound.resources.shares or f"{bound.role} {bound.spec}"
         with self._lock:
             if name not in self._models:
-                model = source if isinstance(source, ServedModel) else self._pool(name, source)
-                self._models[name] = bound.role, model
+                own = source if isinstance(source, ServedModel) else self._pool(name, source)
+                self._models[name] = bound.role, own
             model = self._models[name][1]
         return for_thread(model, stopped)
 

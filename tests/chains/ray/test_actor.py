@@ -6,7 +6,6 @@ import ast
 import os
 import pickle
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,14 @@ import numpy as np
 import pytest
 
 from pytest_cepbench import __version__
-from pytest_cepbench.artifacts import Detection, Detections, Failure, Sound
-from pytest_cepbench.artifacts.outcome import CriteriaScores
 from pytest_cepbench.chains.ray.actor import (
     ASKED,
     ActorAnswer,
     ActorReady,
     ActorSetup,
     ChainActor,
-    _plain,
-    as_sent,
     bind_here,
     portable,
-    without_functions,
 )
 from pytest_cepbench.chains.ray.cluster import same_imports
 from pytest_cepbench.errors import (
@@ -38,16 +32,10 @@ from pytest_cepbench.errors import (
 )
 from pytest_cepbench.models.binding import BoundRole, IdleParts
 from pytest_cepbench.models.protocols import (
-    AnsweredQuestion,
-    Battle,
-    Reply,
     RoleName,
-    StepLimit,
-    Usage,
     VqaQuestion,
 )
 from tests.artifacts.files import noise
-from tests.chains.ray.actor_models import Text
 from tests.test_floors import TREES, imports
 from tests.tiny.encoders import build_clip
 
@@ -103,18 +91,6 @@ def test_a_ready_actor_says_what_it_loaded() -> None:
         bound.load()
 
 
-def test_sounds_are_sent_and_come_back() -> None:
-    """As they are: pickled, with the digest that they had."""
-    (answer,) = _answer(_actor("generator", "tones:"), "generate", ["a low long saw"], [7]).value
-    sound = pickle.loads(pickle.dumps(answer))
-    assert isinstance(sound, Sound)
-    assert sound.digest == answer.digest
-    described = _answer(_actor("describer", "tones:"), "describe", [as_sent(sound)], "", [1])
-    assert described.value == ["a low long saw"]
-    vectors = _answer(_actor("encoder", "tones:"), "encode_sounds", [sound]).value
-    assert vectors.shape == (1, 49)
-
-
 @pytest.mark.models
 def test_what_is_said_of_a_checkpoint_can_be_sent(tmp_path: Path) -> None:
     """Without the functions that its binding has; what they find is sent."""
@@ -131,14 +107,6 @@ def test_what_is_said_of_a_checkpoint_can_be_sent(tmp_path: Path) -> None:
 
     assert sent.identity == bound.identity
     assert sent.idle() == IdleParts()
-
-
-def test_parts_that_change_nothing_are_found_on_the_node() -> None:
-    """Where the files are: the driver need not have them."""
-    idle = IdleParts(("the LoRA changes nothing",), whole=True)
-    bound = bind_here(_setup("encoder"))
-    assert isinstance(bound, BoundRole)
-    assert without_functions(replace(bound, idle=lambda: idle)).idle() == idle
 
 
 def test_what_cannot_be_bound_or_loaded_is_a_fault() -> None:
@@ -203,125 +171,9 @@ def test_an_actor_without_gpus_sees_none() -> None:
     assert os.environ["OMP_NUM_THREADS"] == "3"
 
 
-@pytest.mark.filterwarnings("error")
-def test_descriptions_are_plain() -> None:
-    """Images are Pillow's there; a reply stays around its text."""
-    actor = _actor("describer")
-    with pytest.warns(DeprecationWarning, match="old call"):  # and no failed batch
-        reply = _answer(actor, "describe", [PIXELS, BLACK], "say", [3, 4])
-
-    reply_text, blank = reply.value
-    assert (type(reply_text.value), reply_text.value, reply_text.usage) == (
-        str,
-        "say (8, 6) 3",
-        Usage(requests=1),
-    )
-    assert blank == " "  # which the driver looks at, as of every model
-    assert reply.lengths is None
-    assert reply.seconds > 0
-
-
-def test_images_are_pixels_or_failures() -> None:
-    """One that raises when it is read fails alone, and not for ever."""
-    reply = _answer(_actor("generator"), "generate", ["gray", "nan", "raise"], [1, 2, 3])
-
-    gray, nan, unreadable = reply.value
-    assert np.array_equal(gray, np.full((2, 4, 3), 9, np.uint8))
-    assert isinstance(nan, Failure)
-    assert nan.kind == "nan-image"
-    assert isinstance(unreadable, Reply)
-    assert unreadable.passing
-    assert unreadable.value == Failure("exception", "ArithmeticError: no pixels")
-    assert reply.lengths is not None
-    assert (list(reply.lengths[0]), reply.lengths[1]) == ([1, 1, 1], 3)
-
-
-def test_vectors_are_arrays_with_the_lengths_of_texts() -> None:
-    """As the model gives them: the driver looks at their number and at every row."""
-    encoder = _actor("encoder")
-    images = _answer(encoder, "encode_images", [PIXELS, PIXELS])
-    texts = _answer(encoder, "encode_texts", ["one", "two words"])
-
-    assert images.value.tolist() == [[8.0, 1e60], [8.0, 1e60]]
-    assert images.lengths is None
-    assert texts.lengths is not None
-    assert (list(texts.lengths[0]), texts.lengths[1]) == ([1, 2], 3)
-    assert _answer(encoder, "text_lengths", ["a b c d"]).value == ((4,), 3)
-
-
 WIDE: Any = noise(6, 12)  # as they are sent
 NARROW: Any = noise(6, 8)
 RED = [VqaQuestion("is it red?", ("yes",))]
-
-
-@pytest.mark.parametrize(
-    ("role", "method", "arguments", "expected"),
-    [
-        (
-            "judge",
-            "judge",
-            ([Battle(["q"], [WIDE], [NARROW]), Battle(["q"], [NARROW], [WIDE])], [1, 2]),
-            ["A", "B"],
-        ),
-        (
-            "judge",
-            "score_answers",
-            ([AnsweredQuestion([WIDE], [NARROW]), AnsweredQuestion([NARROW], [WIDE])], [1, 2]),
-            [{"richness": 8}, {"richness": 12}],
-        ),
-        (
-            "vqa",
-            "answer",
-            ([PIXELS, "a text", "odd"], [RED * 2, RED, RED]),
-            [[1.0, 1.0], [0.0], [1.5]],
-        ),
-        ("writer", "write", ([["what", PIXELS]], "say", [3]), ["say ['what', (8, 6)] 3"]),
-    ],
-)
-def test_arguments_hold_images_again(
-    role: RoleName, method: str, arguments: tuple[Any, ...], expected: list[Any]
-) -> None:
-    """In their places; what comes back is of built-in types, or an array."""
-    inputs, *rest = arguments
-    value = _answer(_actor(role), method, inputs, *rest).value
-
-    made = [own.tolist() if isinstance(own, np.ndarray) else own for own in value]
-    assert made == expected
-    assert [type(own) for own in made] == [type(own) for own in expected]
-
-
-def test_an_edited_image_is_pixels() -> None:
-    """The model got a Pillow image and gave one."""
-    (turned,) = _answer(_actor("editor"), "edit", [PIXELS], ["turn"], [3]).value
-
-    assert turned.shape == (8, 6, 3)
-
-
-def test_the_steps_of_an_answer_are_plain() -> None:
-    """Texts and pixels, or the failure that it is."""
-    actor = _actor("interleaver")
-    limits = [StepLimit(2), StepLimit()]
-
-    made, refused = _answer(actor, "interleave", [["what"], ["no"]], limits, [1, 2]).value
-
-    assert [(type(step.text), step.image.shape) for step in made] == [(str, (2, 4, 3))] * 2
-    assert refused == Failure("refused", "no")
-
-
-def test_what_the_driver_may_not_have_is_a_fault() -> None:
-    """An object of a class of the model's own, wherever it is; numbers and texts are built-in."""
-    found = Detections((Detection(Text("a"), np.float32(0.5), (0, 0, 1, 2), None, None),))  # type: ignore[arg-type]
-    plain = _plain(({Text("a"): np.int64(3)}, [found], np.float32(1.5), CriteriaScores.of({})))
-
-    assert plain[0] == {"a": 3}
-    assert [type(part) for pair in plain[0].items() for part in pair] == [str, int]
-    (detection,) = plain[1][0].found
-    assert (type(detection.query), type(detection.score)) == (str, float)
-    assert plain[1] == [found]
-    assert (plain[2], type(plain[2]), plain[3]) == (1.5, float, CriteriaScores.of({}))
-    for odd in (object(), np.array([object()]), {"a": {1}}):
-        with pytest.raises(ModelError, match="a model's results cannot hold a "):
-            _plain([odd])
 
 
 def test_a_file_that_changes_before_the_first_answers_is_a_fault(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from pytest_cepbench.chains.ray.actor import (
     ActorSetup,
     ChainActor,
     RemoteModel,
-    as_sent,
     bind_here,
+    with_images,
 )
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.models.binding import BindContext, bind
@@ -78,7 +78,7 @@ def _in_actor(role: RoleName, spec: str) -> RemoteModel:
     actor = ChainActor(replace(setup, identity=identity), "id1", "here")
 
     def ask(method: str, args: Any) -> Any:
-        sent = pickle.loads(pickle.dumps(as_sent(args)))
+        sent = pickle.loads(pickle.dumps(with_images(args)))
         answer = pickle.loads(pickle.dumps(actor.answer(method, sent)))
         if isinstance(answer, Exception):
             raise answer

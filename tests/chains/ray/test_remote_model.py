@@ -16,7 +16,7 @@ from pytest_cepbench.artifacts import canonical_json
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.ray import pools as module
 from pytest_cepbench.chains.ray.actor import ASKED as ASKED_METHODS
-from pytest_cepbench.chains.ray.actor import ActorAnswer, RemoteModel, as_sent, methods_of
+from pytest_cepbench.chains.ray.actor import ActorAnswer, RemoteModel, methods_of, with_images
 from pytest_cepbench.chains.ray.pools import ServedModel, for_thread
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import StoppedError
@@ -90,13 +90,13 @@ def test_images_are_sent_as_pixels() -> None:
     battle = Battle(question, ["first"], (IMAGE,))
     schema = {"type": "object"}
 
-    sent = as_sent(((IMAGE,), [question], "say", (1,), limit, schema, [(ASKED,)]))
+    sent = with_images(((IMAGE,), [question], "say", (1,), limit, schema, [(ASKED,)]))
 
     assert np.array_equal(sent[0][0], PIXELS)
     assert sent[1][0][0] == "what"
     assert np.array_equal(sent[1][0][1], PIXELS)
     assert sent[2:] == ["say", [1], limit, schema, [[ASKED]]]
-    ((judged, scored),) = as_sent([[battle, AnsweredQuestion([IMAGE], ["answer"])]])
+    ((judged, scored),) = with_images([[battle, AnsweredQuestion([IMAGE], ["answer"])]])
     assert (judged.question[0], judged.first, scored.answer) == ("what", ["first"], ["answer"])
     for image in (judged.question[1], judged.second[0], scored.question[0]):
         assert np.array_equal(image, PIXELS)
@@ -140,13 +140,13 @@ def test_a_model_behind_a_server_is_loaded_once() -> None:
         return _Server()
 
     shared = ServedModel(load)
-    assert shared.loads == 0
+    assert shared.used == (0, 0.0)
     models: list[Any] = [for_thread(shared, _never) for _ in range(2)]
     assert models[0].describe([IMAGE], "p", (2,)) == ([IMAGE], "p", (2,))
     assert models[1].generate(["t"], [3]) == (["t"], [3])
     assert not hasattr(models[0], "judge")
-    assert (loads, shared.loads) == (["load"], 1)
-    assert 0 < shared.seconds < 5
+    assert (loads, shared.used[0]) == (["load"], 1)
+    assert 0 < shared.used[1] < 5
 
 
 def test_threads_take_turns_until_the_run_stops(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,5 +101,5 @@ def on_cluster(two_nodes: TwoNodes) -> tuple[str, ...]:
 @pytest.fixture
 def describing(on_cluster: tuple[str, ...]) -> tuple[str, ...]:
     """The same, with a describer on each node and one actor of each other role, to start fast."""
-    others = (f"--cep-ray-pool={role}:actors=1,cpus=0.2" for role in ("generator", "encoder"))
+    others = (f"--cep-ray-pool={role}:actors=1" for role in ("generator", "encoder"))
     return (*on_cluster, *others, "--cep-role=describer")

@@ -156,9 +156,7 @@ def test_a_process_that_is_started_again_plays_no_other_model(
     """Its weights were overwritten meanwhile: it answers nothing, and the report says why."""
     photos.write("weights", "A")
 
-    photos.run_here(
-        MODEL.format("overwritten"), *describing, "--cep-ray-pool=describer:actors=1,cpus=0.2"
-    )
+    photos.run_here(MODEL.format("overwritten"), *describing, "--cep-ray-pool=describer:actors=1")
 
     reasons = {
         reason
@@ -167,7 +165,7 @@ def test_a_process_that_is_started_again_plays_no_other_model(
         for reason in case["reasons"]
     }
     (reason,) = reasons
-    assert reason == (
+    assert reason.startswith(
         "infrastructure: no actor of the describer python:cluster_models:overwritten is left, and "
         "none can be started"
     )
