@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, partial
-from importlib import util
 from math import prod
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Generic, TypeVar
 
-from pytest_cepbench.errors import CheckpointError, MissingDependencyError, RoleError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import (
     BindContext,
     BoundRole,
@@ -20,8 +18,7 @@ from pytest_cepbench.models.binding import (
     Resources,
 )
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint, fingerprint, stored_precision
-from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors, component_names
-from pytest_cepbench.models.checkpoints.format_detection import read_json
+from pytest_cepbench.models.checkpoints.checkpoint_files import check_safetensors
 from pytest_cepbench.models.checkpoints.idle_parts import idle_parts
 from pytest_cepbench.models.checkpoints.inspection import complete_checkpoint, inspect_checkpoint
 from pytest_cepbench.models.checkpoints.parameters import Placement
@@ -127,7 +124,6 @@ def adapter(
         plan = LoadPlan(role, spec, checkpoint, context, own, device, dtype, files)
         if own.dispatched:
             require("accelerate")
-        require_quantization(checkpoint, device)
         check(plan)
         # Tells builds of one architecture apart.
         weights = sum(path.stat().st_size for path in checkpoint.weight_files())
@@ -267,7 +263,6 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     complete_checkpoint(checkpoint)
     adapters, otherwise = _ADAPTERS[role]
     with_one_load = role in (*UNIFIED_ROLES, "writer", "interleaver") and is_unified(roles)
-    # A describer that the user forces to draw may be unified by rules that are not known here.
     if with_one_load or (role == "generator" and "describer" in roles):
         place = "text_model.unified:bind_unified"
     elif role == "generator" and checkpoint.makes == "sound":
@@ -309,43 +304,6 @@ def weights_bytes(spec: ModelSpec, device: str | None) -> int | None:
     return size or None
 
 
-_PACKAGES: dict[str, tuple[str, ...]] = {
-    "aqlm": ("accelerate", "aqlm"),
-    "auto-round": ("auto_round",),
-    "awq": ("accelerate", "gptqmodel"),
-    "bitnet": ("accelerate",),
-    "bitsandbytes": ("accelerate", "bitsandbytes"),
-    "compressed-tensors": ("compressed_tensors",),
-    "eetq": ("accelerate", "kernels"),
-    "fbgemm_fp8": ("accelerate", "fbgemm_gpu"),
-    "fp8": ("accelerate",),
-    "gptq": ("optimum", "gptqmodel"),
-    "higgs": ("accelerate", "flute"),
-    "hqq": ("accelerate", "hqq"),
-    "modelopt": ("accelerate", "modelopt"),
-    "mxfp4": ("accelerate",),
-    "quanto": ("accelerate", "optimum.quanto"),
-    "quark": ("quark",),
-    "spqr": ("accelerate", "spqr_quant"),
-    "torchao": ("torchao",),
-    "vptq": ("accelerate", "vptq"),
-}
-"""The packages, as they are imported, by the `quant_method` of a configuration."""
-
-_DISTRIBUTIONS = {
-    "auto_round": "auto-round",
-    "compressed_tensors": "compressed-tensors",
-    "fbgemm_gpu": "fbgemm-gpu-genai",
-    "flute": "flute-kernel",
-    "modelopt": "nvidia-modelopt",
-    "optimum.quanto": "optimum-quanto",
-    "quark": "amd-quark",
-}
-"""Those whose name at the package index is another one."""
-
-_ACCELERATOR_ONLY = ("eetq", "fbgemm_fp8", "fp_quant", "higgs", "nvfp4", "spqr", "vptq")
-
-
 def quantization_method(checkpoint: Checkpoint) -> str | None:
     """The method by which the weights of a transformers checkpoint are quantized; None for others.
 
@@ -364,49 +322,3 @@ def quantization_method(checkpoint: Checkpoint) -> str | None:
             "nothing says how its weights are read"
         )
     return method
-
-
-def require_quantization(checkpoint: Checkpoint, device: str) -> None:
-    """Check, without importing, that quantized weights can be read and used: those of a model of
-    transformers, or of components of a pipeline.
-
-    device: where it will run. Raises MissingDependencyError naming the packages that are not
-    installed, CheckpointError for a method that has no code for a CPU.
-    """
-    # Where the weights lie, what they are, the method, whether it needs an accelerator.
-    quantized: list[tuple[Path, str, str, bool]] = []
-    if (own := quantization_method(checkpoint)) is not None:
-        quantized.append((checkpoint.path, "its weights are", own, own in _ACCELERATOR_ONLY))
-    if checkpoint.kind == "diffusers":
-        files = dict(checkpoint.own_files())
-        supplied = {part.name for part in checkpoint.parts if part.name in part.supplies}
-        for name in component_names(checkpoint.config):
-            config = files.get(f"{name}/config.json")
-            if config is None or name in supplied:
-                continue
-            stated: Any = read_json(config).get("quantization_config")
-            if isinstance(stated, dict) and stated:
-                method = str(stated.get("quant_method", "bitsandbytes"))
-                # transformers runs it on a CPU too.
-                alone = method == "bitsandbytes" and checkpoint.config[name][0] == "diffusers"
-                quantized.append((config.parent, f"the {name} is", method, alone))
-    for place, what, method, accelerator_only in quantized:
-        missing = []
-        for package in _PACKAGES.get(method, ()):
-            try:
-                found = util.find_spec(package) is not None
-            except ModuleNotFoundError:  # the package around it is not
-                found = False
-            missing += [] if found else [package]
-        if missing:
-            names = " ".join(_DISTRIBUTIONS.get(name, name) for name in missing)
-            raise MissingDependencyError(
-                f"{place}: {what} quantized by {method}, which needs {', '.join(missing)}, not "
-                f"installed: pip install {names}"
-            )
-        if device == "cpu" and accelerator_only:
-            raise CheckpointError(
-                f"{place}: {what} quantized by {method}, which runs on an accelerator only, and "
-                "device is cpu. Gate it where there is one, or gate the weights before they were "
-                "quantized"
-            )

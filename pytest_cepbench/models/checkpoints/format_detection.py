@@ -429,24 +429,13 @@ def _kind(folder: Path, index: str, config: Mapping[str, Any]) -> CheckpointKind
     return "transformers"
 
 
-_PICKLED = re.compile(r"(pytorch_|open_clip_)?model.*\.(bin|pt|pth)")
-
-
-OF_RANK = re.compile(r"pytorch_model_fsdp(_\d+)?_rank\d+\.bin")
-
-
-OF_VERL = re.compile(r"(model|optim)_world_size_\d+_rank_\d+\.pt")
-
-
-WHOLE_STATE = re.compile(r"pytorch_model_fsdp(_\d+)?\.bin")
+_PICKLED = re.compile(r"(pytorch_|open_clip_)?model(?!_fsdp|_world_size).*\.(bin|pt|pth)")
 
 
 def holds_whole_model(folder: Path) -> bool:
     """Whether a folder holds a model of transformers, configuration and weights."""
     return (folder / "config.json").is_file() and any(
-        path.suffix == ".safetensors" or _PICKLED.fullmatch(path.name)
-        for path in folder.iterdir()
-        if not any(kind.fullmatch(path.name) for kind in (OF_RANK, OF_VERL, WHOLE_STATE))
+        path.suffix == ".safetensors" or _PICKLED.fullmatch(path.name) for path in folder.iterdir()
     )
 
 

@@ -179,13 +179,9 @@ def _below(folder: Path) -> Path | None:
     newest = steps[max(steps)]
     if len(steps) > 1:
         listed = ", ".join(steps[number].name for number in sorted(steps)[-8:])
-        state, best = newest / "trainer_state.json", None
-        with suppress(CheckpointError):
-            best = read_json(state).get("best_model_checkpoint") if state.is_file() else None
-        hint = f", and the trainer calls {Path(str(best)).name} the best" if best else ""
         raise CheckpointError(
             f"{folder} holds {len(steps)} checkpoints ({listed}): give one of them. The newest is "
-            f"{newest}{hint}"
+            f"{newest}"
         )
     return newest
 

@@ -128,7 +128,6 @@ def take_weights(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
                 # Put in its place: it may be a view, and keep the file mapped.
                 if own is not buffer:
                     setattr(part, name, own)
-        own_offloaded_weights(module)
     check_values(checkpoint, parts)
 
 
@@ -179,20 +178,13 @@ def check_values(checkpoint: Checkpoint, parts: Mapping[str, Any]) -> None:
 
 
 def _tensors(parts: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more.
-
-    Those that were offloaded are brought in one after the other.
-    """
+    """Name, tensor, whether it must be finite; of floating tensors of 16 bits and more."""
     for part, module in parts.items():
         if not hasattr(module, "named_parameters"):
             continue
         prefix = f"{part}." if part else ""
         for listed, finite in ((module.named_parameters(), True), (module.named_buffers(), False)):
-            here = (
-                (name, offloaded_weight(module, name) if tensor.is_meta else tensor)
-                for name, tensor in listed
-            )
-            for name, tensor in plain_tensors(pair for pair in here if pair[1] is not None):
+            for name, tensor in plain_tensors(listed):
                 # Lower precisions have no such reduction, and most of them no NaN.
                 wide = tensor.is_floating_point() and tensor.element_size() > 1
                 if wide and tensor.numel() and not tensor.is_meta:
@@ -325,67 +317,3 @@ class TruncationNotice:
                 "cut for it (said once)"
             )
             warnings.warn(msg, stacklevel=3)
-
-
-# -- offloaded weights -----------------------------------------------------------------------------
-
-
-def offloaded_weight(model: Any, name: str) -> torch.Tensor | None:
-    """The value of a parameter or buffer that was offloaded; None for one that was not.
-
-    name: as `named_parameters` and `named_buffers` give it.
-    """
-    steps = name.split(".")
-    for depth in reversed(range(len(steps))):
-        owner, rest = ".".join(steps[:depth]), ".".join(steps[depth:])
-        for weights in _weights_of(model.get_submodule(owner)):
-            try:
-                tensor: torch.Tensor = weights[rest]
-            except KeyError:
-                continue
-            return tensor
-    return None
-
-
-def own_offloaded_weights(model: Any) -> None:
-    """Make the offloaded weights of a model independent of the checkpoint's files.
-
-    Those in host memory may be a mapped file, and those on disk are read from the checkpoint itself
-    at every call: a trainer that writes there would change the model between two answers. Those on
-    disk are copied to the model's own folder.
-    """
-    sources: dict[int, Any] = {}
-    for module in model.modules():
-        for weights in _weights_of(module):
-            source = getattr(weights, "dataset", weights)
-            sources[id(source)] = source
-    for source in sources.values():
-        held = getattr(source, "state_dict", source)  # of a loader of both, or by itself
-        for name, tensor in held.items():
-            held[name] = own_memory(tensor)
-        if index := getattr(source, "index", None):
-            _copy_to_folder(index, Path(source.save_folder))
-
-
-def _weights_of(module: Any) -> Iterator[Mapping[str, torch.Tensor]]:
-    """The weights that accelerate's hooks of a module bring to its device, by their names in it."""
-    hook = getattr(module, "_hf_hook", None)
-    for part in getattr(hook, "hooks", (hook,)):  # several in a row are one
-        weights = getattr(part, "weights_map", None)
-        if weights is not None and getattr(part, "offload", False):
-            yield weights
-
-
-def _copy_to_folder(index: Mapping[str, dict[str, str]], folder: Path) -> None:
-    """Have an index of offloaded tensors name copies in a folder. Tied tensors share an entry."""
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
-    entries = {id(entry): entry for entry in index.values() if "safetensors_file" in entry}
-    for number, entry in enumerate(entries.values()):
-        name = entry["weight_name"]
-        with safe_open(entry["safetensors_file"], framework="pt", device="cpu") as file:
-            tensor = file.get_tensor(name)
-        copy = folder / f"{number}.safetensors"
-        save_file({name: tensor.contiguous()}, copy)
-        entry["safetensors_file"] = str(copy)

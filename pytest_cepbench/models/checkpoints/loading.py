@@ -1,15 +1,11 @@
 """Loading a checkpoint through a library, on one device or divided among several, errors in words.
 
-Models of transformers are spread over devices, host memory and disk by accelerate, whose hooks
-bring weights from where they lie to where they work, layer by layer.
+Models of transformers are spread over devices by accelerate.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +15,6 @@ from pytest_cepbench.errors import (
     CheckpointError,
     DeviceMemoryError,
     MissingDependencyError,
-    ModelError,
     error_line,
     few_of,
 )
@@ -27,11 +22,7 @@ from pytest_cepbench.models.checkpoints.binding import LoadPlan, quantization_me
 from pytest_cepbench.models.checkpoints.checkpoint import Checkpoint
 from pytest_cepbench.models.checkpoints.checkpoint_files import refuse_ungathered, tensor_shapes
 from pytest_cepbench.models.checkpoints.format_detection import architecture_of
-from pytest_cepbench.models.checkpoints.parameters import (
-    OFFLOADS,
-    TransformersParams,
-    parse_max_memory,
-)
+from pytest_cepbench.models.checkpoints.parameters import TransformersParams
 from pytest_cepbench.models.checkpoints.peft_adapters import apply_adapters
 from pytest_cepbench.models.checkpoints.saved_states import read_state
 from pytest_cepbench.models.devices import free_memory
@@ -87,8 +78,7 @@ def explained(checkpoint: Checkpoint) -> Iterator[None]:
             raise DeviceMemoryError(
                 f"{checkpoint.path}: {checkpoint.what} does not fit in memory ({line}). "
                 "Give dtype=bfloat16 or --cep-residency=swap, divide it among devices with "
-                "device_map=auto (--cep-devices-per-worker) or leave parts in host memory with "
-                "offload=, or use a larger device"
+                "device_map=auto (--cep-devices-per-worker), or use a larger device"
             ) from error
         if "trust_remote_code" in str(error):
             raise CheckpointError(
@@ -125,13 +115,13 @@ def from_pretrained(
         # Packed weights are put in their place at once. Their scales are attributes of several
         # libraries' own, which `take_weights` does not know, so the file is read and not mapped.
         options |= {"device_map": {"": plan.device}, "disable_mmap": True}
-    with divided(params, plan.device, checkpoint) as (map_options, check_division):
-        with checkpoint.unwrapped() as whole:
-            model, info = _read_model(model_class, whole, {**options, **map_options})
-        if map_options:
-            check_division(model)
-        elif "device_map" not in options:
-            model = model.to(plan.device)
+    divided = map_options(params, plan.device)
+    with checkpoint.unwrapped() as whole:
+        model, info = _read_model(model_class, whole, {**options, **divided})
+    if divided:
+        _check_division(model, plan.device, f"{checkpoint.path}: {checkpoint.what}")
+    elif "device_map" not in options:
+        model = model.to(plan.device)
     answer_by_names(model)
     model = model.eval()
     return apply_adapters(checkpoint, model) if checkpoint.adapters else model, info
@@ -204,58 +194,32 @@ def _read_model(
 _HOST_SHARE = 0.9  # of free host memory: loading takes some beside the weights
 
 
-@contextmanager
-def divided(
-    params: TransformersParams, device: str, checkpoint: Checkpoint
-) -> Iterator[tuple[dict[str, Any], Callable[[Any], None]]]:
-    """The options of from_pretrained with which transformers divides a model, none without a map,
-    and what checks the loaded one.
+def map_options(params: TransformersParams, device: str) -> dict[str, Any]:
+    """The options of from_pretrained with which transformers divides a model; none without a map.
 
-    That raises DeviceMemoryError where parts lie in host memory or on disk that may not lie there:
-    such a model works, many times slower than anyone expects who did not ask for it.
-
-    device: where it works. The folder for the parts on disk is made here, removed if what the block
-    does raises, and left to a model that was checked. Raises ModelError for limits of devices that
-    are not there.
+    device: where it works.
     """
     if params.device_map is None:
-        yield {}, lambda _: None
-        return
-    limits: dict[int | str, int] | None = None  # None leaves it to transformers: what is free
-    if params.max_memory is not None:
-        limits = parse_max_memory(params.max_memory)
-        if device == "cpu" and limits.keys() - {"cpu"}:
-            raise ModelError(
-                f"max_memory {params.max_memory!r} names a device, and the model runs on the cpu"
-            )
-    elif device == "cpu" and (memory := free_memory()) is not None:
+        return {}
+    limits = None  # which leaves it to transformers: what is free
+    if device == "cpu" and (memory := free_memory()) is not None:
         limits = {"cpu": int(_HOST_SHARE * memory)}  # accelerators there may be are not asked for
-    folder = tempfile.mkdtemp(prefix="cepbench-offload-", dir=params.offload_folder)
+    return {"device_map": params.device_map, "max_memory": limits}
 
-    def check_division(model: Any) -> None:
-        allowed = set() if params.offload is None else {"cpu", params.offload}
-        if device == "cpu" or "cpu" in (limits or {}):
-            allowed.add("cpu")
-        outside = ({str(place) for place in places(model)} & set(OFFLOADS)) - allowed
-        if not outside:
-            weakref.finalize(model, shutil.rmtree, folder, ignore_errors=True)
-            return
-        place = "disk" if "disk" in outside else "cpu"
-        where = {"cpu": "in host memory", "disk": "on disk"}[place]
+
+def _check_division(model: Any, device: str, what: str) -> None:
+    """Raise DeviceMemoryError where parts lie in host memory or on disk.
+
+    Such a model works, many times slower than anyone expects, and what lies on disk would stay in
+    the checkpoint's own files, where a trainer may write.
+    """
+    outside = {str(place) for place in places(model)} & {"cpu", "disk"} - {device}
+    if outside:
+        where = "on disk" if "disk" in outside else "in host memory"
         raise DeviceMemoryError(
-            f"{checkpoint.path}: {checkpoint.what} has no room on the devices that this process "
-            f"sees: parts of it would lie {where}. Give it more devices (--cep-devices-per-worker) "
-            f"or a smaller dtype, or allow it with offload={place}, which is many times slower"
+            f"{what} has no room on the devices that this process sees: parts of it would lie "
+            f"{where}. Give it more devices (--cep-devices-per-worker) or a smaller dtype"
         )
-
-    try:
-        yield (
-            {"device_map": params.device_map, "max_memory": limits, "offload_folder": folder},
-            check_division,
-        )
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 def places(model: Any) -> list[Any]:
@@ -270,5 +234,5 @@ def input_device(model: Any) -> torch.device:
     """Where the inputs of a transformers model go: of a divided one, the first of its devices."""
     import torch
 
-    devices = [torch.device(place) for place in places(model) if str(place) not in OFFLOADS]
+    devices = [torch.device(p) for p in places(model) if str(p) not in ("cpu", "disk")]
     return min(devices, key=lambda device: device.index or 0, default=torch.device("cpu"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
@@ -171,38 +170,6 @@ class Placement:
 STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 """Values of `device_map`: how transformers divides a model among devices."""
 
-OFFLOADS = ("cpu", "disk")
-"""Values of `offload`: what may hold the parts that no device has room for."""
-
-_UNITS = {
-    "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40,
-    "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-}  # fmt: skip
-
-_LIMIT = re.compile(
-    rf"(?P<place>cpu|[0-9]+):(?P<size>[0-9]+(\.[0-9]+)?)(?P<unit>{'|'.join(_UNITS)})"
-)
-
-
-def parse_max_memory(text: str) -> dict[int | str, int]:
-    """Bytes by place, of a text such as `0:20GiB,1:20GiB,cpu:60GiB`.
-
-    Places are the numbers of devices, as torch counts those that the process sees, and cpu. Raises
-    ValueError for anything else.
-    """
-    limits: dict[int | str, int] = {}
-    for part in text.split(","):
-        match = _LIMIT.fullmatch(part.strip())
-        place = None if match is None else match["place"]
-        key: int | str | None = int(place) if place is not None and place != "cpu" else place
-        if match is None or key is None or key in limits:
-            raise ValueError(
-                f"max_memory must name each device once with its limit, as in "
-                f"0:20GiB,1:20GiB,cpu:60GiB, got {part.strip()!r}"
-            )
-        limits[key] = int(float(match["size"]) * _UNITS[match["unit"]])
-    return limits
-
 
 @dataclass(frozen=True)
 class TransformersParams(Placement):
@@ -215,12 +182,6 @@ class TransformersParams(Placement):
         in one form only is used in that form.
     device_map: auto, balanced, balanced_low_0 or sequential: how the model is divided among the
         devices that the process sees; None puts it on one.
-    max_memory: of each device and the host for this model's weights, "0:20GiB,1:20GiB,cpu:60GiB";
-        places that it does not name hold nothing.
-    offload: cpu or disk: what may hold the parts that no device has room for; disk allows host
-        memory too.
-    offload_folder: where the parts on disk are kept while the model is loaded; None is the system's
-        folder of temporary files.
     """
 
     SOURCES: ClassVar[tuple[str, ...]] = OF_TRANSFORMERS
@@ -228,29 +189,15 @@ class TransformersParams(Placement):
     attn_implementation: str | None = None
     backend: str = "pil"
     device_map: str | None = None
-    max_memory: str | None = None
-    offload: str | None = None
-    offload_folder: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self, "device_map", STRATEGIES)
-        if self.device_map is None:
-            for name in ("max_memory", "offload", "offload_folder"):
-                if getattr(self, name) is not None:
-                    raise ValueError(f"{name} divides a model among devices: add device_map=auto")
-        elif ":" in self.device:
+        if self.device_map is not None and ":" in self.device:
             raise ValueError(
                 f"device_map divides a model among all devices that the process sees: leave out "
                 f"device={self.device}"
             )
-        check_choice(self, "offload", OFFLOADS)
-        if self.offload_folder is not None and self.offload != "disk":
-            raise ValueError("offload_folder keeps the parts that lie on disk: add offload=disk")
-        limits = {} if self.max_memory is None else parse_max_memory(self.max_memory)
-        numbers = [place for place in limits if place != "cpu"]
-        if self.device == "cpu" and numbers:
-            raise ValueError(f"max_memory names device {numbers[0]}, and device=cpu uses none")
         check_choice(self, "backend", IMAGE_BACKENDS)
 
     @property

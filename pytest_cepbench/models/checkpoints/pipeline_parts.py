@@ -9,7 +9,7 @@ library is imported.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +29,6 @@ from pytest_cepbench.models.spec import ModelSpec
 
 LORA_FILE = "pytorch_lora_weights.safetensors"
 """The name under which diffusers saves LoRA weights."""
-
-# A layer's two matrices: the first reduces its input to the rank, the second brings it back.
-_SIDES = {"lora_A": "lora_B", "lora_down": "lora_up", "down": "up"}
-_MATRIX = re.compile(r"(?P<layer>.*[._])(?P<side>lora_A|lora_B|lora_down|lora_up|down|up)(?P<rest>\.(?:[\w-]+\.)?weight)")  # fmt: skip  # noqa: E501
-_BESIDE = re.compile(r".*(\.alpha|\.lora_B\.bias|\.lora_magnitude_vector(\.weight)?)")
-
-_OTHER_METHODS = {
-    ".dora_scale": "DoRA of kohya's scripts",
-    ".hada_": "LoHa",
-    ".lokr_": "LoKr",
-    ".lora_mid": "LoCon with a Tucker decomposition",
-    ".oft_": "OFT",
-    ".diff": "differences of whole layers",
-}
 
 
 def is_lora(names: Iterable[str]) -> bool:
@@ -75,68 +61,14 @@ def find_lora_file(folder: Path) -> Path | None:
     return paths[0] if paths else None
 
 
-def check_lora(path: Path) -> None:
-    """Raise CheckpointError where a file holds other tensors than whole LoRA layers.
-
-    Every layer has two matrices of one rank. Tensors of other methods, which diffusers leaves out
-    with a line in its log, are refused by name.
-    """
-    shapes = tensor_shapes(path)
-    if not shapes:
-        raise CheckpointError(
-            f"{path}: no tensors: it is damaged or was written before the training began"
-        )
-    for name in shapes:
-        for part, method in _OTHER_METHODS.items():
-            if part in name:
-                raise CheckpointError(
-                    f"{path}: {name} belongs to {method}, which diffusers does not load. Merge it "
-                    "into the pipeline with the tool that trained it, and give the whole pipeline"
-                )
-        if not _MATRIX.fullmatch(name) and not _BESIDE.fullmatch(name):
-            raise CheckpointError(
-                f"{path}: {name} is no part of a LoRA, so it would be left out or misread"
-            )
-    partners = _SIDES | {up: down for down, up in _SIDES.items()}
-    for name, shape in shapes.items():
-        if (match := _MATRIX.fullmatch(name)) is None:
-            continue
-        partner = f"{match['layer']}{partners[match['side']]}{match['rest']}"
-        if partner not in shapes:
-            raise CheckpointError(
-                f"{path}: {name} is there and {partner} is not: half a LoRA layer. Was it written "
-                "completely?"
-            )
-        if match["side"] in _SIDES and (len(shape) < 2 or shapes[partner][1:2] != shape[:1]):
-            raise CheckpointError(
-                f"{path}: {name} has shape {shape} and {partner} {shapes[partner]}: two ranks in "
-                "one layer. It is damaged or mixed from two trainings"
-            )
-
-
 PIPELINE_SUFFIXES = (".safetensors", ".ckpt")
 """How files end that can hold a whole pipeline."""
 
 COMPONENT_SUFFIX = ".safetensors"
 """How files end that can hold the weights of one component."""
 
-_DENOISER = "model.diffusion_model."
-
 _WHOLE = ("first_stage_model.", "cond_stage_model.", "conditioner.", "text_encoders.", "vae.")
 """How tensors of a whole pipeline's other parts begin, in the layouts of the authors."""
-
-_FAMILIES = {
-    "joint_blocks.37.": "stabilityai/stable-diffusion-3.5-large",
-    "joint_blocks.": "stabilityai/stable-diffusion-3-medium-diffusers",
-    "guidance_in.": "black-forest-labs/FLUX.1-dev",
-    "double_blocks.": "black-forest-labs/FLUX.1-schnell",
-    "conditioner.embedders.1.": "stabilityai/stable-diffusion-xl-base-1.0",
-    "conditioner.embedders.0.": "stabilityai/stable-diffusion-xl-refiner-1.0",
-    "cond_stage_model.model.": "stabilityai/stable-diffusion-2-1",
-    "cond_stage_model.": "stable-diffusion-v1-5/stable-diffusion-v1-5",
-}
-"""What the beginning of a tensor's name, after its component's, tells of the family: a published
-pipeline of that. The first that fits."""
 
 TEXT_ENCODERS = (
     "cond_stage_model.transformer.", "conditioner.embedders.0.transformer.",
@@ -155,12 +87,6 @@ def describe_file(path: Path) -> str | None:
 
     Raises CheckpointError for safetensors that are not whole.
     """
-    if path.suffix == ".gguf":
-        return (
-            f"{path}: GGUF is not read: give a folder that save_pretrained wrote, a pipeline in "
-            f"one file ({' or '.join(PIPELINE_SUFFIXES)}) or a component in one "
-            f"({COMPONENT_SUFFIX})"
-        )
     if path.suffix == ".ckpt":
         return (
             f"{path}: pickled weights without a configuration. Of a whole pipeline: add "
@@ -171,30 +97,12 @@ def describe_file(path: Path) -> str | None:
         )
     if path.suffix != ".safetensors":
         return None
-    names = tensor_shapes(path)
-    if any(name.startswith(_WHOLE) for name in names):
-        family = _family(names)
-        like = f" such as {family}" if family else ""
+    if any(name.startswith(_WHOLE) for name in tensor_shapes(path)):
         return (
             f"{path}: a whole pipeline in one file, which is read with the configuration of its "
-            f"family: add ?config=PIPELINE, the folder or hub id of a pipeline of diffusers{like}"
+            "family: add ?config=PIPELINE, the folder or hub id of a pipeline of diffusers"
         )
-    if any(name.startswith(_DENOISER) for name in names) or _family(names):
-        component = "unet" if any("input_blocks." in name for name in names) else "transformer"
-        return f'{path}: weights of one component: write "PIPELINE?{component}={path}"'
-    return None
-
-
-def _family(names: Collection[str]) -> str | None:
-    bare = [name.removeprefix(_DENOISER) for name in names]
-    for beginning, family in _FAMILIES.items():
-        if any(name.startswith(beginning) for name in bare):
-            return family
-    return None
-
-
-_EMA_FOLDERS = ("{}_ema", "ema_{}")
-"""Beside a component's folder, where trainings keep the average of its weights."""
+    return f'{path}: weights in one file: of a component write "PIPELINE?COMPONENT={path}"'
 
 
 LORA, SINGLE_FILE = "lora", "single_file"
@@ -272,20 +180,9 @@ def _training_source(
         return None
     lora = find_lora_file(folder)
     trained: dict[str, str] = {}
-    remarks = []
     for name in COMPONENTS:
-        averages = [folder / pattern.format(name) for pattern in _EMA_FOLDERS]
-        averages = [path for path in averages if (path / "config.json").is_file()]
         if (folder / name / "config.json").is_file():
             trained[name] = str(folder / name)
-            remarks += [
-                f"{folder}: {path.name}, the average of the weights, is left out: gate it with "
-                f"{name}={path}"
-                for path in averages
-            ]
-        elif averages:
-            trained[name] = str(averages[0])
-            remarks.append(f"{folder}: {name} is {averages[0].name}, the average of its weights")
     if lora is None and not trained:
         return None
     if options.base is None:
@@ -299,7 +196,7 @@ def _training_source(
     remark = f"{folder}: taken are {', '.join(taken)}; the rest is of {options.base}"
     own = [(LORA, str(lora))] if lora is not None else []
     named = [*{**trained, **options.components}.items(), *own, *loras]
-    return options.base, named, (remark, *remarks)
+    return options.base, named, (remark,)
 
 
 def _lora_alone(place: Path) -> str:
@@ -386,8 +283,10 @@ def check_parts(pipeline: Checkpoint) -> None:
     for part in pipeline.parts:
         if part.component:
             check_weights(part.path, part.files(part.path), {}, "transformers")
-        elif part.name == LORA:
-            check_lora(part.path)
+        elif part.name == LORA and not tensor_shapes(part.path):
+            raise CheckpointError(
+                f"{part.path}: no tensors: it is damaged or was written before the training began"
+            )
         elif part.path.suffix != ".ckpt":
             check_safetensors(part.path)
         elif not pipeline.options.allow_pickle:

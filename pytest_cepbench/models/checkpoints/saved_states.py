@@ -27,7 +27,6 @@ from pytest_cepbench.models.checkpoints.checkpoint_files import (
     own_names,
     tensor_shapes,
 )
-from pytest_cepbench.models.checkpoints.format_detection import OF_RANK, OF_VERL, WHOLE_STATE
 from pytest_cepbench.models.torch_runtime import undistributed
 
 if TYPE_CHECKING:
@@ -55,11 +54,6 @@ def find_loose_weights(folder: Path) -> CheckpointPart | None:
         return CheckpointPart("weights", folder, _state_files)
     for name in names:
         _refuse_rank_files(folder, name)
-    # verl keeps the configuration in a folder beside its shards, and both in one for each role.
-    above = [folder.parent] if (folder / "config.json").is_file() else []
-    for place in (*above, *(folder / name for name in names)):
-        for path in place.glob("model_world_size_*.pt"):
-            _refuse_rank_files(place, path.name)
     return None
 
 
@@ -85,24 +79,6 @@ def _refuse_rank_files(folder: Path, name: str) -> None:
         raise CheckpointError(
             f"{folder}: DeepSpeed's state ({tag}/), pickled by rank. Consolidate it: {command} "
             f"--tag {shlex.quote(tag)}, copy config.json and the processor into {out} and give that"
-        )
-    if OF_RANK.fullmatch(name):
-        raise CheckpointError(
-            f"{folder}: FSDP's local state ({name}), which only the same number of processes can "
-            "read: load it in the training and save again with StateDictType.SHARDED_STATE_DICT"
-        )
-    if OF_VERL.fullmatch(name):
-        merged = shlex.quote(str(folder / "merged"))
-        raise CheckpointError(
-            f"{folder}: verl's state of FSDP, a file for each process ({name}). Merge them: python "
-            f"-m verl.model_merger merge --backend fsdp --local_dir {shlex.quote(str(folder))} "
-            f"--target_dir {merged}, and give {merged}"
-        )
-    if WHOLE_STATE.fullmatch(name):
-        raise CheckpointError(
-            f"{folder}: FSDP's whole state pickled without a model ({name}): load it in the "
-            "training and write the model with accelerator.save_model, or save with "
-            "StateDictType.SHARDED_STATE_DICT, whose shards are read as they are"
         )
 
 

@@ -10,49 +10,35 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import CheckpointError, RoleError, error_line, few_of
-from pytest_cepbench.models.checkpoints import Checkpoint, component_names
+from pytest_cepbench.errors import CheckpointError, error_line, few_of
+from pytest_cepbench.models.checkpoints import Checkpoint, CheckpointPart, component_names
 from pytest_cepbench.models.checkpoints.checkpoint_files import tensor_shapes, unwrapped_file
-from pytest_cepbench.models.checkpoints.loaded_checks import refuse_missing
-from pytest_cepbench.models.checkpoints.pipeline_parts import TEXT_ENCODERS
+from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE, TEXT_ENCODERS
 from pytest_cepbench.models.torch_runtime import dtype_option, is_out_of_memory
 
 
-def load_component_files(checkpoint: Checkpoint, dtype: Any) -> dict[str, Any]:
-    """The components of a pipeline that are given as files of weights, loaded, by name.
+def assemble(auto: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
+    """The pipeline of a checkpoint, with the components and the file that a spec puts in it.
 
-    dtype: torch's. Raises CheckpointError for one that lacks tensors, or whose class diffusers does
-    not read from a file.
+    auto: class of diffusers that finds the class of the pipeline for a role. options: of
+    from_pretrained. Raises CheckpointError for a file of another family and where tensors lack, or
+    that diffusers does not read from one file.
     """
-    components = {}
+    import diffusers
+
+    dtype = options.get("dtype", options.get("torch_dtype"))
     for part in checkpoint.parts:
-        if part.name not in part.supplies:
-            continue
-        component_class = _class_of(checkpoint, part.name)
-        folder = checkpoint.path / part.name
-        if not hasattr(component_class, "from_single_file"):
-            raise CheckpointError(
-                f"{part.path}: diffusers reads no {component_class.__name__} from a file of "
-                "weights: give its folder, with config.json"
-            )
-        component = _from_file(component_class, part.path, folder, dtype)
-        what = f"{component_class.__name__} (as {folder} has it)"
-        _refuse_meta(replace(checkpoint, path=part.path, what=what), component)
-        components[part.name] = component
-    return components
-
-
-def load_pipeline_class(
-    auto: Any, diffusers: Any, checkpoint: Checkpoint, options: Mapping[str, Any]
-) -> Any:
-    """The pipeline of an auto class of diffusers where that knows one, else the one that was saved.
-
-    options: of from_pretrained.
-    """
+        if part.name in part.supplies:
+            folder, kind = checkpoint.path / part.name, _class_of(checkpoint, part.name)
+            options |= {part.name: _from_file(kind, part.path, folder, dtype)}
+    for part in checkpoint.named(SINGLE_FILE):
+        kind = getattr(diffusers, checkpoint.what, None)
+        pipeline = _load_single_file(kind, checkpoint, part, dtype, options)
+        image = auto is diffusers.AutoPipelineForImage2Image
+        return auto.from_pipe(pipeline) if image else pipeline
     # Custom pipelines name [module, class], which the auto classes cannot look up.
     if isinstance(checkpoint.config.get("_class_name"), str):
         try:
@@ -63,68 +49,43 @@ def load_pipeline_class(
     return diffusers.DiffusionPipeline.from_pretrained(checkpoint.path, **options)
 
 
-def load_single_file(
-    diffusers: Any, checkpoint: Checkpoint, file: Path, options: Mapping[str, Any]
+def _load_single_file(
+    kind: Any, checkpoint: Checkpoint, file: CheckpointPart, dtype: Any, options: Mapping[str, Any]
 ) -> Any:
-    """The pipeline of a single file, with the configuration of the checkpoint's own folder.
-
-    Components that the file lacks, and those that the spec replaces, are read beside it. options:
-    as of from_pretrained; the precision and components that are loaded already are passed on.
-    Raises RoleError for a pipeline that diffusers does not read from one file, CheckpointError for
-    a file of another family and where tensors lack.
-    """
-    name = checkpoint.config.get("_class_name")
-    pipeline_class: Any = getattr(diffusers, name, None) if isinstance(name, str) else None
-    if not hasattr(pipeline_class, "from_single_file"):
-        raise RoleError(
-            f"{file}: diffusers reads no {checkpoint.what} from a single file: give its folder"
-        )
-    dtype = options.get("dtype", options.get("torch_dtype"))
+    """The pipeline of a file, what it lacks read from the folder of its configuration."""
     names = component_names(checkpoint.config)
     supplied = {name for part in checkpoint.parts for name in part.supplies}
     supplied -= {part.component for part in checkpoint.parts}
     beside = {name: options[name] for name in names if options.get(name) is not None}
-    beside |= {
-        name: (component_class := _class_of(checkpoint, name)).from_pretrained(
-            checkpoint.path / name,
-            use_safetensors=options["use_safetensors"],
-            **dtype_option(component_class.__module__, dtype),
-        )
-        for name in names
-        if name not in supplied and (checkpoint.path / name / "config.json").is_file()
-    }
-    pipeline = _from_file(pipeline_class, file, checkpoint.path, dtype, **beside)
-    for name, component in pipeline.components.items():
-        what = f"{name} (as {checkpoint.path} has it)"
-        _refuse_meta(replace(checkpoint, path=file, what=what), component)
-    _refuse_left_over_texts(checkpoint, file, pipeline)
-    return pipeline
-
-
-def _refuse_left_over_texts(checkpoint: Checkpoint, file: Path, pipeline: Any) -> None:
-    """Raise CheckpointError where a file's text encoder has tensors that the loaded one lacks.
-
-    Of denoiser and autoencoder diffusers logs those; of text encoders it takes what it finds.
-    """
-    if file.suffix != ".safetensors":
-        return
+    for name in names:
+        if name not in supplied and (checkpoint.path / name / "config.json").is_file():
+            own = _class_of(checkpoint, name)
+            beside[name] = own.from_pretrained(
+                checkpoint.path / name,
+                use_safetensors=options["use_safetensors"],
+                **dtype_option(own.__module__, dtype),
+            )
+    pipeline = _from_file(kind, file.path, checkpoint.path, dtype, **beside)
+    # Of denoiser and autoencoder diffusers logs what it leaves out; of text encoders it does not.
     known = {"embeddings.position_ids", "text_projection.weight", "logit_scale"}
     for name, part in pipeline.components.items():
         if "text_encoder" in name and part is not None:
             known |= {tensor.removeprefix("text_model.") for tensor in part.state_dict()}
+    stored = tensor_shapes(file.path) if file.path.suffix == ".safetensors" else ()
     left_over = [
         name
-        for name in tensor_shapes(file)
+        for name in stored
         for prefix in TEXT_ENCODERS
         if name.startswith(prefix)
         and name.removeprefix(prefix).removeprefix("text_model.") not in known
     ]
     if left_over:
         raise CheckpointError(
-            f"{file}: its text encoder has tensors that the configuration in {checkpoint.path} "
-            f"does not know and would leave out: {few_of(left_over)}. Give a pipeline of the same "
-            "family"
+            f"{file.path}: its text encoder has tensors that the configuration in "
+            f"{checkpoint.path} does not know and would leave out: {few_of(left_over)}. Give a "
+            "pipeline of the same family"
         )
+    return pipeline
 
 
 def _class_of(checkpoint: Checkpoint, name: str) -> Any:
@@ -134,13 +95,13 @@ def _class_of(checkpoint: Checkpoint, name: str) -> Any:
 
 
 def _from_file(kind: Any, file: Path, folder: Path, dtype: Any, **beside: Any) -> Any:
-    """What a class of diffusers makes of a file of weights and a folder's configuration.
-
-    Explains what diffusers raises for a file that is not of that configuration.
-    """
+    """What a class of diffusers makes of a file of weights and a folder's configuration."""
+    if not hasattr(kind, "from_single_file"):
+        name = getattr(kind, "__name__", "pipeline of this class")
+        raise CheckpointError(f"{file}: diffusers reads no {name} from one file: give its folder")
     try:
         with unwrapped_file(file) as own:
-            return kind.from_single_file(
+            made = kind.from_single_file(
                 str(own),
                 config=str(folder),
                 local_files_only=True,
@@ -150,20 +111,23 @@ def _from_file(kind: Any, file: Path, folder: Path, dtype: Any, **beside: Any) -
     except (LookupError, ValueError, RuntimeError, AttributeError, TypeError) as error:
         if is_out_of_memory(error):
             raise
-        reason = error_line(error)
-        if "meta tensor" in reason:  # what is left without values where the file has none
-            reason = "tensors that it asks for are missing"
         raise CheckpointError(
-            f"{file}: not the weights that the configuration in {folder} is for ({reason}). Give a "
-            "pipeline of the same family"
+            f"{file}: not the weights that the configuration in {folder} is for "
+            f"({error_line(error)}). Give a pipeline of the same family"
         ) from error
-
-
-def _refuse_meta(checkpoint: Checkpoint, component: Any) -> None:
-    """Raise CheckpointError where a component has tensors that its file did not bring."""
-    if hasattr(component, "named_parameters"):
-        tensors = [*component.named_parameters(), *component.named_buffers()]
-        refuse_missing(checkpoint, [name for name, tensor in tensors if tensor.is_meta])
+    missing = [
+        name
+        for part in getattr(made, "components", {"": made}).values()
+        if hasattr(part, "named_parameters")
+        for name, tensor in (*part.named_parameters(), *part.named_buffers())
+        if tensor.is_meta
+    ]
+    if missing:
+        raise CheckpointError(
+            f"{file}: tensors that the configuration in {folder} asks for are missing from it: "
+            f"{few_of(missing)}. Give a pipeline of the same family"
+        )
+    return made
 
 
 State = Mapping[str, Any]

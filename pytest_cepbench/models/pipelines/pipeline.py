@@ -4,8 +4,8 @@ Every image has a random generator of its own, on the CPU, so that it depends on
 seed and not on its batch or on the device's random numbers. Where a parameter is not given, the
 pipeline's own default holds.
 
-What can change an image enters keys: the attention and the tiles of the VAE among the rest. Where
-parts lie, and how many images the VAE decodes at a time, changes none.
+What can change an image enters keys: the tiles of the VAE among the rest. Where parts lie changes
+none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
@@ -22,10 +22,8 @@ import numpy as np
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import (
     DeviceMemoryError,
-    MissingDependencyError,
     ModelError,
     RoleError,
-    error_line,
     unknown_name,
 )
 from pytest_cepbench.models.checkpoints import Checkpoint, component_names
@@ -37,26 +35,18 @@ from pytest_cepbench.models.checkpoints.loaded_checks import (
     take_weights,
 )
 from pytest_cepbench.models.checkpoints.loading import answer_by_names, loading
-from pytest_cepbench.models.checkpoints.parameters import OF_PIPELINES, Placement, parse_max_memory
+from pytest_cepbench.models.checkpoints.parameters import OF_PIPELINES, Placement
 from pytest_cepbench.models.checkpoints.pipeline_parts import LORA, SINGLE_FILE
-from pytest_cepbench.models.pipelines.assembly import apply_loras, load_component_files
+from pytest_cepbench.models.pipelines.assembly import apply_loras, assemble
 from pytest_cepbench.models.protocols import ImageLike
 from pytest_cepbench.models.spec import ModelSpec, check_at_least, check_choice
 from pytest_cepbench.models.torch_runtime import (
     dtype_option,
-    need,
     quiet,
     require,
     seeded,
     to_torch_dtype,
 )
-
-_STRATEGIES = ("balanced",)
-
-_OFFLOADS = ("model", "sequential")
-
-_DENOISERS = ("unet", "transformer", "transformer_2", "prior")
-"""Components of pipelines that are called at every step."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +56,7 @@ class PipelineParams(Placement):
 
     device_map: balanced puts whole parts on the devices that the process sees, the largest first;
         None puts all on one.
-    max_memory: of each device for this pipeline's weights, "0:20GiB,1:20GiB".
-    offload: model keeps parts in host memory, one at a time on the device; sequential does so with
-        each layer, which takes the least memory and by far the most time.
-    attention_backend: of diffusers, for models whose attention has them; None leaves its choice.
-    vae_slicing: decode the images of a batch one at a time.
+    offload: model keeps parts in host memory, one at a time on the device.
     vae_tiling: decode large images in tiles, which are blended where they meet.
     lora_scale: strength of each of the LoRA weights, separated by commas, or one for all; None is
         1.
@@ -78,8 +64,6 @@ class PipelineParams(Placement):
     allow_unused: leave out tensors that a part does not know, instead of refusing them.
     safety_checker: false takes the pipeline's safety checker out.
     scheduler: class name of a compatible diffusers scheduler, made from the pipeline's settings.
-    timestep_spacing: leading, trailing or linspace: how the scheduler chooses its steps; None is
-        the pipeline's setting.
     height, width: pixels. The rest as in the pipeline's own documentation; None is its default.
     Raises ValueError for a value outside its range, and for those that contradict one another.
     """
@@ -99,17 +83,13 @@ class PipelineParams(Placement):
 
     batch_size: int = 4
     device_map: str | None = None
-    max_memory: str | None = None
     offload: str | None = None
-    attention_backend: str | None = None
-    vae_slicing: bool = False
     vae_tiling: bool = False
     lora_scale: str | None = None
     fuse: bool = True
     allow_unused: bool = False
     safety_checker: bool = True
     scheduler: str | None = None
-    timestep_spacing: str | None = None
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     height: int | None = None
@@ -120,10 +100,8 @@ class PipelineParams(Placement):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_choice(self, "device_map", _STRATEGIES, " of a pipeline")
-        check_choice(self, "offload", _OFFLOADS, " of a pipeline")
-        if self.device_map is None and self.max_memory is not None:
-            raise ValueError("max_memory divides a pipeline among devices: add device_map=balanced")
+        check_choice(self, "device_map", ("balanced",), " of a pipeline")
+        check_choice(self, "offload", ("model",), " of a pipeline")
         if self.device_map is not None and self.offload is not None:
             raise ValueError(
                 "device_map divides a pipeline among devices, offload keeps it in host memory: "
@@ -134,16 +112,11 @@ class PipelineParams(Placement):
                 "device_map divides a pipeline among all devices that the process sees: leave out "
                 f"device={self.device}"
             )
-        if self.max_memory is not None and "cpu" in parse_max_memory(self.max_memory):
-            raise ValueError(
-                "max_memory of a pipeline names devices alone: for host memory give offload=model"
-            )
         check_at_least(self, 1, "num_inference_steps", "height", "width", "max_sequence_length")
         for name in ("guidance_scale", "true_cfg_scale"):
             value = getattr(self, name)
             if value is not None and not math.isfinite(value):
                 raise ValueError(f"{name} must be a finite number, got {value}")
-        check_choice(self, "timestep_spacing", _SPACINGS)
         if not all(map(math.isfinite, self.lora_scales)):
             raise ValueError(f"lora_scale must be finite numbers, got {self.lora_scale!r}")
 
@@ -185,74 +158,12 @@ class PipelineParams(Placement):
         return True
 
 
-_DECISIVE = (
-    "attention_backend", "vae_tiling", "scheduler", "timestep_spacing", "safety_checker", "fuse",
-)  # fmt: skip
+_DECISIVE = ("vae_tiling", "scheduler", "safety_checker", "fuse")
 """Parameters besides those of the call that change images where they are not as by default."""
 
 _DEFAULTS = {entry.name: entry.default for entry in fields(PipelineParams)}
 
 P = TypeVar("P", bound=PipelineParams)
-
-
-def adapt_parts(plan: LoadPlan[P], pipeline: Any) -> None:
-    """Set up the VAE and the attention as the spec says.
-
-    Raises SpecError for what the pipeline does not have, MissingDependencyError for an attention
-    whose package is not installed or does not work here.
-    """
-    for parameter in ("vae_slicing", "vae_tiling"):
-        if not getattr(plan.params, parameter):
-            continue
-        vae, way = getattr(pipeline, "vae", None), parameter.removeprefix("vae_")
-        try:
-            getattr(vae, f"enable_{way}")()
-        except (AttributeError, NotImplementedError):
-            has = "no vae" if vae is None else f"a {type(vae).__name__}, which has no {way}"
-            raise plan.spec.error(
-                f"{type(pipeline).__name__} has {has}: leave out {parameter}"
-            ) from None
-    name = plan.params.attention_backend
-    if name is None:
-        return
-    need("attention_backend", "diffusers", "0.35")
-    from diffusers.models.attention_dispatch import AttentionBackendName, attention_backend
-
-    # Those of the hub are code that would be downloaded.
-    known = [backend.value for backend in AttentionBackendName]
-    known = [backend for backend in known if not backend.endswith("_hub")]
-    if name not in known:
-        fault = unknown_name("attention_backend", name, known)
-        raise plan.spec.error(fault)
-    denoisers = [getattr(pipeline, name, None) for name in _DENOISERS]
-    parts = [
-        part
-        for part in denoisers
-        if part is not None
-        and any(
-            hasattr(getattr(module, "processor", None), "_attention_backend")
-            for module in part.modules()
-        )
-    ]
-    if not parts:
-        raise plan.spec.error(
-            f"the attention of {type(pipeline).__name__} has no backends to choose from: leave "
-            "attention_backend out"
-        )
-    try:
-        # Choosing one for a model makes it the choice of every other pipeline of the process, too;
-        # after the block it is what it was.
-        with attention_backend(name):
-            for part in parts:
-                part.set_attention_backend(name)
-    except (ImportError, RuntimeError) as error:
-        raise MissingDependencyError(
-            f"model spec {plan.spec.text!r}: attention_backend={name} cannot be used here: "
-            f"{error_line(error)}"
-        ) from error
-
-
-_SPACINGS = ("leading", "trailing", "linspace")
 
 
 # Takes no generator in its steps and draws one noise for the whole batch.
@@ -295,15 +206,10 @@ def check_pipeline(plan: LoadPlan[P]) -> None:
         require("peft")
 
 
-def load_pipeline(
-    plan: LoadPlan[P],
-    from_pretrained: Callable[[Any, Checkpoint, dict[str, Any]], Any],
-    supplied: Collection[str],
-    kind: str,
-) -> Any:
+def load_pipeline(plan: LoadPlan[P], auto: str, supplied: Collection[str], kind: str) -> Any:
     """Load a pipeline onto its device, ready to be called.
 
-    from_pretrained: makes it of the module diffusers, the checkpoint and the options.
+    auto: name of the class of diffusers that finds the class of a folder's pipeline for the role.
     supplied: parameters of its call that the role gives. kind: of pipeline that the role needs, for
         people ("text-to-image").
     Raises CheckpointError for parts that are missing, damaged or do not fit, RoleError for a
@@ -324,8 +230,7 @@ def load_pipeline(
             no_random_weights(checkpoint, allow_unused=params.allow_unused),
             checkpoint.unwrapped() as whole,
         ):
-            files = load_component_files(checkpoint, dtype)
-            pipeline = from_pretrained(diffusers, whole, {**options, **files})
+            pipeline = assemble(getattr(diffusers, auto), whole, options)
         for part in pipeline.components.values():
             if hasattr(part, "modules"):
                 answer_by_names(part)
@@ -363,11 +268,17 @@ def load_pipeline(
         pipeline.set_progress_bar_config(disable=True)
     take_weights(checkpoint, pipeline.components)
     with loading(plan):
-        if params.offload == "model":
+        if params.offload is not None:
             pipeline.enable_model_cpu_offload(device=plan.device)
-        elif params.offload == "sequential":
-            pipeline.enable_sequential_cpu_offload(device=plan.device)
-        adapt_parts(plan, pipeline)
+        if params.vae_tiling:
+            vae: Any = getattr(pipeline, "vae", None)
+            try:
+                vae.enable_tiling()
+            except (AttributeError, NotImplementedError):
+                raise spec.error(
+                    f"the {type(vae).__name__} of a {type(pipeline).__name__} has no tiling: leave "
+                    "out vae_tiling"
+                ) from None
     return pipeline
 
 
@@ -381,8 +292,6 @@ def _loading_options(plan: LoadPlan[P], dtype: Any) -> dict[str, Any]:
     }
     if params.device_map is not None:
         options["device_map"] = params.device_map
-    if params.max_memory is not None:
-        options["max_memory"] = parse_max_memory(params.max_memory)
     if plan.checkpoint.options.variant is not None:
         options["variant"] = plan.checkpoint.options.variant
     if not params.safety_checker:
@@ -417,12 +326,8 @@ def _check_call(plan: LoadPlan[P], pipeline: Any, supplied: Collection[str], kin
 
 
 def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) -> None:
-    """Swap the scheduler, or change how it spaces its steps, where the spec says so.
-
-    Raises SpecError for one that cannot serve here.
-    """
+    """Swap the scheduler where the spec says so. Raises SpecError for one that cannot serve."""
     own = getattr(pipeline, "scheduler", None)
-    what = type(pipeline).__name__
     name = params.scheduler or type(own).__name__
     if name == _UNSEEDABLE:
         raise spec.error(
@@ -430,19 +335,13 @@ def _settle_scheduler(spec: ModelSpec, pipeline: Any, params: PipelineParams) ->
             "an image would depend on its batch. Give another with scheduler=, such as "
             "DPMSolverMultistepScheduler"
         )
-    if params.scheduler is None and params.timestep_spacing is None:
+    if params.scheduler is None:
         return
     known = {kind.__name__: kind for kind in (*getattr(own, "compatibles", ()), type(own))}
     if own is None or name not in known:
         names = known if own is not None else ()
-        fault = unknown_name(f"scheduler for {what}", name, names)
-        raise spec.error(fault)
-    changes = {}
-    if params.timestep_spacing is not None:
-        if "timestep_spacing" not in inspect.signature(known[name]).parameters:
-            raise spec.error(f"{name} takes no timestep_spacing")
-        changes["timestep_spacing"] = params.timestep_spacing
-    pipeline.scheduler = known[name].from_config(own.config, **changes)
+        raise spec.error(unknown_name(f"scheduler for {type(pipeline).__name__}", name, names))
+    pipeline.scheduler = known[name].from_config(own.config)
 
 
 class LoadedPipeline:

@@ -19,8 +19,6 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.binding import LoadPlan, adapter
-from pytest_cepbench.models.checkpoints.pipeline_parts import SINGLE_FILE
-from pytest_cepbench.models.pipelines.assembly import load_pipeline_class, load_single_file
 from pytest_cepbench.models.pipelines.pipeline import (
     LoadedPipeline,
     PipelineParams,
@@ -83,15 +81,10 @@ class DiffusersGenerator(LoadedPipeline):
 
 
 def _load_generator(plan: LoadPlan[GeneratorParams]) -> DiffusersGenerator:
-    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
-        for part in checkpoint.named(SINGLE_FILE):
-            return load_single_file(diffusers, checkpoint, part.path, options)
-        name = str(checkpoint.config.get("_class_name"))  # a list of a custom pipeline
-        auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
-        return load_pipeline_class(getattr(diffusers, auto), diffusers, checkpoint, options)
-
+    name = plan.checkpoint.what
+    auto = name if name in _TEXT_TO_IMAGE else "AutoPipelineForText2Image"
     supplied = ("prompt", "generator", "output_type")
-    pipeline = load_pipeline(plan, read, supplied, DiffusersGenerator.kind)
+    pipeline = load_pipeline(plan, auto, supplied, DiffusersGenerator.kind)
     return DiffusersGenerator(plan.checkpoint, pipeline, plan.params.call)
 
 
@@ -221,15 +214,9 @@ class DiffusersEditor(LoadedPipeline):
 
 
 def _load_editor(plan: LoadPlan[EditorParams]) -> DiffusersEditor:
-    def read(diffusers: Any, checkpoint: Checkpoint, options: dict[str, Any]) -> Any:
-        # The image-to-image pipeline of the same components where there is one.
-        auto = diffusers.AutoPipelineForImage2Image
-        for part in checkpoint.named(SINGLE_FILE):
-            return auto.from_pipe(load_single_file(diffusers, checkpoint, part.path, options))
-        return load_pipeline_class(auto, diffusers, checkpoint, options)
-
-    supplied = ("prompt", "image", "generator", "output_type")
-    pipeline = load_pipeline(plan, read, supplied, DiffusersEditor.kind)
+    # The image-to-image pipeline of the same components where there is one.
+    auto, supplied = "AutoPipelineForImage2Image", ("prompt", "image", "generator", "output_type")
+    pipeline = load_pipeline(plan, auto, supplied, DiffusersEditor.kind)
     signature = inspect.signature(pipeline.__call__).parameters
     if "strength" in signature:
         steps, strength = (

@@ -5,43 +5,20 @@ transformers draws the tokens of a batch from the global generator, so that a dr
 on its neighbours. Adding Gumbel noise to the scores and taking the largest sum draws from the same
 distribution (the Gumbel-max trick), and the noise of each drawing can be its own. Two checkpoints
 then meet the same noise at the same step, so their drawings differ no more than the checkpoints do.
-
-The common way, for a family that is not known here: the processor and `generate` take
-`generation_mode="image"`, and `decode_image_tokens` makes pixels of the result. Tokens come from
-the global generator there, so each drawing is a call of its own under its own seed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, SpecError
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.text_model.likelihood import cache_argument
 from pytest_cepbench.models.text_model.loading import LoadedTextModel
-from pytest_cepbench.models.torch_runtime import seeded
 
 if TYPE_CHECKING:
     import torch
-
-
-class ImageDecoder(Protocol):
-    """Draws with a loaded model.
-
-    chats: whether prompts go through the checkpoint's chat template, where it has one.
-    by_size: whether images of several sizes in one call would change each other's descriptions.
-    """
-
-    chats: bool
-    by_size: bool
-
-    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
-        """(n, 3, h, w) pixel values as the checkpoint's image processor scales them.
-
-        Each depends on its own prompt and seed. NaN where the model's scores were no numbers.
-        """
-        ...
 
 
 def _generate(model: Any, config: Any, choose: Callable[..., Any], **inputs: Any) -> torch.Tensor:
@@ -117,50 +94,12 @@ def _only(chosen: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     return scores.scatter_(1, chosen[:, None], 0.0)
 
 
-class PipelineDecoder:
-    """Draws as transformers' any-to-any pipeline does.
-
-    settings: of `drawing_settings`. Raises RoleError for a model that makes no images.
-    """
-
-    chats = True
-    by_size = True
-
-    def __init__(
-        self, checkpoint: Checkpoint, loaded: LoadedTextModel, settings: Mapping[str, Any]
-    ) -> None:
-        self._loaded = loaded
-        made = getattr(loaded.model, "output_modalities", None) or ("text",)
-        if "image" not in made or not hasattr(loaded.model, "decode_image_tokens"):
-            raise RoleError(
-                f"{checkpoint.path} is a {checkpoint.what}, which makes {' and '.join(made)} and "
-                "no images, as the installed transformers has it: it cannot be the generator. Give "
-                "a diffusers pipeline, or wrap its own code as python:package.module:factory"
-            )
-        self._call = {
-            name: value
-            for name, value in settings.items()
-            if name != "prompt_template" and not (name == "top_k" and not value)
-        }
-
-    def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
-        """See `ImageDecoder`."""
-        import torch
-
-        model, device = self._loaded.model, self._loaded.device
-        mode, made = {"generation_mode": "image"}, []
-        for prompt, seed in zip(prompts, seeds, strict=True):
-            inputs = self._loaded.processor(text=[prompt], return_tensors="pt", **mode)
-            with seeded([device], seed):
-                tokens = model.generate(**inputs.to(device), **mode, **self._call)
-            made.append(_on_host(model.decode_image_tokens(tokens)))
-        return torch.cat(made)
-
-
 class JanusDecoder:
     """Draws images of the size that the checkpoint was made for.
 
     settings: of `drawing_settings`. Raises CheckpointError where the parts that draw do not fit.
+    chats: whether prompts go through the checkpoint's chat template, where it has one.
+    by_size: whether images of several sizes in one call would change each other's descriptions.
     """
 
     chats = True
@@ -205,7 +144,10 @@ class JanusDecoder:
             )
 
     def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
-        """See `ImageDecoder`."""
+        """(n, 3, h, w) pixel values as the checkpoint's image processor scales them.
+
+        Each depends on its own prompt and seed. NaN where the model's scores were no numbers.
+        """
         from transformers import DynamicCache
 
         loaded, sampler = self._loaded, TokenSampler(self._settings, seeds)
@@ -288,7 +230,7 @@ class Emu3Decoder:
         )
 
     def draw(self, prompts: Sequence[str], seeds: Sequence[int]) -> torch.Tensor:
-        """See `ImageDecoder`."""
+        """As `JanusDecoder.draw`."""
         import torch
 
         model, sampler = self._loaded.model, TokenSampler(self._settings, seeds)

@@ -309,9 +309,6 @@ _PUBLISHED: dict[str, dict[str, Any]] = {
 }
 """How the authors' code draws, where neither the spec nor the checkpoint says how."""
 
-_OTHERWISE: dict[str, Any] = {"guidance_scale": 5.0}
-"""Settings of a family that is not known: transformers' own value."""
-
 
 @dataclass(frozen=True)
 class UnifiedParams:
@@ -368,7 +365,7 @@ def drawing_settings(
 
     A checkpoint's own do_sample does not count: images are sampled unless the spec says otherwise.
     """
-    published = _PUBLISHED.get(family, _OTHERWISE)
+    published = _PUBLISHED[family]
     names = _NEUTRAL if params.image_do_sample else ()
     given = {name: getattr(params, f"image_{name}") for name in names}
     given["guidance_scale"] = params.guidance_scale

@@ -1,14 +1,13 @@
 """Unified models: describer, writer, generator and interleaver in one checkpoint, loaded once.
 
 Describing and writing are the code of these roles, and answers are made in turns of writing and
-drawing. Drawing goes by families, since transformers has no one way for it: Janus and Emu3, and by
-rule what keeps to the common interface.
+drawing. Drawing goes by families, since transformers has no one way for it: Janus and Emu3.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import BindContext, BoundRole, Resources
 from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.checkpoints.loading import explained
@@ -29,18 +28,9 @@ from pytest_cepbench.models.protocols import (
     StepLimit,
 )
 from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
-from pytest_cepbench.models.text_model.drawing import (
-    Emu3Decoder,
-    ImageDecoder,
-    JanusDecoder,
-    PipelineDecoder,
-)
+from pytest_cepbench.models.text_model.drawing import Emu3Decoder, JanusDecoder
 from pytest_cepbench.models.text_model.interleaver import PROMPTS, interleave
-from pytest_cepbench.models.text_model.loading import (
-    LoadedTextModel,
-    conversation,
-    generation_config,
-)
+from pytest_cepbench.models.text_model.loading import conversation, generation_config
 from pytest_cepbench.models.text_model.parameters import (
     OF_EMU3,
     GenerationParams,
@@ -61,11 +51,11 @@ from pytest_cepbench.models.torch_runtime import backend_option, need, quiet
 
 ADAPTER = "transformers-unified/1"
 
-_DECODERS: dict[str, Callable[[Checkpoint, LoadedTextModel, Mapping[str, Any]], ImageDecoder]] = {
+_DECODERS: dict[str, type[JanusDecoder | Emu3Decoder]] = {
     "janus": JanusDecoder,
     "emu3": Emu3Decoder,
 }
-"""By model type; other families draw in the common way."""
+"""By model type."""
 
 
 def bind_unified(
@@ -79,6 +69,12 @@ def bind_unified(
     template, MissingDependencyError where a library is not installed.
     """
     family = str(checkpoint.config.get("model_type") or "")
+    if family not in _DECODERS:
+        raise RoleError(
+            f"{spec.text!r} is a {checkpoint.what}, which describes, and only "
+            f"{' and '.join(_DECODERS)} draw as well: give a diffusers pipeline as the generator, "
+            "or wrap its own code as python:package.module:factory"
+        )
     names = {field.name for field in dataclasses.fields(UnifiedParams)}
     names -= set() if family == "emu3" else set(OF_EMU3)
     of_texts = {field.name for field in dataclasses.fields(GenerationParams)} - names
@@ -142,7 +138,7 @@ def _load(
         # Drawings are made the same way whatever images are read with: torchvision rounds
         # otherwise.
         finish = AutoImageProcessor.from_pretrained(folder, **backend_option("pil"))
-        decoder = _DECODERS.get(family, PipelineDecoder)(checkpoint, loaded, settings)
+        decoder = _DECODERS[family](checkpoint, loaded, settings)
     answers = generation_settings(checkpoint, params, ANSWER_TOKENS)
     config = generation_config(loaded.model, loaded.tokenizer, answers)
     # A checkpoint's guidance is that of its drawings; a text would be guided away from no prompt.
@@ -166,7 +162,7 @@ class UnifiedModel:
         self,
         describer: TextModel,
         writer: TextModel,
-        decoder: ImageDecoder,
+        decoder: JanusDecoder | Emu3Decoder,
         finish: Any,
         template: str | None,
     ) -> None:

@@ -139,9 +139,3 @@ def test_adapters_are_for_transformers(tmp_path: Path) -> None:
     adapter = write_adapter(tmp_path / "adapter", str(base))
     with pytest.raises(CheckpointError, match="applied to a model of transformers"):
         inspect(adapter)
-
-
-def test_a_folder_without_adapter_is_none(base: Path) -> None:
-    """A whole model among `adapters` is told apart."""
-    with pytest.raises(CheckpointError, match=r"it is no PEFT adapter\. It holds a whole model"):
-        inspect(base, f"?adapters={base}")

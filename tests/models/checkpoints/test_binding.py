@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.errors import SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, weights_bytes
 from pytest_cepbench.models.checkpoints import inspect_checkpoint
 from pytest_cepbench.models.checkpoints.binding import adapter
@@ -53,13 +52,6 @@ def test_a_plan_settles_device_and_precision(
     assert (role.device, role.params) == (device, {"dtype": dtype})
 
 
-def test_a_parameter_of_another_adapter_is_refused(tmp_path: Path, context: BindContext) -> None:
-    """The message must name the parameter, the role and the model that does not know it."""
-    folder = write_checkpoint(tmp_path / "m", VIT)
-    with pytest.raises(SpecError, match="for the encoder ViTModel 'pooling'"):
-        bound(folder, "?pooling=cls", context, EncoderParams)
-
-
 def test_the_fingerprint_is_that_of_the_files_the_spec_lets_loading_read(
     tmp_path: Path, context: BindContext
 ) -> None:
@@ -97,15 +89,6 @@ def test_small_models_on_the_cpu_take_larger_batches(
     folder = write_checkpoint(tmp_path / "m", VIT)
     role = bound(folder, query, context, GenerationParams)
     assert (role.resources.batch_size, role.resources.small) == (batch_size, small)
-
-
-def test_large_models_on_the_cpu_keep_their_batches(tmp_path: Path, context: BindContext) -> None:
-    """Theirs are bound by arithmetic or memory, not by what a call costs."""
-    folder = write_checkpoint(tmp_path / "m", VIT)
-    with (folder / "model.safetensors").open("r+b") as weights:
-        weights.truncate(100 << 20)
-    role = bound(folder, "?device=cpu", context, GenerationParams)
-    assert (role.resources.batch_size, role.resources.small) == (8, False)
 
 
 def _weights(file: Path, **tensors: tuple[str, list[int], int]) -> None:
@@ -146,16 +129,3 @@ def test_a_pipeline_is_the_sum_of_its_parts(tmp_path: Path) -> None:
     folder = write_pipeline(tmp_path / "p")
     _weights(folder / "all-in-one.safetensors", w=("F32", [1000], 4000))
     assert weights_bytes(parse_spec(str(folder)), "cpu") == 2 * 4
-
-
-@pytest.mark.parametrize("text", ["shapes:", "python:some.where:make", "no/such", "unicom:nowhere"])
-def test_models_whose_size_is_not_known(text: str) -> None:
-    """Built-in and user's models say nothing, and what is wrong is told where it is bound."""
-    assert weights_bytes(parse_spec(text), "cpu") is None
-
-
-def test_a_damaged_checkpoint_is_not_judged_here(tmp_path: Path) -> None:
-    """A header that is cut off is an error of binding, not of counting workers."""
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-    (folder / "model.safetensors").write_bytes(b"\x09\0\0\0\0\0\0\0{")
-    assert weights_bytes(parse_spec(str(folder)), "cpu") is None

@@ -305,14 +305,3 @@ def test_what_decodes_images_too_is_unified(tmp_path: Path, family: str) -> None
 
     assert detection.roles == ("describer", "generator", "writer", "interleaver")
     assert detection_of(write_checkpoint(tmp_path / "b", text)).roles == ()
-
-
-def test_a_model_of_image_tokens_alone_names_its_pipeline(tmp_path: Path) -> None:
-    """GLM-Image makes tokens; pixels are made by a second model, in diffusers."""
-    config = {MODEL: ["GlmImageForConditionalGeneration"], "model_type": "glm_image"}
-    detection = detection_of(
-        write_checkpoint(tmp_path, config | {"vq_config": {}, "vision_config": {}})
-    )
-
-    assert detection.roles == ()
-    assert "GlmImagePipeline" in detection.because

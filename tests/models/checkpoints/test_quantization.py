@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_cepbench.errors import CheckpointError, MissingDependencyError
-from pytest_cepbench.models.checkpoints.binding import quantization_method, require_quantization
+from pytest_cepbench.errors import CheckpointError
+from pytest_cepbench.models.checkpoints.binding import quantization_method
 from tests.models.binding import bind_text
 from tests.models.files import LLAVA, inspect, write_checkpoint
 
@@ -19,23 +18,6 @@ from tests.models.files import LLAVA, inspect, write_checkpoint
 def quantized(folder: Path, **config: Any) -> Path:
     """A describer's folder whose configuration says that it is quantized."""
     return write_checkpoint(folder, {**LLAVA, "quantization_config": config})
-
-
-@pytest.mark.parametrize("method", ["aqlm", "hqq", "vptq", "spqr"])
-def test_an_absent_library_is_named(tmp_path: Path, method: str) -> None:
-    """With the command that installs it, before anything is loaded."""
-    if util.find_spec(method) is not None:
-        pytest.skip(f"{method} is installed")
-    checkpoint = inspect(quantized(tmp_path / "m", quant_method=method))
-    with pytest.raises(MissingDependencyError, match=rf"quantized by {method}.*pip install"):
-        require_quantization(checkpoint, "cuda")
-
-
-def test_a_method_without_code_for_a_cpu_is_refused(tmp_path: Path) -> None:
-    """Its library would say so when it is loaded, or read nonsense."""
-    checkpoint = inspect(quantized(tmp_path / "m", quant_method="nvfp4"))
-    with pytest.raises(CheckpointError, match="nvfp4, which runs on an accelerator only"):
-        require_quantization(checkpoint, "cpu")
 
 
 def test_a_quantization_without_method_is_refused(tmp_path: Path) -> None:

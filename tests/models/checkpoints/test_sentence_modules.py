@@ -7,13 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.checkpoints import stored_precision
 from pytest_cepbench.models.checkpoints.checkpoint_files import readable_files
-from pytest_cepbench.models.checkpoints.format_detection import read_modules
 from pytest_cepbench.models.checkpoints.parameters import SourceOptions
 from tests.models.files import LLAVA, inspect, write_checkpoint
 
@@ -111,40 +108,6 @@ def test_a_wrong_list_of_modules_is_named(tmp_path: Path, modules: Any, expected
     """A list that is none, or that reaches for another folder's files."""
     with pytest.raises(CheckpointError, match=rf"modules\.json: .*{expected}"):
         inspect(write_modules(tmp_path / "m", modules))
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["path", "type", "x"]), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-
-
-@given(value=_JSON)
-def test_any_json_that_lists_no_modules_inside_is_refused(
-    tmp_path_factory: pytest.TempPathFactory, value: Any
-) -> None:
-    """Whatever a file holds, what is read are modules whose folders lie inside."""
-    file = write_modules(tmp_path_factory.getbasetemp() / "any", value) / "modules.json"
-    listed = isinstance(value, list) and value != []
-    fit = listed and all(
-        isinstance(item, dict) and {type(item.get("path")), type(item.get("type"))} == {str}
-        for item in value
-    )
-    if not fit:
-        with pytest.raises(CheckpointError, match="expected a JSON list of modules"):
-            read_modules(file)
-        return
-    inside = all(
-        (file.parent / item["path"]).resolve().is_relative_to(file.parent.resolve())
-        for item in value
-    )
-    if not inside:
-        with pytest.raises(CheckpointError, match="leads out"):
-            read_modules(file)
 
 
 def test_of_a_published_repository_only_the_modules_files_count() -> None:

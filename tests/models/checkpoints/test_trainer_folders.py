@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -38,14 +37,12 @@ def test_the_only_checkpoint_of_a_run_is_taken(tmp_path: Path) -> None:
 
 
 def test_several_checkpoints_are_listed_with_the_newest(tmp_path: Path) -> None:
-    """Steps count as numbers, and the trainer's own choice is named too."""
+    """Steps count as numbers."""
     run = write_run(tmp_path / "run", 500, 1000, 90)
-    state = {"best_model_checkpoint": str(run / "checkpoint-500")}
-    (run / "checkpoint-1000" / "trainer_state.json").write_text(json.dumps(state), "utf-8")
     with pytest.raises(
         CheckpointError,
         match=r"3 checkpoints \(checkpoint-90, checkpoint-500, checkpoint-1000\).*newest is "
-        r".*checkpoint-1000, and the trainer calls checkpoint-500 the best",
+        r".*checkpoint-1000",
     ):
         inspect(run)
 
@@ -154,9 +151,6 @@ def _fingerprint(folder: Path) -> str:
     )
 
 
-_VERL = "-m verl.model_merger merge --backend fsdp --local_dir {folder} --target_dir"
-
-
 @pytest.mark.parametrize(
     ("names", "words"),
     [
@@ -168,11 +162,7 @@ _VERL = "-m verl.model_merger merge --backend fsdp --local_dir {folder} --target
             ["pytorch_model/zero_pp_rank_0_mp_rank_00_model_states.pt"],
             r"python -m deepspeed\.utils\.zero_to_fp32 {run} {run}/consolidated --safe_serial",
         ),
-        (["pytorch_model_fsdp_rank0.bin"], "FSDP's local state .*SHARDED_STATE_DICT"),
-        (["model_world_size_4_rank_0.pt", "config.json={}"], _VERL.format(folder="{run}")),
-        (["actor/model_world_size_4_rank_0.pt"], _VERL.format(folder="{run}/actor")),
-        (["../model_world_size_4_rank_0.pt", "config.json={}"], _VERL.format(folder="{run}/..")),
-        (["pytorch_model_fsdp.bin"], "FSDP's whole state .*save_model"),
+        (["pytorch_model_fsdp_rank0.bin", "config.json={}"], "found nothing|no weights|neither"),
         (["pytorch_model_fsdp_0/.metadata"], "weights without a configuration.*base=FOLDER"),
         (["model.safetensors"], "weights without a configuration.*base=FOLDER"),
     ],
@@ -186,9 +176,7 @@ def test_states_say_what_to_do(tmp_path: Path, names: list[str], words: str) -> 
         (run / name).write_text(text, encoding="utf-8")
         if name.endswith(".safetensors"):
             write_tensors(run / name, {"lm_head.weight": (2, 2)})
-    with pytest.raises(
-        CheckpointError, match=words.replace("{run}/..", str(run.parent)).replace("{run}", str(run))
-    ):
+    with pytest.raises(CheckpointError, match=words.replace("{run}", str(run))):
         inspect(run)
 
 

@@ -103,14 +103,6 @@ def test_shards_and_their_index_are_read(tmp_path: Path) -> None:
     assert describe(f"{folder}?") == expected
 
 
-def test_older_files_beside_the_weights_change_nothing(tmp_path: Path) -> None:
-    """A trainer that changed to one file leaves the shards of before, with the same names."""
-    folder = build_llava(tmp_path / "m")
-    expected = describe(f"{folder}?")
-    shutil.copy(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors")
-    assert describe(f"{folder}?") == expected
-
-
 def test_parts_may_be_wrapped(tmp_path: Path) -> None:
     """A component in a folder or a file, an adapter and LoRA weights: each as it is inside."""
     skip_before("a component's file as diffusers writes it", "diffusers", "0.35")

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import RoleError
 from pytest_cepbench.models.protocols import Editor, Movable
 from pytest_cepbench.models.torch_runtime import has
 from tests.models.binding import bind_text
@@ -169,36 +169,12 @@ def test_what_decides_is_in_the_key(folders: dict[str, Path]) -> None:
     assert bound.fingerprint == bind_text(str(folder), "generator").fingerprint
 
 
-@pytest.mark.parametrize(
-    ("name", "query", "message"),
-    [
-        ("pix2pix", "strength=0.5", "unknown parameter for .*Pix2Pix.* 'strength'"),
-        ("stable-diffusion", "num_inference_steps=1", "strength=0.5 of .*=1 is less than one step"),
-    ],
-)
-def test_a_parameter_that_the_pipeline_has_no_use_for_is_refused(
-    folders: dict[str, Path], name: str, query: str, message: str
-) -> None:
-    """When it is loaded, and its call is known."""
-    folder = folders[name]
-    steps = "strength=0.5&" if name == "stable-diffusion" else ""
-
-    with pytest.raises(SpecError, match=message):
-        bind_text(f"{folder}?{steps}{query}", "editor").load()
-
-
 def test_a_pipeline_that_takes_no_image_is_no_editor(tmp_path: Path) -> None:
     """Some text-to-image pipelines have no twin that starts from an image."""
     folder = tiny.build_pixart(tmp_path / "pixart")
 
     with pytest.raises(RoleError, match="can be the generator, not the editor"):
         bind_text(str(folder), "editor")
-
-
-def test_an_editing_pipeline_is_no_generator(folders: dict[str, Path]) -> None:
-    """It needs an image, and the message says where to give it."""
-    with pytest.raises(RoleError, match=r"can be the editor, not the generator.*--editor"):
-        bind_text(str(folders["pix2pix"]), "generator")
 
 
 def test_the_library_has_the_pipelines_that_detection_promises() -> None:

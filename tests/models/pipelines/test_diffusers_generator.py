@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -86,16 +84,6 @@ def test_newer_pipelines_draw(build: Callable[[Path], Path], tmp_path: Path) -> 
     assert model.text_lengths(texts) == ([3, 1], 512)
 
 
-def test_the_callers_random_state_is_left_alone(folders: dict[str, Path]) -> None:
-    """Drawing must not change what the caller's own torch.rand gives next."""
-    import torch
-
-    model = load(f"{folders['stable-diffusion']}?{tiny.DRAW['stable-diffusion']}")
-    before = torch.get_rng_state()
-    model.generate(TEXTS[:1], SEEDS[:1])
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.slow
 def test_a_scheduler_that_draws_noise_of_its_own_draws_it_from_the_seed(
     folders: dict[str, Path],
@@ -109,35 +97,6 @@ def test_a_scheduler_that_draws_noise_of_its_own_draws_it_from_the_seed(
     (other,) = plain.generate([TEXTS[2]], [SEEDS[2]])
     assert np.abs(rounded(alone) - batch[2]).max() <= 1
     assert np.abs(rounded(alone) - rounded(other)).max() > 1
-
-
-def test_binding_imports_no_torch(folders: dict[str, Path]) -> None:
-    """A run that finds everything in the store never pays for importing torch."""
-    code = (
-        "import sys; from pytest_cepbench.models.binding import BindContext; "
-        "from pytest_cepbench.models.binding import bind; "
-        "from pytest_cepbench.models.spec import parse_spec; "
-        "bind(parse_spec(sys.argv[1]), 'generator', BindContext(lambda path: 'ab')); "
-        "assert not {'torch', 'diffusers', 'transformers'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code, str(folders["sdxl"])], check=True)
-
-
-@pytest.mark.slow
-def test_a_negative_prompt_reaches_every_image(folders: dict[str, Path]) -> None:
-    """One negative prompt holds for a whole batch, and changes its images."""
-    draw = f"{folders['stable-diffusion']}?{tiny.DRAW['stable-diffusion']}&guidance_scale=9"
-    plain = load(draw).generate(TEXTS, SEEDS)
-    turned = load(f"{draw}&negative_prompt=large+purple+cross").generate(TEXTS, SEEDS)
-    for before, after in zip(plain, turned, strict=True):
-        assert np.abs(rounded(before) - rounded(after)).max() > 1
-
-
-def test_a_text_longer_than_the_text_encoder_reads_is_drawn(folders: dict[str, Path]) -> None:
-    """The pipeline only logs that it cuts such a text; that must not become an error."""
-    model = load(f"{folders['stable-diffusion']}?{tiny.DRAW['stable-diffusion']}")
-    (image,) = model.generate(["one small red circle " * 40], [1])
-    assert rounded(image).shape == (64, 64, 3)
 
 
 def test_weights_that_draw_nan_give_a_failure_per_image(copy: Path) -> None:

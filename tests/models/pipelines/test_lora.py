@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +13,6 @@ from packaging.version import Version
 
 from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.torch_runtime import quiet
-from tests.models.binding import bind_text
 from tests.models.pipelines.conftest import bind_generator, draw
 from tests.tiny import generators as tiny
 from tests.tiny import loras
@@ -112,18 +109,6 @@ def test_several_loras_add_up(base: Path, lora: Path, tmp_path: Path) -> None:
     assert apart(draw(f"{spec}&fuse=false"), expected) < 1e-4
 
 
-@text_encoders
-@pytest.mark.slow
-def test_loras_of_different_parts_work_together(base: Path, lora: Path, tmp_path: Path) -> None:
-    """One for the UNet alone, one for the text encoder too: each scales where it is."""
-    texts = loras.build_lora(base, tmp_path / "texts", text_encoder=True, seed=33)
-    fused = draw(f"{base}?lora={lora},{texts}&lora_scale=1,0.5&{DRAW}")
-    assert apart(fused, draw(f"{base}?lora={texts},{lora}&lora_scale=0.5,1&{DRAW}")) < 1e-4
-    beside = draw(f"{base}?lora={lora},{texts}&lora_scale=1,0.5&fuse=false&{DRAW}")
-    assert apart(fused, beside) < 1e-4
-    assert apart(fused, draw(f"{base}?lora={lora},{lora}&lora_scale=1,0.5&{DRAW}")) > 1e-3
-
-
 def draw_with_diffusers(folder: Path, lora: Path) -> Pixels:
     """The same image by the calls of diffusers' own documentation."""
     import torch
@@ -160,21 +145,6 @@ def test_transformers_and_text_encoders_take_loras_too(
     image = draw_with_diffusers(folders[name], lora)
     assert apart(drawn, image) < 1e-4
     assert apart(drawn, draw(f"{folders[name]}?{tiny.DRAW[name]}")) > 1e-3
-
-
-@pytest.mark.slow
-def test_an_editor_takes_a_lora(base: Path, lora: Path, merged: Path) -> None:
-    """The twin of the same components redraws an image with it."""
-    from PIL import Image
-
-    from pytest_cepbench.models.protocols import Editor
-
-    results: list[Any] = []
-    for spec in (f"{base}?lora={lora}&", f"{merged}?"):
-        model = bind_text(f"{spec}num_inference_steps=4&strength=0.5", "editor").load()
-        assert isinstance(model, Editor)
-        results += model.edit([Image.new("RGB", (48, 48), "red")], ["a blue square"], [1])
-    assert apart(np.asarray(results[0]), np.asarray(results[1])) < 1e-4
 
 
 @pytest.mark.slow
@@ -278,16 +248,6 @@ def test_a_lora_with_nan_is_refused_by_name(base: Path, lora: Path, tmp_path: Pa
     for query in ("", "&fuse=false"):
         with pytest.raises(CheckpointError, match=r"NaN or infinite values in unet\."):
             bind_generator(f"{base}?lora={tmp_path}{query}").load()
-
-
-def test_a_lora_that_is_written_again_is_noticed(base: Path, lora: Path, tmp_path: Path) -> None:
-    """What is loaded is what was fingerprinted, also where it is not in the pipeline's folder."""
-    copy = Path(shutil.copytree(lora, tmp_path / "lora"))
-    bound = bind_generator(f"{base}?lora={copy}")
-    loras.build_lora(base, copy, seed=34)
-    with pytest.raises(Exception, match="changed after it was fingerprinted") as caught:
-        bound.load()
-    assert type(caught.value).__name__ == "IdentityError"
 
 
 def test_a_pipeline_that_takes_no_lora_says_so(folders: dict[str, Path], lora: Path) -> None:

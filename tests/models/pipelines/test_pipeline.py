@@ -16,7 +16,7 @@ from pytest_cepbench.models.checkpoints import Checkpoint
 from pytest_cepbench.models.pipelines.pipeline import prompt_lengths
 from pytest_cepbench.models.pipelines.roles import DiffusersGenerator
 from pytest_cepbench.models.protocols import CountsTokens, Generator
-from tests.models.pipelines.conftest import BUILDERS, bind_generator, load
+from tests.models.pipelines.conftest import bind_generator, load
 from tests.tiny import generators as tiny
 from tests.tiny.encoders import clip_tokenizer
 from tests.tiny.generators import t5_tokenizer
@@ -133,38 +133,6 @@ def test_what_comes_after_the_limit_changes_nothing(folders: dict[str, Path], na
     assert not np.array_equal(
         draw(model, whole.strip()), draw(model, "blue " + "red " * (room - 1))
     )
-
-
-@pytest.mark.parametrize("name", BUILDERS)
-def test_every_pipeline_says_how_much_it_reads(folders: dict[str, Path], name: str) -> None:
-    """A limit that a short text keeps, and longer texts have more tokens."""
-    model = load(f"{folders[name]}?{tiny.DRAW[name]}")
-    assert isinstance(model, CountsTokens)
-    (short, long), most = model.text_lengths(["red", "red circle and a blue square"])
-    assert 0 < short < long <= most < 10_000
-
-
-@pytest.mark.parametrize("asked", [100, 300])
-def test_the_longest_reader_counts(folders: dict[str, Path], asked: int) -> None:
-    """FLUX reads with CLIP and T5: T5 reads more, as much as the call says."""
-    steps = "num_inference_steps=2&height=64&width=64"
-    model = load(f"{folders['flux']}?{steps}&max_sequence_length={asked}")
-    assert isinstance(model, CountsTokens)
-    assert model.text_lengths(["red"])[1] == asked
-
-
-def test_a_pipeline_without_tokenizers_reads_everything() -> None:
-    """Nothing is said to be cut where nothing is known."""
-    lengths, most = prompt_lengths(object.__new__(_Bare), {}, ["a text", "another"])
-    assert lengths == [0, 0]
-    assert most > 10**9
-
-
-class _Bare:
-    """A user's own pipeline, which reads characters."""
-
-    def __call__(self, prompt: list[str]) -> list[str]:
-        return prompt
 
 
 def test_parameters_enter_the_identity_as_given(folders: dict[str, Path]) -> None:

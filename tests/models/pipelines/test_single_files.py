@@ -111,9 +111,9 @@ def test_a_file_is_not_divided_among_devices(base: Path, files: Path) -> None:
     [
         (
             "{files}/pipeline.safetensors",
-            r"whole pipeline in one file.*\?config=PIPELINE.*such as stable-diffusion-v1-5/",
+            r"whole pipeline in one file.*\?config=PIPELINE",
         ),
-        ("{files}/unet.safetensors", r'weights of one component: write "PIPELINE\?unet='),
+        ("{files}/unet.safetensors", r'of a component write "PIPELINE\?COMPONENT='),
         ("{files}/pipeline.safetensors?config={flux}", "not the weights that the configuration"),
         ("{files}/pipeline.safetensors?config={sdxl}", r"not the weights.*label_emb\.0\.0\.weight"),
         ("{sdxl}?unet={files}/unet.safetensors", r"not the weights.*label_emb\.0\.0\.weight"),
@@ -131,7 +131,7 @@ def test_a_file_without_its_configuration_is_explained(
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [("drop", "tensors that it asks for are missing"), ("add", r"attentions\.0\.lora\.weight")],
+    [("drop", "meta tensor|are missing from it"), ("add", r"attentions\.0\.lora\.weight")],
 )
 def test_a_tensor_too_few_or_too_many_is_an_error(
     base: Path, files: Path, tmp_path: Path, change: str, words: str
@@ -149,19 +149,6 @@ def test_a_tensor_too_few_or_too_many_is_an_error(
     save_file(tensors, tmp_path / "pipeline.safetensors")
     with pytest.raises(CheckpointError, match=words):
         bind_generator(f"{tmp_path}/pipeline.safetensors?config={base}").load()
-
-
-@pytest.mark.slow
-def test_a_component_in_the_place_of_that_of_a_single_file_is_used(
-    base: Path, files: Path, tmp_path: Path
-) -> None:
-    """As a folder and as a file: the single file's own is left aside."""
-    other = tiny.build_stable_diffusion(tmp_path / "other", seed=77)
-    expected = draw(f"{base}?unet={other / 'unet'}&{DRAW}")
-    file = f"{files / 'pipeline.safetensors'}?config={base}&{DRAW}"
-    weights = other / "unet" / "diffusion_pytorch_model.safetensors"
-    for place in (other / "unet", weights):
-        assert np.array_equal(draw(f"{file}&unet={place}"), expected)
 
 
 def test_a_text_encoder_that_is_deeper_than_its_configuration_is_refused(
@@ -194,16 +181,6 @@ def test_a_text_encoder_that_the_file_lacks_is_that_of_the_configuration(
     tiny.drop_tensor(other / "text_encoder" / "model.safetensors", "final_layer_norm.weight")
     prints = [bind_generator(f"{file}?config={place}").fingerprint for place in (base, other)]
     assert prints[0] != prints[1]
-
-
-def test_gguf_is_refused_with_the_formats_that_are_read(base: Path, tmp_path: Path) -> None:
-    """Of a pipeline, of its configuration's family, and in the place of a component; in a line."""
-    file = tmp_path / "a.gguf"
-    file.write_bytes(b"GGUF")
-    for spec in (f"{file}", f"{file}?config={base}", f"{base}?unet={file}"):
-        with pytest.raises(CheckpointError, match=r"a\.gguf: .*\.safetensors") as caught:
-            bind_generator(spec)
-        assert "\n" not in str(caught.value)
 
 
 @pytest.fixture(scope="module")
@@ -268,16 +245,3 @@ def test_a_component_with_a_tensor_too_few_is_refused_by_name(
     tiny.drop_tensor(unet / "diffusion_pytorch_model.safetensors", "conv_out.weight")
     with pytest.raises(CheckpointError, match=r"random numbers.*conv_out\.weight"):
         bind_generator(f"{folders['stable-diffusion']}?unet={unet}").load()
-
-
-def test_a_component_that_is_written_again_is_noticed(
-    folders: dict[str, Path], run: Path, tmp_path: Path
-) -> None:
-    """What is loaded is what was fingerprinted, in whatever folder it lies."""
-    from pytest_cepbench.errors import IdentityError
-
-    unet = Path(shutil.copytree(run / "unet", tmp_path / "unet"))
-    bound = bind_generator(f"{folders['stable-diffusion']}?unet={unet}")
-    shutil.copytree(run / "unet_ema", unet, dirs_exist_ok=True)
-    with pytest.raises(IdentityError, match="changed after it was fingerprinted"):
-        bound.load()

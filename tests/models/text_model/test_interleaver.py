@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
+from pytest_cepbench.errors import CheckpointError, RoleError
 from pytest_cepbench.models.binding import bind, detect
 from pytest_cepbench.models.protocols import (
     CUT,
@@ -26,9 +25,6 @@ from pytest_cepbench.models.protocols import (
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.text_model.interleaver import (
     interleave,
-    is_end,
-    split_end,
-    step_count_text,
     step_text,
 )
 from tests.models.binding import CONTEXT, bind_text, plain
@@ -186,21 +182,6 @@ def test_an_answer_with_a_cut_text_says_so() -> None:
     assert ([step.text for step in reply.value], reply.provenance) == (["one", "two"], CUT)
 
 
-def test_the_prompts_say_what_is_wanted() -> None:
-    """The number where it is told, the way to end where the model may."""
-    assert "step 2 of 3" in step_text(2, 3)
-    assert "END" not in step_text(2, 3) + step_text(1, None)
-    assert "END" in step_text(2, None)
-    assert ("1 step," in step_count_text(1), "4 steps," in step_count_text(4)) == (True, True)
-    assert [is_end(line) for line in ("END", " **END.** ", "The END", "end")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert split_end("a\nb") == ("a\nb", False)
-
-
 @pytest.mark.models
 @pytest.mark.slow
 @both
@@ -273,23 +254,6 @@ def test_a_model_of_texts_alone_is_refused(tmp_path: Path) -> None:
         bind(parse_spec(str(folder)), "interleaver", CONTEXT, force=True)
 
 
-@pytest.mark.models
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
-        ("two_stage=true", "two_stage= was removed in 0.1.0: use the spec without it"),
-        ("max_text_tokens=9", "max_text_tokens= was removed in 0.1.0: use max_new_tokens"),
-    ],
-)
-def test_parameters_of_answers_in_one_sequence_are_refused_by_name(
-    folders: dict[str, Path], query: str, message: str
-) -> None:
-    """With what takes their place, in one line."""
-    with pytest.raises(SpecError, match=re.escape(message)) as caught:
-        bind_text(f"{folders['emu3']}?{query}", "interleaver")
-    assert "\n" not in str(caught.value)
-
-
 EXAMPLES = Path(__file__).parents[3] / "docs" / "examples"
 
 
@@ -321,18 +285,3 @@ def test_the_example_answers_in_steps(spec: str) -> None:
         lengths.append(len(steps))
     assert lengths[:2] == [3, 2]
     assert 1 <= lengths[2] <= 2
-
-
-def test_other_weights_are_another_model(spec: str, tmp_path: Path) -> None:
-    """Its fingerprint follows the files that it reads."""
-    before = bind_text(spec, "interleaver")
-    (tmp_path / "colors.txt").write_text("green")
-    after = bind_text(f"{spec}/.", "interleaver")
-
-    assert before.fingerprint != after.fingerprint
-
-
-def test_it_plays_no_other_role(spec: str) -> None:
-    """The message names the method that is missing."""
-    with pytest.raises(RoleError, match=r"needs the method write\(questions, prompt, seeds\)"):
-        bind_text(spec, "writer")

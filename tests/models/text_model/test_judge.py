@@ -13,14 +13,14 @@ from PIL import Image
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, VerdictProbabilities
 from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.errors import CheckpointError, RoleError
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Battle, Judge, Reply
 from pytest_cepbench.models.text_model.judge_prompts import LINE_LEADS
 from pytest_cepbench.store import Store
 from tests.chains.roles import verdicts_of
 from tests.models.binding import bind_text
 from tests.models.text_model.conftest import Build, Load, make_battles
-from tests.tiny.common import pictures, skip_before
+from tests.tiny.common import skip_before
 
 pytestmark = pytest.mark.models
 
@@ -81,20 +81,6 @@ def test_likelihoods_are_those_of_the_plain_model(load_judge: Load, name: str) -
     assert reply.value == WINNERS[int(np.argmax(means))]
 
 
-def test_images_are_read_once_for_all_four_phrases(load_judge: Load) -> None:
-    """They are most of a battle's tokens, and most of its time."""
-    skip_before("a cache that images are kept in", "transformers", "5.0")
-    judge, battles = load_judge("llava"), make_battles()
-    read: list[int] = []
-    tower = judge.loaded.model.model.vision_tower
-    tower.register_forward_hook(lambda _module, inputs, output: read.append(len(output[0])))
-
-    judge.judge(battles, [0] * 8)
-
-    pieces = [p for b in battles for part in (b.question, b.first, b.second) for p in part]
-    assert sum(read) == sum(not isinstance(piece, str) for piece in pieces)
-
-
 def test_texts_after_images_are_judged_as_before_them(load_judge: Load) -> None:
     """Qwen2-VL keeps the positions of its last images; battles without images must not see them."""
     texts = [Battle(["what ?"], ["red"], ["blue"]), Battle(["be brief"], ["a"], ["a small circle"])]
@@ -104,25 +90,6 @@ def test_texts_after_images_are_judged_as_before_them(load_judge: Load) -> None:
     judge.judge(make_battles(), [0] * 8)
 
     assert np.abs(probabilities(judge.judge(texts, [0, 0])) - before).max() < 1e-5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llava", "qwen2-vl"])
-def test_a_verdict_depends_on_all_that_is_shown(load_judge: Load, name: str) -> None:
-    """Question, answers, images and their order, prompt and system prompt all reach the model."""
-    red, green, _ = pictures()
-    battles = [
-        Battle(["a", red], ["red", red], ["blue", green]),
-        Battle(["is", red], ["red", red], ["blue", green]),
-        Battle(["a", red], ["blue", green], ["red", red]),
-        Battle(["a", red], ["red", green], ["blue", green]),
-    ]
-    shown = probabilities(load_judge(name).judge(battles, [0] * 4))
-    briefed = probabilities(load_judge(name, "system_prompt=be brief").judge(battles, [0] * 4))
-    marked = probabilities(load_judge(name, "prompt=opening-intjudge").judge(battles, [0] * 4))
-
-    different = np.concatenate([shown, briefed[:1], marked[:1]])
-    assert len(np.unique(different.round(5), axis=0)) == 6
 
 
 @pytest.mark.slow
@@ -198,16 +165,6 @@ def test_a_battle_longer_than_the_model_reads_is_a_failure(load_judge: Load) -> 
     assert second.value == judge.judge([short], [0])[0].value
 
 
-def test_precision_reaches_the_model(load_judge: Load) -> None:
-    """Half precision gives nearly the same probabilities."""
-    import torch
-
-    half = load_judge("llava", "dtype=bfloat16")
-    assert half.loaded.model.dtype == torch.bfloat16
-    exact = probabilities(load_judge("llava").judge(make_battles(), [0] * 8))
-    assert np.abs(probabilities(half.judge(make_battles(), [0] * 8)) - exact).max() < 0.1
-
-
 def test_a_vocabulary_without_the_verdicts_is_refused(tmp_path: Path) -> None:
     """Where all four phrases are the same tokens, the first would win every battle."""
     from tests.tiny.describers import build_llava
@@ -234,25 +191,6 @@ def test_a_template_that_moves_images_needs_numbers(tiny_judge: Build, tmp_path:
     judge = bind_text(f"{folder}?device=cpu&prompt=opening-gpt", "judge").load()
     assert isinstance(judge, Judge)
     assert len(judge.judge(make_battles(), [0] * 8)) == 8
-
-
-def test_a_processor_without_a_marker_of_images_shows_no_order(load_judge: Load) -> None:
-    """Nothing can be said of the places of images; the judge is taken."""
-    from pytest_cepbench.models.text_model.judge import _check_order
-
-    judge = load_judge("llava")
-    loaded = judge.loaded
-    loaded.processor.image_token = None
-    _check_order(judge._plan, loaded)
-
-
-def test_what_cannot_judge_is_refused_at_binding(tmp_path: Path) -> None:
-    """A model that gives vectors."""
-    from tests.tiny.encoders import build_vit
-
-    encoder = build_vit(tmp_path / "vit", pooler=True)
-    with pytest.raises(RoleError, match="so it can be the encoder, not the judge"):
-        bind_text(f"{encoder}?device=cpu", "judge")
 
 
 def test_large_images_are_made_smaller(load_judge: Load) -> None:
@@ -318,68 +256,6 @@ def test_scores_are_those_of_the_plain_model(load_judge: Load) -> None:
         result = reply.value.by_criterion[name]
         assert result.expected == pytest.approx(chances @ np.arange(11), abs=1e-4)
         assert result.score == int(np.argmax(chances))
-
-
-def test_images_are_read_once_for_all_criteria(load_judge: Load) -> None:
-    """They are most of an answer's tokens, and most of its time."""
-    skip_before("a cache that images are kept in", "transformers", "5.0")
-    judge, answers = load_judge("llava"), make_answers()
-    judge.score_answers(answers[:1], [0])  # which compares the two ways once
-    read: list[int] = []
-    tower = judge.loaded.model.model.vision_tower
-    tower.register_forward_hook(lambda _module, inputs, output: read.append(len(output[0])))
-
-    judge.score_answers(answers, [0] * 8)
-
-    pieces = [piece for a in answers for part in (a.question, a.answer) for piece in part]
-    assert sum(read) == sum(not isinstance(piece, str) for piece in pieces)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llava", "qwen2-vl"])
-def test_a_model_that_cannot_be_batched_scores_one_by_one(load_judge: Load, name: str) -> None:
-    """The same scores by the plain way, and the run says that it was taken."""
-    judge, answers = load_judge(name), make_answers()
-    batched = judge.score_answers(answers, [0] * 8)
-    scorer, _ = judge._number_scorer
-    judge.__dict__["_number_scorer"] = (scorer, False)
-    alone = judge.score_answers(answers, [0] * 8)
-
-    assert np.abs(expected(alone) - expected(batched)).max() < 1e-4
-    assert "one answer at a time, each of them seven times" in alone[0].remarks[0]
-
-
-@pytest.mark.slow
-def test_a_score_depends_on_all_that_is_shown(load_judge: Load) -> None:
-    """Question, answer, images and their layout reach the model; words for verdicts do not."""
-    red, green, _ = pictures()
-    answers = [
-        AnsweredQuestion(["a", red], ["red", red]),
-        AnsweredQuestion(["is", red], ["red", red]),
-        AnsweredQuestion(["a", red], ["blue", red]),
-        AnsweredQuestion(["a", red], ["red", green]),
-    ]
-    shown = expected(load_judge("qwen2-vl").score_answers(answers, [0] * 4))
-    numbered = expected(
-        load_judge("qwen2-vl", "prompt=opening-gpt").score_answers(answers[:1], [0])
-    )
-    briefed = expected(
-        load_judge("qwen2-vl", "system_prompt=be brief").score_answers(answers[:1], [0])
-    )
-
-    different = np.concatenate([shown, numbered])
-    assert len(np.unique(different.round(5), axis=0)) == 5
-    assert np.abs(briefed - shown[:1]).max() < 1e-4
-
-
-def test_an_answer_longer_than_the_model_reads_is_a_failure(load_judge: Load) -> None:
-    """Cut, it would be another answer; its neighbours are scored."""
-    judge, short = load_judge("llava"), make_answers()[3]
-    long, fits = judge.score_answers([AnsweredQuestion(["a " * 600], ["b"]), short], [0, 0])
-
-    assert isinstance(long.value, Failure)
-    assert "the answer has" in long.value.detail
-    assert fits.value == judge.score_answers([short], [0])[0].value
 
 
 def test_a_vocabulary_without_numbers_gives_verdicts_alone(tmp_path: Path) -> None:

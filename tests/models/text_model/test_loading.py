@@ -131,49 +131,6 @@ def test_a_tensor_that_is_not_used_is_refused(
     allowed.load()
 
 
-def renumber(folder: Path, move: Callable[[int], int]) -> None:
-    """Give the tokens of a saved tokenizer other numbers."""
-    path = folder / "tokenizer.json"
-    tokenizer = json.loads(path.read_text(encoding="utf-8"))
-    words: dict[str, int] = tokenizer["model"]["vocab"]
-    for word, number in words.items():
-        words[word] = move(number)
-    for token in tokenizer["added_tokens"]:
-        token["id"] = move(token["id"])
-    path.write_text(json.dumps(tokenizer), encoding="utf-8")
-
-
-def test_a_tokenizer_with_one_token_more_is_refused(
-    copied: Build, bound: Callable[..., BoundRole]
-) -> None:
-    """A token put in at the front moves all others, the image's with them."""
-    folder = copied("llava")
-    renumber(folder, lambda number: number + 1)
-    with pytest.raises(CheckpointError, match="marks an image's place with token"):
-        bound(folder).load()
-
-
-def test_more_rows_than_tokens_are_padding(
-    copied: Build, describer: Callable[..., Describer]
-) -> None:
-    """Tables of embeddings are filled up to a round number of rows: nothing is wrong with that."""
-    import torch
-    from safetensors.torch import load_file, save_file
-
-    folder = copied("llava")
-    before = describe(describer(folder), pictures())
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    rows = config["text_config"]["vocab_size"]
-    config["text_config"]["vocab_size"] = rows + 1
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    weights = {
-        name: torch.nn.functional.pad(tensor, (0, 0, 0, 1)) if len(tensor) == rows else tensor
-        for name, tensor in load_file(folder / "model.safetensors").items()
-    }
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    assert describe(describer(folder), pictures()) == before
-
-
 def test_a_folder_without_processor_is_explained(
     copied: Build, describer: Callable[..., Describer]
 ) -> None:

@@ -113,12 +113,6 @@ def test_settings_in_force_are_in_the_key(copied: Build, bound: Callable[..., Bo
     assert (other.resources.batch_size, other.provenance["device"]) == (2, "cpu")
 
 
-def test_zero_temperature_is_greedy(tiny_describer: Build, bound: Callable[..., BoundRole]) -> None:
-    """The papers' "temperature 0" must bind and mean what no temperature means."""
-    folder = tiny_describer("llava")
-    assert bound(folder, "temperature=0").identity == bound(folder).identity
-
-
 def test_a_captioners_own_length_counts(copied: Build, bound: Callable[..., BoundRole]) -> None:
     """Captioners' published max_length includes the start token; chat models' is the context."""
     for name, expected in (("blip", 15), ("llava", 512)):

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import reasoning_spans
 from pytest_cepbench.datasets.sample import load_seed_image
 from pytest_cepbench.datasets.shapes.samples import load_shapes
-from pytest_cepbench.errors import ModelError, RoleError, SpecError
-from pytest_cepbench.models.binding import BoundRole
+from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.protocols import Describer, Question, Reply, Writer
 from pytest_cepbench.models.torch_runtime import quiet
 from tests.models.binding import bind_text, plain
@@ -199,28 +196,6 @@ def test_sampling_follows_each_images_own_seed(
     assert together == [describe(model, [images[0]], seed=5 + i)[0] for i in range(3)]
 
 
-def test_precision_and_attention_are_passed_on(
-    tiny_describer: Build, bound: Callable[..., BoundRole]
-) -> None:
-    """The model must run in the precision and with the attention that were asked for."""
-    import torch
-
-    role = bound(tiny_describer("llava"), "dtype=bfloat16&attn_implementation=eager")
-    model: Any = role.load()
-    assert model.loaded.model.dtype == torch.bfloat16
-    assert model.loaded.model.config._attn_implementation == "eager"
-    assert (role.params["dtype"], role.params["attn_implementation"]) == ("bfloat16", "eager")
-    assert len(describe(model, pictures())) == 3
-
-
-def test_an_absent_device_is_explained(
-    tiny_describer: Build, bound: Callable[..., BoundRole]
-) -> None:
-    """Asking for a device that is not there must say what torch sees."""
-    with pytest.raises(ModelError, match=r"torch .* sees"):
-        bound(tiny_describer("llava"), "device=cuda:99").load()
-
-
 @pytest.mark.slow
 def test_a_trained_checkpoint_describes_what_it_sees(
     lab: Path, describer: Callable[..., Describer]
@@ -341,35 +316,6 @@ def test_a_checkpoint_that_cannot_be_asked_is_refused(
         bind_text(f"{folder}?{query}", "writer")
 
 
-def test_a_captioner_is_no_writer(folder_of: Build) -> None:
-    """It reads images alone, or writes on after the question."""
-    with pytest.raises(RoleError, match="can be the describer, not the writer"):
-        bind_text(str(folder_of("vit-gpt2")), "writer")
-
-
-def test_a_writers_limit_is_its_own(folder_of: Build) -> None:
-    """An answer of ten steps is longer than a description, and the length is part of the key."""
-    for name in ("llava", "janus"):
-        described = bind_text(f"{folder_of(name)}", "describer")
-        written = bind_text(f"{folder_of(name)}", "writer")
-
-        assert described.params["max_new_tokens"] == 512
-        assert written.params == {**described.params, "max_new_tokens": 2048}
-    assert written.adapter == "transformers-unified/1"
-    assert written.resources.shares == described.resources.shares
-
-
-def test_a_unified_model_keeps_the_lengths_of_its_roles_apart(folder_of: Build) -> None:
-    """One load serves both, and each text is as long as its own role allows."""
-    text = str(folder_of("emu3")) + "?image_area=1024&min_new_tokens=520"
-    model = bind_text(text, "writer").load()
-    parts = vars(model)
-
-    assert parts["_describer"].loaded.generation_config.max_new_tokens == 512
-    assert parts["_writer"].loaded.generation_config.max_new_tokens == 2048
-    assert parts["_describer"].loaded.model is parts["_writer"].loaded.model
-
-
 def test_the_system_prompt_of_the_spec_goes_before_the_suites(folder_of: Build) -> None:
     """Both are one message."""
     own = load(folder_of("llava"), "max_new_tokens=6&system_prompt=be brief")
@@ -377,10 +323,3 @@ def test_the_system_prompt_of_the_spec_goes_before_the_suites(folder_of: Build) 
 
     assert write(own, QUESTIONS) == write(plain, QUESTIONS, "be brief")
     assert write(own, QUESTIONS, "a circle") == write(plain, QUESTIONS, "be brief\n\na circle")
-
-
-def test_images_of_a_question_may_be_large(folder_of: Build) -> None:
-    """The processor brings them to the model's size."""
-    (answer,) = write(load(folder_of("llava")), ([Image.new("RGB", (640, 20), "red"), "what ?"],))
-
-    assert isinstance(answer, str)
