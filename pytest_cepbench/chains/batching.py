@@ -297,12 +297,6 @@ def _note_name(bound: BoundRole) -> str:
 
 _READERS = min(4, os.cpu_count() or 1)
 
-_READ_WORTH = 0.0005  # seconds of reading an input; a shorter read costs less than a thread's turn
-
-_TIMED = 2  # inputs that are read before that is known: the first may import and open things
-
-_IN_FLIGHT = 2  # batches that are being stored; more would only hold memory
-
 S = TypeVar("S")
 L = TypeVar("L")
 R = TypeVar("R")
@@ -319,46 +313,37 @@ def in_batches(
 ) -> list[Callable[[], R]]:
     """Work off the items in order, `size()` at a time, called anew before each batch.
 
-    read: gives an item's input; on threads, at most two batches ahead, where `ahead` and where it
-        takes long, also for the second item.
+    read: gives an item's input; on threads, at most two batches ahead, where `ahead`.
     call: works on a batch and returns what stores its results, or None.
     writer: stores them, batch by batch; None where that is not worth a thread.
     Returns a function for each batch, in order, that waits until it is stored. Raises what reading
     and calling raise, and what storing all but the last batches raises; batches that were called
     are stored then.
     """
-    waiting = deque(items)
+    waiting, storing = deque(items), list[Callable[[], R]]()
     reading: deque[tuple[S, Callable[[], L]]] = deque()
-    storing: list[Callable[[], R]] = []
-    seconds: list[float] = []
-    while waiting and len(seconds) < min(_TIMED, size()):
-        item, started = waiting.popleft(), time.perf_counter()
-        reading.append((item, partial(_same, read(item))))
-        seconds.append(time.perf_counter() - started)
-    ahead = ahead and min(seconds, default=0.0) > _READ_WORTH
     with ThreadPoolExecutor(_READERS) as readers:
 
-        def read_ahead(most: int) -> None:
+        def read_on(most: int) -> None:
             while waiting and len(reading) < most:
                 item = waiting.popleft()
-                reading.append(
-                    (item, readers.submit(read, item).result if ahead else partial(read, item))
-                )
+                later = readers.submit(read, item).result if ahead else partial(read, item)
+                reading.append((item, later))
 
         try:
             while waiting or reading:
                 most = size()
-                read_ahead(most)
+                read_on(most)
                 batch = [reading.popleft() for _ in range(min(most, len(reading)))]
                 if ahead:
-                    read_ahead(most)
+                    read_on(most)
                 store = call([item for item, _ in batch], [result() for _, result in batch])
-                if store is not None:
-                    storing.append(
-                        partial(_same, store()) if writer is None else writer.submit(store).result
-                    )
-                if len(storing) > _IN_FLIGHT:
-                    storing[-1 - _IN_FLIGHT]()
+                if store is not None and writer is not None:
+                    storing.append(writer.submit(store).result)
+                elif store is not None:
+                    storing.append(partial(_same, store()))
+                if len(storing) > 1:  # one batch is stored while the model works on the next
+                    storing[-2]()
         except BaseException:
             readers.shutdown(wait=False, cancel_futures=True)
             for wait in storing:
@@ -373,7 +358,7 @@ def _same(value: R) -> R:
 
 
 def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
-    """`read` every item; an exception stands for its item. On threads where reading takes long."""
+    """`read` every item, on threads; an exception stands for its item."""
 
     def attempt(item: S) -> L | Exception:
         try:
@@ -381,13 +366,5 @@ def read_all(items: Sequence[S], read: Callable[[S], L]) -> list[L | Exception]:
         except Exception as error:  # noqa: BLE001 - the caller knows which it expects
             return error
 
-    results = [attempt(item) for item in items[:1]]
-    started = time.perf_counter()
-    for number, item in enumerate(items[1:], start=1):
-        results.append(attempt(item))
-        if time.perf_counter() - started > _READ_WORTH * number:
-            break
-    if len(results) == len(items):
-        return results
     with ThreadPoolExecutor(_READERS) as readers:
-        return results + list(readers.map(attempt, items[len(results) :]))
+        return list(readers.map(attempt, items))

@@ -8,7 +8,6 @@ which steps a group still needs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,7 +41,6 @@ from pytest_cepbench.datasets.sample import (
 )
 from pytest_cepbench.datasets.sources.table import CellImage
 from pytest_cepbench.errors import DamagedChainsError, DatasetError, ImageError, StoreError
-from pytest_cepbench.models.binding import BoundRole
 from pytest_cepbench.models.roles import ROLES, check_text
 from pytest_cepbench.store import ArtifactRef, Result, Store
 
@@ -67,14 +65,11 @@ class ChainModels:
     stand_ins: Mapping[tuple[Modality, int], RoleRunner] = field(default_factory=dict)
 
     @property
-    def largest_batch(self) -> int:
-        """Most inputs in one call of any of its models, as they were bound."""
-        return max((bound.resources.batch_size for bound in self._bound), default=0)
-
-    @property
     def small(self) -> bool:
         """Whether all of its models are small ones on the CPU."""
-        return bool(self._bound) and all(bound.resources.small for bound in self._bound)
+        runners = (self.describer, self.generator, *self.stand_ins.values())
+        bound = [runner.bound for runner in runners if runner is not None]
+        return bool(bound) and all(own.resources.small for own in bound)
 
     def runner(self, plan: ChainPlan, generation: int) -> RoleRunner:
         """The runner of the model that makes a generation of the plan's chains."""
@@ -82,11 +77,6 @@ class ChainModels:
         runner = self.stand_ins.get((plan.start, generation), own)
         assert runner is not None  # the caller fills the roles that the plan needs
         return runner
-
-    @property
-    def _bound(self) -> list[BoundRole]:
-        runners = (self.describer, self.generator, *self.stand_ins.values())
-        return [runner.bound for runner in runners if runner is not None]
 
 
 def start_chains(
@@ -182,11 +172,11 @@ def _content_digest(
 
 def grow_generation(
     plan: ChainPlan, generation: int, chains: Sequence[Chain], models: ChainModels
-) -> Callable[[], None]:
+) -> None:
     """Make the next artifact of all chains that did not fail; generation counts from 1.
 
-    Returns what adds it to the chains, once it is stored. Raises DamagedChainsError when a stored
-    image that a step starts from is damaged; ModelError, CheckpointError, StoreError.
+    Raises DamagedChainsError when a stored image that a step starts from is damaged; ModelError,
+    CheckpointError, StoreError.
     """
     runner = models.runner(plan, generation)
     alive = [chain for chain in chains if chain.failure is None]
@@ -196,15 +186,11 @@ def grow_generation(
         runner.progress.step = f"generation {generation} of {plan.generations}, {role}"
     with naming_damage(able, generation - 1):
         if plan.describes(generation):
-            results = runner.begin("describe", steps, plan.describe)
+            results = runner.ask("describe", steps, plan.describe)
         else:
-            results = runner.begin("generate", steps)
-
-    def add() -> None:
-        for chain, step, result in zip(able, steps, results(), strict=True):
-            _append(chain, generation, step.key, result)
-
-    return add
+            results = runner.ask("generate", steps)
+    for chain, step, result in zip(able, steps, results, strict=True):
+        _append(chain, generation, step.key, result)
 
 
 def _steps(
@@ -311,10 +297,6 @@ def _recorded_link(
     return Link("image", outcome, source=image)
 
 
-CHUNK = 32
-"""Chains that are grown together, or as many as the largest batch of a model holds: while the
-artifacts of one chunk are being stored, the model works on the next."""
-
 _NOT_BEGUN = -1
 
 _SPARE_REPAIRS = 4  # each repair restores a generation's images; more means a dying disk
@@ -341,8 +323,6 @@ class ChainGroup:
         self._models = models
         self._replay = replay
         self._chains: list[Chain] = []
-        self._chunks: list[list[Chain]] = []  # that are grown together
-        self._unsettled: dict[int, Callable[[], None]] = {}  # by chunk: adds what is being stored
         self._reached = _NOT_BEGUN
 
     @property
@@ -353,7 +333,7 @@ class ChainGroup:
     @property
     def grown(self) -> bool:
         """Whether the chains are whole, and stored."""
-        return self._reached == self.plan.generations and not self._unsettled
+        return self._reached == self.plan.generations
 
     @property
     def chains(self) -> list[Chain]:
@@ -366,16 +346,10 @@ class ChainGroup:
         Raises DatasetError, ModelError, CheckpointError, and StoreError when images keep getting
         lost.
         """
-
-        def use_settled(chains: Sequence[Chain]) -> T:
-            for number in range(len(self._chunks)):
-                self._settle(number)
-            return use(chains)
-
-        return self._read(self.plan.generations, use_settled)
+        return self._read(self.plan.generations, use)
 
     def grow(self, generation: int) -> None:
-        """Grow the chains to a generation, which may not be stored yet. Raises as `read`."""
+        """Grow the chains to a generation. Raises as `read`."""
         self._read(generation, lambda _: None)
 
     def _read(self, generation: int, use: Callable[[Sequence[Chain]], T]) -> T:
@@ -386,39 +360,21 @@ class ChainGroup:
                     self._chains = replay_chains(self.plan, self.samples, self._replay, store)
                     self._reached = self.plan.generations
                 elif self._reached == _NOT_BEGUN:
-                    chains = self._chains = start_chains(self.plan, self.samples, store)
-                    size = max(CHUNK, self._models.largest_batch)
-                    self._chunks = [chains[low : low + size] for low in range(0, len(chains), size)]
+                    self._chains = start_chains(self.plan, self.samples, store)
                     self._reached = 0
                 while self._reached < generation:
-                    for number, chunk in enumerate(self._chunks):
-                        self._settle(number)
-                        grown = grow_generation(self.plan, self._reached + 1, chunk, self._models)
-                        self._unsettled[number] = grown
+                    grow_generation(self.plan, self._reached + 1, self._chains, self._models)
                     self._reached += 1
                 return use(self._chains)
             except DamagedChainsError as damage:
-                self._abandon()
+                self._reached = _NOT_BEGUN  # it begins anew, from what the store has
                 store.forget(damage.keys, why="the file it made is damaged or gone")
             except BaseException:
-                self._abandon()
+                self._reached = _NOT_BEGUN
                 raise
             finally:
                 store.artifact_cache.clear()
         raise StoreError(f"files of the store {store.root} keep getting lost: is the disk failing?")
-
-    def _settle(self, number: int) -> None:
-        """Wait for what is being stored of a chunk, and add it to the chains."""
-        add = self._unsettled.pop(number, None)
-        if add is not None:
-            add()
-
-    def _abandon(self) -> None:
-        """Begin anew next time, from what the store has; results on their way there arrive."""
-        for number in range(len(self._chunks)):
-            with suppress(Exception):  # growing the chains again meets it again
-                self._settle(number)
-        self._chunks, self._reached = [], _NOT_BEGUN
 
 
 def grow_together(groups: Sequence[ChainGroup]) -> None:

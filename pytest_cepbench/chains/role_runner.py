@@ -6,13 +6,12 @@ A model is loaded when it is first asked; which of them lie on a device says `De
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
-from typing import Any, TypeVar
+from functools import cached_property, partial
+from typing import Any
 
 from pytest_cepbench.artifacts import (
     MODALITIES,
@@ -56,15 +55,6 @@ from pytest_cepbench.store.answers import answer_results
 _MOST_PROVENANCES = 1000
 """Different ones that are kept for warnings: a server may call itself anything."""
 
-_QUICK = 0.001  # seconds of storing a result; a thread, which waits for its turns, takes longer
-
-S = TypeVar("S")
-
-T = TypeVar("T")
-
-Results = Callable[[], list[Result]]
-"""Waits until all results are stored, and returns one for each step."""
-
 
 @dataclass
 class RoleRunner:
@@ -81,10 +71,8 @@ class RoleRunner:
     progress: Progress | None = None
     tally: CallCounts = field(default_factory=CallCounts)
     _answered: bool = field(init=False, default=False)
-    _store_seconds: float = field(init=False, default=0.0)  # per result of the last batch
-    # Of stored texts by key, for every case anew: with reasoning and too long; cut.
-    _faults: dict[str, tuple[bool, bool]] = field(init=False, default_factory=dict)
-    _cut: dict[str, bool] = field(init=False, default_factory=dict)
+    # Of stored texts by key, since every case asks anew.
+    _faults: dict[str, tuple[bool, bool, bool]] = field(init=False, default_factory=dict)
 
     @cached_property
     def handle(self) -> ModelHandle:
@@ -142,42 +130,34 @@ class RoleRunner:
         texts = self.store.provenance(keys)
         return {key: _read_provenance(text) for key, text in texts.items()}
 
-    def text_notes(self, keys: Sequence[str], what: str) -> list[str]:
-        """How many stored texts count in part, a sentence for people for each reason.
+    def text_notes(self, keys: Sequence[str], what: str) -> tuple[list[str], list[str]]:
+        """How many stored texts count in part, and how many ended at the limit of their length.
 
-        keys: of their steps. what: the texts, in the plural.
+        Sentences for people, notes and then warnings. keys: of their steps. what: the texts, in the
+        plural.
         """
-        beginning = self._role.beginning
-
-        def faults(stored: Result) -> tuple[bool, bool]:
+        new = [key for key in dict.fromkeys(keys) if key not in self._faults]
+        made = self.provenance(new)
+        for key, stored in self.store.get(new).items():
             answer = self._without_reasoning(stored)
-            return answer is not stored, isinstance(answer, str) and beginning(answer) != answer
-
-        stored = _remembered(self._faults, keys, self.store.get, faults)
-        reasoned, long = (sum(own[which] for own in stored) for which in (0, 1))
-        notes = []
+            long = isinstance(answer, str) and self._role.beginning(answer) != answer
+            cut = CUT.items() <= made.get(key, {}).items()
+            self._faults[key] = answer is not stored, long, cut
+        known = [self._faults[key] for key in dict.fromkeys(keys) if key in self._faults]
+        reasoned, long_texts, cut_texts = (sum(own[which] for own in known) for which in range(3))
+        notes, of_all = [], f"of {len(known)} {what}"
         if reasoned:
             notes.append(
-                f"{reasoned} of {len(stored)} {what} came with reasoning, which is no part of them "
+                f"{reasoned} {of_all} came with reasoning, which is no part of them "
                 "(reasoning=keep in the spec makes it one)"
             )
-        if long:
+        if long_texts:
             notes.append(
-                f"{long} of {len(stored)} {what} were longer than {LONGEST_TEXT:,} characters, and "
-                "drawn and compared by their beginning"
+                f"{long_texts} {of_all} were longer than {LONGEST_TEXT:,} characters, and drawn "
+                "and compared by their beginning"
             )
-        return notes
-
-    def cut_warning(self, keys: Sequence[str], what: str) -> list[str]:
-        """How many stored texts ended at the limit of their length, as `text_notes`."""
-
-        @cache  # thousands of texts came about in the same few ways
-        def is_cut(text: str) -> bool:
-            return CUT.items() <= _read_provenance(text).items()
-
-        made = _remembered(self._cut, keys, self.store.provenance, is_cut)
         limit = "the limit of their length (max_tokens or max_new_tokens in the spec)"
-        return [f"{sum(made)} of {len(made)} {what} were cut at {limit}"] if any(made) else []
+        return notes, [f"{cut_texts} {of_all} were cut at {limit}"] if cut_texts else []
 
     def key(self, prompt: str, seed: int, kind: str, digest: str) -> str:
         """Key of a step on one input artifact: everything its result depends on."""
@@ -204,10 +184,6 @@ class RoleRunner:
         arguments. Raises DamagedInputsError for inputs that the store has lost, what loading the
         model raises, ModelError, StoreError.
         """
-        return self.begin(method, steps, *shared)()
-
-    def begin(self, method: str, steps: Sequence[Step], *shared: Any) -> Results:
-        """As `ask`; the last results may be on their way to the store as this returns."""
         asked = METHODS[method]
         assert asked in self._role.methods, f"a {self.bound.role} is not asked to {method}"
         known = self.store.get(step.key for step in steps)
@@ -221,14 +197,9 @@ class RoleRunner:
             self.progress.add(hits)
         self._note_provenances(known)
         numbered = [(i, steps[i]) for i in sorted(missing.values())]
-        storing = self._make(numbered, asked, shared) if numbered else []
-
-        def results() -> list[Result]:
-            for stored in storing:
-                known.update(stored())
-            return [self._answer(known[step.key]) for step in steps]
-
-        return results
+        for stored in self._make(numbered, asked, shared) if numbered else ():
+            known.update(stored())
+        return [self._answer(known[step.key]) for step in steps]
 
     def _make(
         self, numbered: Sequence[tuple[int, Step]], method: Method, shared: Sequence[Any]
@@ -283,7 +254,7 @@ class RoleRunner:
         storing = in_batches(
             numbered,
             lambda: self.caller.size,
-            self._writer if self._store_seconds > _QUICK else None,
+            self._writer if method.draws else None,  # images take their time
             read=lambda item: item[1].load(),
             call=call,
             ahead=not method.reads_texts,
@@ -304,7 +275,6 @@ class RoleRunner:
         """Store outputs and lasting failures, and return all; another run may do better."""
         batch = {"batch": str(len(steps)), "model": self.bound.short_fingerprint}
         provenance = {**self.bound.provenance, **batch}
-        started = time.thread_time()  # without the time that a thread waits for its turns
         transient: dict[str, Result] = {}
         entries = []
         for step, output in zip(steps, outputs, strict=True):
@@ -337,9 +307,7 @@ class RoleRunner:
             self._add_provenances(
                 json.dumps(dict(entry.provenance), sort_keys=True) for entry in entries
             )
-        results = self.store.put(entries) | transient
-        self._store_seconds = (time.thread_time() - started) / len(steps)
-        return results
+        return self.store.put(entries) | transient
 
     # -- where results come from -----------------------------------------------------------------
 
@@ -381,18 +349,6 @@ class RoleRunner:
             if len(known) >= _MOST_PROVENANCES:
                 return
             known[text] = None
-
-
-def _remembered(
-    known: dict[str, T],
-    keys: Sequence[str],
-    read: Callable[[Iterable[str]], Mapping[str, S]],
-    judge: Callable[[S], T],
-) -> list[T]:
-    """What is known of each key, once; what is not yet is read and judged."""
-    new = read(key for key in keys if key not in known)
-    known.update((key, judge(value)) for key, value in new.items())
-    return [known[key] for key in dict.fromkeys(keys) if key in known]
 
 
 def _read_provenance(text: str) -> dict[str, str]:

@@ -13,7 +13,6 @@ from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.answers.answering import AnswerModels, foresee_answers
 from pytest_cepbench.chains.answers.battles import check_soft_scores, verdict_keys
-from pytest_cepbench.chains.role_runner import Results
 from pytest_cepbench.chains.steps import Step, remember
 from pytest_cepbench.datasets.sample import Dataset, Sample
 from pytest_cepbench.errors import MeasurementError, RoleError
@@ -65,14 +64,13 @@ class _CountingRunner(RoleRunner):
     def __post_init__(self) -> None:
         self.steps = ModelSteps(self)
 
-    def begin(self, method: str, steps: Sequence[Step], *_: object) -> Results:
+    def ask(self, method: str, steps: Sequence[Step], *_: object) -> list[Result]:
         """The results in the store; no model is asked."""
         unknown = _TAKEN.get(method, Failure("missing", "it is yet to be made"))
         known = self.store.get(step.key for step in steps)
         self.steps.stored.update(known)
         self.steps.missing.update(step.key for step in steps if step.key not in known)
-        results = [self._answer(known.get(step.key, unknown)) for step in steps]
-        return lambda: results
+        return [self._answer(known.get(step.key, unknown)) for step in steps]
 
 
 class AnswerRun(SuiteRun):
@@ -253,13 +251,14 @@ class AnswerRun(SuiteRun):
         writer = next((r for r in ("interleaver", "writer") if r in self.assignments.roles), None)
         if writer is not None:
             keys = [own.keys[0] for own in answers if own.keys]
-            notes += self.runner(writer).text_notes(keys, "answers")
-            warnings += self.runner(writer).cut_warning(keys, "answers")
+            told = self.runner(writer).text_notes(keys, "answers")
+            notes += told[0]
+            warnings += told[1]
         accepted = self.opponents_of(case).accepted
         if self.measures[case.key.metric].judged and accepted is not None:
             judge, pairs = self.runner(JUDGE), data.pairs(measured.samples, accepted)
             keys = [key for pair in pairs for key in verdict_keys(pair, data.rules, judge)]
-            warnings += judge.cut_warning(keys, "verdicts of the judge")
+            warnings += judge.text_notes(keys, "verdicts of the judge")[1]
         return replace(measured, notes=tuple(notes), warnings=tuple(warnings))
 
     @cached_property

@@ -183,8 +183,9 @@ class ChainRun(SuiteRun):
         notes, warnings = [note for note in cut if note], list(same)
         if keys:
             describer = self.runner("describer")
-            notes += describer.text_notes(keys, "descriptions")
-            warnings += describer.cut_warning(keys, "descriptions")
+            told = describer.text_notes(keys, "descriptions")
+            notes += told[0]
+            warnings += told[1]
         return replace(
             measured,
             notes=(*measured.notes, *notes),

@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.chains import batching
 from pytest_cepbench.chains.batching import (
     BatchCaller,
     CallCounts,
@@ -58,31 +56,6 @@ def test_the_next_checkpoint_begins_with_what_fitted(small: Path) -> None:
     assert max(sizes_of(small, SmallGenerator(), fingerprint="weights-2")) == 2
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"batch_size": 16},
-        {"provenance": {"device": "mps"}},
-        {"what": "Other"},
-        {"build": "9 MiB"},
-        {"params": {"height": 512}},
-    ],
-    ids=[
-        "another size asked for",
-        "another device",
-        "another model",
-        "another build",
-        "parameters",
-    ],
-)
-def test_what_was_learned_holds_for_the_same_conditions_only(
-    small: Path, changes: dict[str, Any]
-) -> None:
-    """Another device may have more memory, and who asks for another size gets it."""
-    sizes = sizes_of(small, SmallGenerator(), fingerprint="weights-2", **changes)
-    assert sizes[0] == changes.get("batch_size", 8)
-
-
 def test_the_pace_is_remembered(tmp_path: Path) -> None:
     """Seconds per input of full batches, for the estimate of how long a run takes."""
     describer = SmallDescriber(batch=lambda images: time.sleep(0.002 * len(images)))
@@ -122,31 +95,6 @@ def test_a_size_beyond_the_user_s_is_not_taken_over(
         role = bound("describer", SmallDescriber(), grows=grows)
         save_throughput(role, Throughput(32, 0.1), store)
         assert BatchCaller.resume(role, CallCounts(), store).size == size
-
-
-def test_the_pace_is_saved_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once where the size is another one; a note for every batch would slow the run."""
-    now = [5.0]
-    monkeypatch.setattr(batching, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    role = bound("describer", SmallDescriber())
-    with Store(tmp_path) as store:
-
-        def saved() -> float | None:
-            caller.save(store)
-            throughput = load_throughput(role, store)
-            return None if throughput is None else throughput.seconds
-
-        caller = BatchCaller(role, CallCounts(), 8)
-        assert saved() is None  # nothing is known yet
-        caller.pace = 0.1
-        assert saved() == 0.1
-        caller.pace = 0.2
-        now[0] += 19.9
-        assert saved() == 0.1
-        now[0] += 0.1
-        assert saved() == 0.2
-        caller.pace, caller.size = 0.3, 4
-        assert saved() == 0.3
 
 
 @dataclass
@@ -280,7 +228,7 @@ def test_results_are_stored_while_the_model_works_on_the_next(writer: Executor) 
     assert [part() for part in stored] == [[0, 1], [2, 3]]
 
 
-def test_no_more_than_two_batches_wait_to_be_stored(writer: Executor) -> None:
+def test_no_more_than_one_batch_waits_to_be_stored(writer: Executor) -> None:
     """The model waits for the disk rather than fill the memory with results."""
     go_on = threading.Event()
     called: list[int] = []
@@ -296,7 +244,7 @@ def test_no_more_than_two_batches_wait_to_be_stored(writer: Executor) -> None:
     )
     main_thread.start()
     time.sleep(0.2)
-    assert called == [0, 1, 2]
+    assert called == [0, 1]
     go_on.set()
     main_thread.join(PATIENCE)
     assert called == list(range(8))
@@ -330,44 +278,6 @@ def test_an_input_that_cannot_be_read_ends_it_after_what_was_called(writer: Exec
     assert kept == [0, 1]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "alone"),
-    [
-        ([0.0004] * 8, 8),
-        ([0.0006] * 8, 2),
-        ([0.1] + [0.0004] * 7, 8),
-        ([0.0001, 0.0001, 0.0014] + [0.0] * 5, 3),
-        ([0.0001, 0.0001, 0.0008] + [0.0004] * 5, 8),
-    ],
-    ids=["quick", "slow", "slow at first", "slow from the third on", "quick on average"],
-)
-def test_threads_read_what_takes_half_a_millisecond_each(
-    seconds: Sequence[float], alone: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The thread that asks reads until the mean is above it; then the threads read the rest.
-
-    What the first takes does not count: it may be the first to need a library.
-    """
-    clock = [100.0]
-    readers = []
-
-    def read(item: int) -> int:
-        readers.append(threading.get_ident())
-        if len(readers) <= alone:
-            clock[0] += seconds[item]
-        return item
-
-    monkeypatch.setattr("pytest_cepbench.chains.batching.time.perf_counter", lambda: clock[0])
-    assert read_all(range(8), read) == list(range(8))
-    here = threading.get_ident()
-    assert [reader == here for reader in readers] == [True] * alone + [False] * (8 - alone)
-
-    readers.clear()
-    in_batches(range(8), lambda: 4, None, read=read, call=lambda *_: None, ahead=True)
-    expected = [True] * 2 + [alone > 2] * 6
-    assert [reader == here for reader in readers] == expected
-
-
 @pytest.mark.parametrize("seconds", [0.0, 0.002], ids=["quick", "slow"])
 def test_reading_all_keeps_order_and_exceptions(seconds: float) -> None:
     """Each item has its value or what went wrong in its place, on threads or not."""
@@ -383,9 +293,3 @@ def test_reading_all_keeps_order_and_exceptions(seconds: float) -> None:
         KeyError if item % 3 == 1 else -item for item in range(8)
     ]
     assert read_all([], read) == []
-
-
-def test_one_item_is_read_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Threads would be started for nothing."""
-    monkeypatch.setattr("pytest_cepbench.chains.batching.ThreadPoolExecutor", None)
-    assert read_all([3], lambda item: item) == [3]

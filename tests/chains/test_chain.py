@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.chains.chain import CaptionRules, derive_seed
 from pytest_cepbench.store import Store
 from tests.chains.roles import (
     PLAN,
-    TEXT_PLAN,
     SmallDescriber,
     SmallGenerator,
     grow_and_trace,
@@ -109,14 +107,6 @@ def test_the_chain_keeps_the_whole_text_and_draws_the_cut_one(store: Store) -> N
     assert generator.calls == [["draw: one two"]]
 
 
-def test_a_seed_text_is_worded_like_any_other(store: Store) -> None:
-    """Text-first chains draw their start by the same rule."""
-    generator = SmallGenerator()
-    plan = replace(TEXT_PLAN, generations=1, caption_rules=CaptionRules(max_words=1))
-    grow_and_trace(plan, samples(2), make_runners(store, generator=generator))
-    assert generator.calls == [["draw: text", "draw: text"]]
-
-
 def test_a_drawing_is_known_by_the_cut_text_alone(store: Store) -> None:
     """Texts that differ after the cut share one drawing, and a longer cut asks for another."""
     plan = replace(PLAN, generations=2, caption_rules=CaptionRules(max_words=2))
@@ -157,45 +147,5 @@ def test_a_text_of_which_nothing_is_left_fails_where_it_would_be_drawn(
     assert first.similarities[generation // 2 - 1 :] == (0.0,) * (3 - generation // 2)
 
 
-def test_nothing_is_worded_unless_asked(store: Store) -> None:
-    """By default the generator gets what was said, quotes and all."""
-    generator = SmallGenerator()
-    text = ' "' + "word " * 100 + '"</s>'
-    grow_and_trace(
-        replace(PLAN, generations=2),
-        samples(1),
-        make_runners(store, SmallDescriber(lambda *_: text), generator),
-    )
-    assert generator.calls == [[f"draw: {text}"]]
-
-
 IDS = st.text(st.characters(codec=None), max_size=10)
 STEPS = st.tuples(st.integers(0, 2**40), IDS, st.integers(1, 99))
-
-
-@pytest.mark.parametrize(("start", "turns"), [("image", "DGDGDG"), ("text", "GDGDGD")])
-def test_describing_and_drawing_take_turns(start: str, turns: str) -> None:
-    """An image is described first, a text is drawn first; T iterations are 2T generations."""
-    plan = ChainPlan(start, 6, "", "")  # type: ignore[arg-type] # one of the two words
-    assert plan.iterations == 3
-    assert "".join("DG"[not plan.describes(g)] for g in range(1, 7)) == turns
-
-
-@given(STEPS)
-def test_seeds_fit_everywhere(step: tuple[int, str, int]) -> None:
-    """Below 2**32, for any sample id, and the same at every call."""
-    assert 0 <= derive_seed(*step) < 2**32
-    assert derive_seed(*step) == derive_seed(*step)
-
-
-@given(STEPS, STEPS)
-def test_every_step_has_a_seed_of_its_own(
-    first: tuple[int, str, int], second: tuple[int, str, int]
-) -> None:
-    """Another run seed, sample or generation is another seed (one chance in four billion aside)."""
-    assert (derive_seed(*first) == derive_seed(*second)) == (first == second)
-
-
-def test_seeds_never_change() -> None:
-    """Stored results are found by them, over versions and machines."""
-    assert [derive_seed(0, "a.png", 1), derive_seed(7, "cats/é.png", 6)] == [3655646949, 1571072722]

@@ -191,19 +191,6 @@ def test_what_lives_as_long_as_the_process_is_not_loaded_again(tmp_path: Path) -
     assert calls == ["load"]
 
 
-def test_all_models_are_unloaded_where_memory_is_needed(tmp_path: Path) -> None:
-    """And comes back when it is asked again."""
-    device = Device()
-    with Store(tmp_path) as store:
-        runners = models_on(device, store, swap=False)
-        assert runners.describer is not None
-        ChainGroup(PLAN, samples(2), runners).chains  # noqa: B018 - growing is the point
-        runners.describer.handle.residency.unload_all()
-        assert not device.here
-        ChainGroup(PLAN, samples(4), runners).chains  # noqa: B018 - growing is the point
-        assert device.here == {"describer", "generator"}
-
-
 def test_roles_that_share_a_model_load_and_move_it_as_one(tmp_path: Path) -> None:
     """A unified model takes no turns with itself."""
     device, residency = Device(), DeviceSwap(swap=True)

@@ -182,24 +182,6 @@ def test_one_bad_input_does_not_spoil_its_batch(store: Store) -> None:
     assert traces[2].failure == Failure("exception", "RuntimeError: cannot take this")
 
 
-@pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
-def test_a_model_that_always_raises_fails_every_chain(store: Store, role: str) -> None:
-    """Each chain stops at the role that raises, with its words; a suite makes an error of that."""
-    runners = make_runners(
-        store,
-        SmallDescriber(batch=explode if role == "describer" else len),
-        SmallGenerator(batch=explode if role == "generator" else len),
-        SmallEncoder(batch=explode if role == "encoder" else len),
-    )
-    traces = grow_and_trace(PLAN, samples(4), runners)
-    assert {trace.failure for trace in traces} == {
-        Failure("exception", "RuntimeError: cannot take this")
-    }
-    stopped_at = {"describer": 1, "generator": 2, "encoder": 0}[role]
-    assert {trace.failed_at for trace in traces} == {stopped_at}
-    assert {trace.similarities for trace in traces} == {(0.0,) * PLAN.iterations}
-
-
 @pytest.mark.parametrize("count", [0, 3, 5])
 def test_a_wrong_number_of_answers_is_an_error(store: Store, count: int) -> None:
     """Answers cannot be told apart then: none is given to any sample."""
@@ -255,18 +237,6 @@ def test_a_bug_of_an_adapter_is_no_failure_of_its_model(store: Store, case: str)
         assert {trace.failure.kind for trace in traces if trace.failure} == {"exception"}
 
 
-@pytest.mark.parametrize("kind", [AssertionError, AttributeError, NameError])
-def test_an_assertion_of_a_model_is_its_failure(store: Store, kind: type[Exception]) -> None:
-    """A model of the user's own, or a library, that asserts something about its input."""
-
-    def refuse(_: object) -> None:
-        raise kind("cannot take this")
-
-    traces = grow_and_trace(PLAN, samples(2), make_runners(store, SmallDescriber(batch=refuse)))
-    words = Failure("exception", f"{kind.__name__}: cannot take this")
-    assert [trace.failure for trace in traces] == [words, words]
-
-
 def test_a_role_that_the_model_lacks_is_no_failure_of_the_model(store: Store) -> None:
     """A wrong model in a role is a bug of the caller: it was a failure of every input, silently."""
     runners = make_runners(store, SmallGenerator())  # type: ignore[arg-type] # that is the bug
@@ -292,19 +262,6 @@ def test_code_around_a_call_is_not_the_model(stage: str) -> None:
     with pytest.raises(RuntimeError, match="cannot take this"):
         caller.call(SmallDescriber(), [1, 2], [0, 0], ask, explode)
     assert asked == ([2] if stage == "outputs" else [])
-
-
-def test_a_generator_function_that_raises_is_its_model(store: Store) -> None:
-    """Answers that are made only when they are read are the model's own code too."""
-
-    class Lazy(SmallDescriber):
-        def describe(self, *_: Any) -> Any:
-            yield "a text"
-            explode()
-
-    traces = grow_and_trace(PLAN, samples(2), make_runners(store, Lazy()))
-    words = Failure("exception", "RuntimeError: cannot take this")
-    assert {trace.failure for trace in traces} == {words}
 
 
 def test_no_answers_at_all_are_an_error(store: Store) -> None:

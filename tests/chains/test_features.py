@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,18 +103,6 @@ def test_a_vector_that_is_none_stops_the_trace_there(store: Store, bad: int) -> 
     ]  # fmt: skip
 
 
-def test_vectors_are_those_of_the_encoder_in_the_order_of_the_chains(store: Store) -> None:
-    """Features as they are, not normalised; none for no chains."""
-    group = _grow(store)
-    actual = vectors(group.chains, 2, _encoder(store), store)
-    for chain, vector in zip(group.chains, actual, strict=True):
-        expected = vector_of(load_link(chain, 2, store))
-        assert isinstance(vector, np.ndarray)
-        assert isinstance(expected, np.ndarray)
-        assert np.array_equal(vector, expected)
-    assert vectors([], 2, _encoder(store), store) == []
-
-
 def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> None:
     """One answer per chain, kept under image and queries: other queries are asked anew."""
     group = _grow(store, TEXT_PLAN)
@@ -134,20 +121,6 @@ def test_boxes_are_asked_for_each_sample_by_its_own_queries(store: Store) -> Non
     )
     assert model.calls[1:] == [[("a cup", "a dog")]]
     assert boxes([], 1, queries, detector, store) == []
-
-
-def test_boxes_come_from_the_store_without_images(store: Store) -> None:
-    """What is known needs neither the detector nor the picture."""
-    group = _grow(store, TEXT_PLAN)
-    queries = {sample.id: ["a cup"] for sample in group.samples}
-    first = boxes(
-        group.chains, 3, queries, RoleRunner(bound("detector", SmallDetector()), store), store
-    )
-    shutil.rmtree(store.root / "images")
-    model = SmallDetector()
-    again = boxes(group.chains, 3, queries, RoleRunner(bound("detector", model), store), store)
-    assert again == first
-    assert inputs_of(model) == 0
 
 
 def test_a_lost_picture_is_named_by_the_step_that_drew_it(store: Store) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from pytest_cepbench.chains import ChainModels, ChainPlan, RoleRunner
-from pytest_cepbench.chains.chain import CaptionRules
 from pytest_cepbench.chains.growth import ChainGroup, PendingChain, look_ahead
 from pytest_cepbench.models.protocols import Model
 from pytest_cepbench.store import Store
@@ -126,15 +125,3 @@ def test_a_failed_chain_needs_no_more(store: Store) -> None:
     assert [len(chain.missing) for chain in pending] == [2, 0, 2]
     assert [chain.chain.failed_at for chain in pending] == [None, 1, None]
     assert [len(chain.stored) for chain in pending] == [2, 0, 2]
-
-
-def test_caption_rules_enter_the_next_key(store: Store) -> None:
-    """A description is asked for as it will be drawn."""
-    plan = ChainPlan(
-        "image", 2, "describe", "draw: {description}", caption_rules=CaptionRules(max_words=1)
-    )
-    _grow(plan, 1, 1, _models(store))
-    (pending,) = look_ahead(plan, samples(1), _unloadable(store), None)
-    (whole,) = ChainGroup(plan, samples(1), _models(store)).chains
-
-    assert pending.missing[0][1] == whole.links[2].key

@@ -96,19 +96,3 @@ def test_all_images_are_made_again(store: Store, iterations: int) -> None:
     runners = make_runners(store, generator=generator, every=small, only=OTHER_ENCODER)
     assert outcomes(grow_and_trace(plan, samples(5), runners)) == expected
     assert inputs_of(generator) == 5 * iterations
-
-
-def test_a_seed_is_read_from_the_data_set(store: Store) -> None:
-    """Starts are not kept in the store: losing all images does not touch them."""
-    grow_and_trace(replace(PLAN, generations=2), samples(2), make_runners(store))
-    shutil.rmtree(store.root / "images")
-    (store.root / "images").mkdir()
-    describer, encoder = SmallDescriber(), SmallEncoder()
-    only: Any = {"describer": {"fingerprint": "another describer"}}
-    grow_and_trace(
-        replace(PLAN, generations=2),
-        samples(2),
-        make_runners(store, describer, encoder=encoder, only=only),
-    )
-    assert inputs_of(describer) == 2
-    assert store.damage == []

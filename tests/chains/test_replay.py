@@ -12,13 +12,13 @@ from PIL import Image
 from pytest_cepbench.artifacts import digest_text
 from pytest_cepbench.chains import Chain, ChainModels, ChainPlan, RoleRunner, load_link
 from pytest_cepbench.chains.features import trace
-from pytest_cepbench.chains.growth import ChainGroup, look_ahead, replay_chains
+from pytest_cepbench.chains.growth import look_ahead, replay_chains
 from pytest_cepbench.datasets.replay import open_replay
 from pytest_cepbench.datasets.sample import FileImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from pytest_cepbench.store import Store
 from tests.artifacts.files import encoded, noise
-from tests.chains.roles import PLAN, TEXT_PLAN, SmallEncoder, bound, inputs_of, samples
+from tests.chains.roles import PLAN, TEXT_PLAN, SmallEncoder, bound, samples
 from tests.datasets.replay.files import put_table
 
 CAPTIONS = {"s00": "a red bus", "s01": "a blue cup", "s02": "a green dog"}
@@ -69,19 +69,6 @@ def test_reasoning_in_the_files_is_no_part_of_a_description(store: Store, tmp_pa
     assert [chain.links[1].text for chain in chains] == list(CAPTIONS.values())
 
 
-def test_they_are_traced_like_any_others(store: Store, tmp_path: Path) -> None:
-    """A reader makes no difference between grown chains and these."""
-    chains = _read(_written(tmp_path), store)
-    encoder = SmallEncoder()
-    runner = RoleRunner(bound("encoder", encoder), store)
-    first = [item.similarities for item in trace(chains, (1, 2, 3, 4), runner, store)]
-    assert all(len(set(item)) >= 3 for item in first)
-    again = RoleRunner(bound("encoder", SmallEncoder()), store)
-    actual = trace(_read(tmp_path / "made", store), (1, 2, 3, 4), again, store)
-    assert [item.similarities for item in actual] == first
-    assert again.tally.inputs == 0
-
-
 @pytest.mark.parametrize(
     ("spoil", "generation", "kind", "detail"),
     [
@@ -119,20 +106,6 @@ def test_what_is_missing_or_spoilt_is_a_failure_of_that_chain(
         assert (actual.failure.kind, actual.failed_at) == (kind, generation)
         assert detail in actual.failure.detail
         assert len(actual.links) == generation
-
-
-def test_a_black_picture_is_remembered_and_looked_at_again_when_it_changes(
-    store: Store, tmp_path: Path
-) -> None:
-    """The store keeps what a file was actual to be only while the file stays the same."""
-    root = _written(tmp_path)
-    picture = root / "image-first" / "gen-2" / "s01.png"
-    picture.write_bytes(encoded(Image.new("RGB", (8, 6)), "PNG"))
-    assert _read(root, store)[1].failure is not None
-    _picture(root, "image-first/gen-2/s01.png", 77)
-    mended = _read(root, store)[1]
-    assert mended.failure is None
-    assert np.array_equal(np.asarray(load_link(mended, 2, store)), noise(6, 8, seed=77))
 
 
 def test_texts_that_a_layout_never_holds_are_links_not_recorded(
@@ -185,14 +158,6 @@ def test_a_picture_that_is_changed_after_it_was_looked_at_is_an_error(
     (root / "image-first" / "gen-2" / "s00.png").unlink()
     with pytest.raises(ImageError, match="s00, generation 2: cannot be read: No such file"):
         load_link(chain, 2, store)
-
-
-def test_a_group_of_replayed_chains_asks_no_model(store: Store, tmp_path: Path) -> None:
-    """There are no models behind it; nothing is drawn and nothing described."""
-    replay = open_replay(str(_written(tmp_path)), None, {})
-    group = ChainGroup(PLAN, samples(3), ChainModels(None, None, store), replay)
-    assert [chain.failure for chain in group.chains] == [None] * 3
-    assert inputs_of() == 0
 
 
 def test_replayed_chains_take_no_steps(store: Store, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_reasoning_is_stored_and_neither_drawn_nor_compared(tmp_path: Path) -> N
             keys = [str(link.key) for chain in chains for link in chain.links if link.text]
             whole = store.get(keys)
             assert all("blue?" in str(text) for text in whole.values())
-            assert describer.text_notes(keys, "texts")[0].startswith("4 of 4 texts came with")
+            assert describer.text_notes(keys, "texts")[0][0].startswith("4 of 4 texts came with")
 
 
 def _calls(runner: RoleRunner) -> list[list[str]]:
@@ -154,7 +154,7 @@ def test_reasoning_can_be_a_part_of_the_text(store: Store, changes: dict[str, An
 
     assert str(text).startswith("<think>")
     assert step.key != key_of(plain, "p", 0, [["image", "d"]])
-    assert runner.text_notes([step.key], "texts") == []
+    assert runner.text_notes([step.key], "texts") == ([], [])
 
 
 def test_cut_texts_are_counted_out_of_the_store(store: Store) -> None:
@@ -170,7 +170,7 @@ def test_cut_texts_are_counted_out_of_the_store(store: Store) -> None:
     runner.ask("describe", steps[:1], "a word")
     whole.ask("describe", steps[1:], "a word")
 
-    (warning,) = whole.cut_warning([step.key for step in steps], "texts")
+    _, (warning,) = whole.text_notes([step.key for step in steps], "texts")
 
     assert warning.startswith("1 of 4 texts were cut at the limit of their length")
 
@@ -186,5 +186,5 @@ def test_a_text_of_megabytes_is_drawn_and_compared_by_its_beginning(store: Store
 
     assert (long, short) == (("word " * 20_000), "word " * 20_000)
     assert len(str(store.get([steps[0].key])[steps[0].key])) == 5_000_000
-    (note,) = runner.text_notes([step.key for step in steps], "texts")
+    (note,), _ = runner.text_notes([step.key for step in steps], "texts")
     assert note.startswith("1 of 2 texts were longer than 100,000 characters")

@@ -93,14 +93,6 @@ def test_identical_samples_are_described_once_by_a_greedy_model(store: Store) ->
     assert len({image for *_, image in links}) == 3
 
 
-def test_identical_samples_are_described_apart_by_a_sampling_model(store: Store) -> None:
-    """Where the seed decides, equal samples have answers of their own."""
-    describer = SmallDescriber(seeded=True)
-    traces = grow_and_trace(replace(PLAN, generations=2), TWINS, make_runners(store, describer))
-    assert inputs_of(describer) == 3
-    assert len({trace.chain.links[1].digest for trace in traces}) == 3
-
-
 @pytest.mark.parametrize("role", ["describer", "generator", "encoder"])
 @pytest.mark.parametrize(
     "change",
@@ -162,14 +154,6 @@ def test_another_question_is_never_served_these_answers(
     assert inputs_of(models[asked]) == 4
 
 
-def test_a_greedy_model_does_not_care_for_the_run_seed(store: Store) -> None:
-    """Seeds enter the key only where they decide."""
-    grow_and_trace(replace(PLAN, generations=2), samples(2), make_runners(store))
-    describer = SmallDescriber()
-    grow_and_trace(replace(PLAN, generations=2, seed=9), samples(2), make_runners(store, describer))
-    assert inputs_of(describer) == 0
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -195,32 +179,6 @@ def test_what_does_not_decide_is_no_part_of_the_key(store: Store, change: dict[s
     assert inputs_of(describer, generator, encoder) == 0
 
 
-def test_roles_of_one_model_do_not_share_keys(store: Store) -> None:
-    """A checkpoint that both describes and encodes has the same fingerprint in both roles."""
-    runners = make_runners(store)
-    keys = {
-        r.key("", 0, "image", "d") for r in (runners.describer, runners.generator, runners.encoder)
-    }
-    assert len(keys) == 3
-
-
-def test_text_and_image_of_one_digest_do_not_share_keys(store: Store) -> None:
-    """The kind of the input is part of the key."""
-    runner = make_runners(store).encoder
-    assert runner.key("", 0, "image", "d") != runner.key("", 0, "text", "d")
-
-
-def test_keys_never_change(store: Store) -> None:
-    """Stores hold years of results under them."""
-    runners = make_runners(store)
-    assert runners.describer.key("describe", 7, "image", "ab" * 32) == (
-        "8f10a6f465700e581c560765afff8dc58fb38e6656572c65d1964ac2a6e1b0b1"
-    )
-    assert runners.generator.key("draw: {description}", 7, "text", "ab" * 32) == (
-        "da3ec45c56d7970053cdaa45b12953cc438b91a489c08d31008bc1d76b52cb30"
-    )
-
-
 def test_how_a_result_came_about_is_kept(store: Store) -> None:
     """Device, batch and weights are noted with the result, to explain a differing last bit."""
     device = {"provenance": {"device": "cuda:1"}}
@@ -238,20 +196,3 @@ def test_remembered_seeds_are_those_of_this_decoder(store: Store, tmp_path: Path
     remembered = store.index.read("SELECT path, what FROM files")
     assert remembered == [(str(path), f"pixels {DECODER}")]
     assert DECODER.endswith(f"pillow/{PIL.__version__}")
-
-
-def test_a_bound_role_is_loaded_when_it_is_needed(store: Store) -> None:
-    """Loading waits for the first input that is not in the store, and happens once."""
-    loads: list[str] = []
-
-    def load() -> SmallDescriber:
-        loads.append("load")
-        return SmallDescriber()
-
-    runners = make_runners(store, only={"describer": {"load": load}})
-    grow_and_trace(PLAN, samples(2), runners)
-    grow_and_trace(PLAN, samples(4), runners)
-    assert loads == ["load"]
-    assert runners.describer.tally.loads == 1
-    grow_and_trace(PLAN, samples(4), make_runners(store, only={"describer": {"load": load}}))
-    assert loads == ["load"]

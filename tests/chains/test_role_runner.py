@@ -163,18 +163,6 @@ def test_they_are_known_of_what_was_stored_before_a_run_broke_off(store: Store) 
     assert set(again.cut_texts(TEXTS)) == {TEXTS[0], TEXTS[2]}
 
 
-def test_another_encoder_cuts_other_texts(store: Store) -> None:
-    """What one encoder could not read says nothing of another on the same store."""
-    short, long = (
-        _encoder(store, TruncatingEncoder(3)),
-        _encoder(store, TruncatingEncoder(9), fingerprint="long"),
-    )
-    for runner in (short, long):
-        runner.ask("encode_texts", _reads(runner, TEXTS))
-    assert len(short.cut_texts(TEXTS)) == 2
-    assert long.cut_texts(TEXTS) == {}
-
-
 def test_an_encoder_that_reads_any_length_cuts_none(store: Store) -> None:
     """One that cannot count is not asked, and images are not counted either."""
     runner = _encoder(store, SmallEncoder())
@@ -226,18 +214,6 @@ def test_answers_of_other_code_are_named(tmp_path: Path) -> None:
     assert all("it is code v3 now" in warning for warning in warnings)
 
 
-def test_results_that_name_no_code_are_not_named(tmp_path: Path) -> None:
-    """A shared store may hold any text as provenance; results of old runs hold none."""
-    for text in ('{"batch": "1"}', "no JSON", "[1]", '{"code": 1}', "[" * 10_000):
-        with Store(tmp_path / str(len(text))) as store:
-            runner = _detector(store, SmallDetector(), provenance={CODE: "code v1"})
-            runner.ask("detect", _looks(runner, 1))
-            store.index.write("UPDATE provenances SET text = ?", [(text,)])
-            again = _detector(store, SmallDetector(), provenance={CODE: "code v2"})
-            again.ask("detect", _looks(again, 1))
-            assert again.warnings == []
-
-
 def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
     """Of results that this run made and that it actual in the store, each provenance once."""
 
@@ -249,11 +225,3 @@ def test_an_adapter_warns_of_what_stored_results_say(tmp_path: Path) -> None:
             runner = _detector(store, SmallDetector(), provenance={"device": device}, warn=warn)
             runner.ask("detect", _looks(runner, count))
     assert runner.warnings == ["cpu 2", "cuda 1"]
-
-
-def test_a_thousand_provenances_are_kept(store: Store) -> None:
-    """A server that calls itself otherwise in each answer fills no memory."""
-    runner = _detector(store, SmallDetector(), warn=lambda fields: [str(len(fields))])
-    runner.ask("detect", _looks(runner, 1))
-    runner._add_provenances(f'{{"n": "{number}"}}' for number in range(2000))
-    assert runner.warnings == ["1000"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.artifacts import Failure, ImageArtifact, Sound
+from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.artifacts.modality import check_sound
 from pytest_cepbench.chains import ChainPlan
 from pytest_cepbench.chains.chain import load_link
 from pytest_cepbench.chains.features import Trace, trace
 from pytest_cepbench.chains.growth import ChainGroup, ChainModels
 from pytest_cepbench.chains.role_runner import RoleRunner
-from pytest_cepbench.chains.steps import key_of
 from pytest_cepbench.datasets.sample import FileSound, Sample
 from pytest_cepbench.datasets.tones import load_tones, parse_sound, parse_text
 from pytest_cepbench.errors import DatasetError, ModelError, SoundError
@@ -28,7 +26,6 @@ from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from pytest_cepbench.store.artifact_files import list_files
-from pytest_cepbench.store.maintenance import GcCriteria, choose, collect, inspect, repair
 from pytest_cepbench.store.remote.location import FolderObjects, open_objects
 from pytest_cepbench.store.remote.object_store import artifact_names
 from pytest_cepbench.store.remote.sync import inspect_objects
@@ -90,24 +87,6 @@ def test_perfect_models_lose_nothing(store: Store, plan: ChainPlan) -> None:
     assert Run(store, plan).asked == [0, 0, 0]
 
 
-def test_keys_hold_kind_and_digest(store: Store) -> None:
-    """A describer's step on a sound is not one on an image of the same digest."""
-    run = Run(store)
-    chain, describer = run.traces[0].chain, run.runners[0].bound
-    heard = [["sound", chain.links[0].digest]]
-    assert chain.links[1].key == key_of(describer, "describe", 0, heard)
-    assert chain.links[1].key != key_of(describer, "describe", 0, [["image", heard[0][1]]])
-
-
-def test_a_describer_of_known_loss_drifts(store: Store) -> None:
-    """The more beeps get another pitch, the less is left."""
-    means = [
-        np.mean([own.similarities for own in Run(store, knobs=f"?shift={p}").traces])
-        for p in (0, 0.2, 0.6)
-    ]
-    assert means[0] > means[1] > means[2]
-
-
 def _steady(frames: int) -> Sound:
     return Sound(np.full(frames, 0.5, np.float32), 8_000)
 
@@ -139,22 +118,6 @@ def test_lost_sounds_are_made_again(store: Store, spoil: Callable[[Path], Any]) 
     assert outcomes(again.traces) == expected
     assert again.asked[1] > 0
     assert any("damaged or gone" in note for note in store.damage)
-
-
-def test_a_damaged_sound_is_found_and_dropped(store: Store) -> None:
-    """By the look at a whole store, and by reading it."""
-    Run(store)
-    first, second = _flacs(store)[:2]
-    first.write_bytes(b"no sound")
-    report = inspect(store.root, store.index.read)
-    assert [digest for digest, _ in report.damaged_images] == [first.stem]
-    assert not report.sound
-    repair(store, report)
-    assert inspect(store.root, store.index.read).sound
-    second.write_bytes(first.with_name("x").name.encode())
-    assert store.get_artifact(second.stem) is None
-    assert store.damage[-1].startswith(f"sound {second.stem[:12]}: ")
-    assert not second.exists()
 
 
 def test_shared_stores_have_sounds(
@@ -199,19 +162,6 @@ def test_shared_stores_have_sounds(
     objects.close()
 
 
-def test_sounds_that_nothing_refers_to_are_collected(store: Store) -> None:
-    """Those of results stay."""
-    Run(store)
-    kept = _flacs(store)
-    digest = store.put_artifact(_steady(99))
-    for path in _flacs(store):
-        os.utime(path, (1, 1))  # no run is about to refer to it
-    collection = choose(store.root, store.index.read, GcCriteria(unused_for=1000))
-    assert collection.unused == (digest,)
-    collect(store, collection)
-    assert _flacs(store) == kept
-
-
 # -- what models return --------------------------------------------------------------------------
 
 
@@ -252,19 +202,6 @@ def test_what_is_no_sound_fails_its_chain(store: Store, value: Any, kind: str) -
         assert (own.failure is not None, own.failure and own.failure.kind) == (True, kind)
         assert own.failed_at == 2
         assert own.similarities == pytest.approx((1.0, 0.0, 0.0, 0.0))
-
-
-def test_samples_with_a_rate_are_a_sound() -> None:
-    """Floats of any precision, and whole numbers of 16 bits."""
-    samples = np.sin(np.arange(800) / 9)
-    steps = np.rint(samples * 2**15 - 0.5).astype(np.int16)
-    digests = set()
-    for values in (samples, samples.astype(np.float32), steps):
-        made = check_sound((values, RATE))
-        assert isinstance(made, Sound)
-        assert np.abs(made.samples - samples).max() < 2**-14
-        digests.add(made.digest)
-    assert len(digests) == 2
 
 
 @pytest.mark.parametrize("value", ["text", 3, [0.1, 0.2]])
@@ -327,18 +264,3 @@ def test_samples_without_a_usable_sound_are_named(tmp_path: Path, store: Store) 
     assert "2 of 2 samples cannot be used" in str(caught.value)
     assert "broken: damaged" in str(caught.value)
     assert "'text' has no sound: a sound-first chain cannot start from it" in str(caught.value)
-
-
-def test_images_and_sounds_lie_side_by_side(store: Store) -> None:
-    """One folder, told apart by their suffixes."""
-    image = ImageArtifact(np.zeros((2, 3, 3), np.uint8))
-    sound = _steady(9)
-    for artifact, suffix in ((image, ".webp"), (sound, ".flac")):
-        assert store.put_artifact(artifact) == artifact.digest
-        assert store.artifact_path(artifact.digest).suffix == suffix
-        stored = store.get_artifact(artifact.digest)
-        assert stored is not None
-        assert stored.digest == artifact.digest
-    assert store.get_image(image.digest) is not None
-    assert store.get_image(sound.digest) is None
-    assert inspect(store.root, store.index.read).images == 2

@@ -57,33 +57,11 @@ def test_keys_survive(
     assert remember(absent) == remember(model)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"fingerprint": "other"}, {"adapter": "b/1"}, {"params": {"n": 1}}, {"seeded": True}],
-    ids=str,
-)
-def test_every_part_counts(kept: Store, change: dict[str, Any]) -> None:
-    """Another model has other words and other keys, whichever part differs."""
-    model, other = (
-        bound("describer", SmallDescriber()),
-        bound("describer", SmallDescriber(), **change),
-    )
-    assert remember(model) != remember(other)
-    keys = {RoleRunner(each, kept).key("p", 7, "image", "d") for each in (model, other)}
-    assert len(keys) == 2
-
-
 def test_a_remembered_model_cannot_be_loaded() -> None:
     """Asking for it says what to do."""
     (absent,) = recall(json.dumps(STEP))
     with pytest.raises(NotInStoreError, match="measure its model once with this one"):
         absent.load()
-
-
-def test_both_roles_of_a_unified_model_can_be_remembered() -> None:
-    """In a list; each role is recalled."""
-    text = json.dumps([STEP, STEP | {"role": "generator"}])
-    assert [item.role for item in recall(text)] == ["describer", "generator"]
 
 
 @pytest.mark.parametrize(

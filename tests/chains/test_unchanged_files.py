@@ -11,7 +11,6 @@ from PIL import Image
 
 from pytest_cepbench.chains import ChainModels, RoleRunner
 from pytest_cepbench.chains.growth import grow_generation, start_chains
-from pytest_cepbench.chains.ray.actor import portable
 from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.datasets.sample import FileImage, Sample
 from pytest_cepbench.errors import IdentityError, ImageError
@@ -102,12 +101,5 @@ def test_a_photo_that_is_overwritten_after_it_was_digested_is_refused(
     store.artifact_cache.clear()
     path.write_bytes(encoded(Image.fromarray(noise(seed=2)), "PNG"))
     with pytest.raises(ImageError, match="a, generation 0: the image changed after the run had"):
-        grow_generation(PLAN, 1, chains, ChainModels(runners.describer, runners.generator, store))()
+        grow_generation(PLAN, 1, chains, ChainModels(runners.describer, runners.generator, store))
     assert len(store) == 0
-
-
-def test_the_error_reaches_the_driver_of_a_cluster_as_what_it_is() -> None:
-    """Its kind and its words."""
-    error = portable(IdentityError("latest: changed"))
-    assert isinstance(error, IdentityError)
-    assert str(error) == "latest: changed"

@@ -120,12 +120,6 @@ def test_a_number_of_the_suite_is_told(store: Store) -> None:
     assert [limit for _, limit in interleaver.asked] == [StepLimit(4, 10), StepLimit(None, 10)]
 
 
-def test_a_reference_answer_of_more_steps_than_count_is_told_as_the_most() -> None:
-    """What would be cut is not asked for."""
-    plan = AnswerPlan(steps="gold", most=3)
-    assert plan.limit(question(0, gold=5)) == StepLimit(3, 3)
-
-
 def test_the_reference_answer_is_told_where_the_prompt_asks_for_it(store: Store) -> None:
     """Its texts and images stand in the placeholder's place, after the question; another key."""
     writer = SmallWriter()
@@ -151,14 +145,6 @@ def test_no_reference_answer_no_number(store: Store) -> None:
             [question(0)],
             pipeline(store, SmallWriter(), SmallGenerator()),
         )
-
-
-def test_long_answers_are_cut_and_counted(store: Store) -> None:
-    """After ten steps, which alone are drawn."""
-    generator = SmallGenerator()
-    models = pipeline(store, _write("<IMG>".join("abcdefghijklm")), generator)
-    (own,) = make_answers(FREE, [question(0)], models)
-    assert (_texts(own), own.cut, len(generator.asked)) == (list("abcdefghij"), 3, 10)
 
 
 def test_a_text_without_steps_is_no_answer(store: Store) -> None:
@@ -300,14 +286,6 @@ def test_where_there_is_no_image_the_first_is_drawn(store: Store) -> None:
 # -- one model for texts and images ----------------------------------------------------------------
 
 
-def test_an_interleavers_answer_is_stored_by_its_digest(store: Store) -> None:
-    """With the images that it has, and a text for every step."""
-    made = make_answers(FREE, questions(3), _interleaver(store, SmallInterleaver()))
-    assert get_answers(store, [own.digest for own in made]).keys() == {own.digest for own in made}
-    assert all(_with_image(own) == [True, True] for own in made)
-    assert len({own.digest for own in made}) == 3
-
-
 def test_an_interleaver_that_goes_on_is_cut(store: Store) -> None:
     """After as many steps as an answer may have."""
     model = SmallInterleaver(
@@ -389,19 +367,6 @@ def test_what_is_no_answer_is_the_models_mistake(store: Store, output: Any, mess
     model = SmallInterleaver(lambda _, __, ___: output)
     with pytest.raises(ModelError, match=message):
         make_answers(FREE, [question(0)], _interleaver(store, model))
-
-
-@pytest.mark.parametrize("count", [0, 2])
-def test_one_answer_for_each_question(store: Store, count: int) -> None:
-    """An interleaver that returns fewer or more is wrong, as any role is."""
-
-    class Miscounting:
-        def interleave(self, _: Any, __: Any, ___: Any) -> Any:
-            return [[AnswerStep("text")]] * count
-
-    models = AnswerModels(store, runner(store, "interleaver", Miscounting()))
-    with pytest.raises(ModelError, match=f"returned {count} results for 1 inputs"):
-        make_answers(FREE, [question(0)], models)
 
 
 def test_a_question_is_needed(store: Store) -> None:

@@ -8,8 +8,6 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.outcome import CRITERIA, WINNERS, CriteriaScores
@@ -29,7 +27,7 @@ from pytest_cepbench.chains.answers.battles import (
     score_step,
 )
 from pytest_cepbench.errors import DamagedInputsError, ModelError
-from pytest_cepbench.models.protocols import AnsweredQuestion, Battle, Reply
+from pytest_cepbench.models.protocols import AnsweredQuestion, Battle
 from pytest_cepbench.store import Store, StoredResult
 from tests.chains.answers.roles import SmallJudge, in_words, question, runner, stored_answer
 
@@ -106,14 +104,6 @@ def test_swapped_sides_mirror_the_score(store: Store, tie: TieName) -> None:
     assert mirrored == [1.0 - score for score in scores]
     assert len(set(scores)) > 2
     assert judge.asked == []
-
-
-def test_verdicts_are_kept(store: Store) -> None:
-    """A second look at the same battles asks the judge nothing."""
-    pairs = [_pair(store, k, f"one {k}", f"two {k}") for k in range(3)]
-    scores, first = _judge(store, by_words, pairs)
-    again, second = _judge(store, by_words, pairs)
-    assert (scores, len(first.asked), second.asked) == (again, 6, [])
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -201,18 +191,6 @@ def test_a_judge_without_seeds_is_not_asked_twice(store: Store) -> None:
     pairs = [_pair(store, 0, "one", "two")]
     (outcome,) = judge_pairs(pairs, BattleRules(), runner(store, "judge", judge, seeded=False))
     assert (outcome.score, len(judge.asked)) == (0.5, 2)
-
-
-@given(
-    st.lists(st.sampled_from(WINNERS), min_size=2, max_size=2),
-    st.sampled_from(["half", "lean"]),
-)
-def test_a_score_and_its_mirror_add_up(winners: list[Any], tie: TieName) -> None:
-    """Whatever the verdicts, what one side gains the other loses."""
-    for first, winner in zip((True, False), winners, strict=True):
-        ours = OrderedVerdict(first, winner).score(tie)
-        theirs = OrderedVerdict(not first, winner).score(tie)
-        assert ours + theirs == 1.0
 
 
 SEVEN: dict[str, Any] = dict.fromkeys(CRITERIA, 6)
@@ -312,21 +290,6 @@ def test_what_fails_twice_is_a_failure_and_no_zero(store: Store) -> None:
     assert [mute.value(name) for name in CRITERIA] == [None] * 7
     assert [name for name in CRITERIA if partly.value(name) is None] == ["quality"]
     assert len(judge.asked) == 4
-
-
-def test_a_scoring_judge_without_seeds_is_not_asked_twice(store: Store) -> None:
-    """Its second reply would be its first."""
-    judge = SmallScorer(lambda _, __: {"quality": 3})
-    (scores,) = _score(store, [_answer(store, 0, "x")], judge, seeded=False)
-    assert (len(scores.failures), len(judge.asked)) == (6, 1)
-
-
-def test_a_passing_failure_is_asked_again_by_the_next_run(store: Store) -> None:
-    """A server that was down says nothing about an answer."""
-    down = SmallScorer(lambda _, __: Reply(Failure("unanswered", "down"), passing=True))
-    answers = [_answer(store, 0, "x")]
-    assert _score(store, answers, down)[0].failures[0].kind == "unanswered"
-    assert _score(store, answers, SmallScorer(by_length))[0].failures == []
 
 
 @pytest.mark.parametrize(
