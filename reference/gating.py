@@ -34,8 +34,7 @@ def reference_gate(folder: Path, test: str = TEST) -> Gate:
     test: what pytest is to run.
     """
     env = {name: os.environ.get(name, value) for name, value in SETTINGS.items()}
-    # The trainings delete none of their checkpoints, so no copies are kept.
-    return Gate(folder, test, env=env, keep=False)
+    return Gate(folder, test, env=env)
 
 
 def main() -> None:

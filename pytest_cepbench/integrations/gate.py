@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -39,19 +40,17 @@ _OWN_OPTIONS = (
 class Gate:
     """Holds the checkpoints of a training to the last one that it accepted.
 
-    folder: for baselines, reports, results and kept checkpoints; a new one for each training.
+    folder: for baselines, reports, results, and copies of the accepted checkpoint and of those that
+        are to be gated, so that the training may delete or overwrite its own; a new folder for each
+        training.
     suites: what pytest runs: suite folders, test files or single tests.
     options: more options of pytest: `("--generator=...", "--cep-samples=8")`.
     model: the model spec; `{checkpoint}` stands for the checkpoint's path.
-    case: PART/METRIC, or SUITE/PART/METRIC, whose value is the headline: the best checkpoint is
-        the one with the best headline. Default: the first case that can fail the run.
     series: name of the series for `--cep-series`, which divides the error over the training.
     device: for the gate's process: the value of CUDA_VISIBLE_DEVICES, or `cpu`. Default: all that
         the training sees.
     env: environment variables for the gate's process, beside the training's own.
     timeout: seconds after which a gate is ended and counts as failed. Default: never.
-    keep: whether the folder keeps copies of the accepted and the best checkpoint, and of those that
-        are to be gated, so that the training may delete or overwrite its own.
     python: interpreter of the gate's process.
     Raises TrainingGateError for settings that cannot be meant.
     """
@@ -60,12 +59,10 @@ class Gate:
     suites: str | Path | Sequence[str | Path]
     options: Sequence[str] = ()
     model: str = "{checkpoint}"
-    case: str | None = None
     series: str | None = None
     device: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     timeout: float | None = None
-    keep: bool = True
     python: str = sys.executable
 
     def __post_init__(self) -> None:
@@ -105,11 +102,8 @@ class Gate:
         return self._wait(self.submit(checkpoint, step))
 
     def _wait(self, submission: Submission) -> GateVerdict:
-        run = self.start(submission)
-        try:
+        with closing(GateRun(self, submission)) as run:
             return run.wait()
-        finally:
-            run.close()
 
     @property
     def files(self) -> GateFolder:
@@ -122,12 +116,11 @@ class Gate:
 
         Raises TrainingGateError where its files were changed since.
         """
-        return self.files.checked(self.files.load().accepted)
-
-    @property
-    def best(self) -> Path | None:
-        """The accepted checkpoint with the best headline, as `accepted`."""
-        return self.files.checked(self.files.load().best)
+        accepted = self.files.load().accepted
+        path = self.files.standing(accepted)
+        if accepted is not None and path is None:
+            raise TrainingGateError(self.files.changed_since(accepted))
+        return path
 
     def submit(self, checkpoint: str | Path, step: int | None = None) -> Submission:
         """A checkpoint that is to be gated now or later, kept in the folder until then.
@@ -152,15 +145,7 @@ class Gate:
         if step is not None and not re.search(rf"(?<!\d){step}(?!\d)", name):
             name = f"{name}-step{step}"
         submission = Submission(str(checkpoint), name, step, local=local)
-        return self.files.keep(submission) if self.keep else submission
-
-    def start(self, submission: Submission, device: str | None = None) -> GateRun:
-        """Start to gate a checkpoint without waiting.
-
-        device: goes before the gate's own `device`.
-        Raises TrainingGateError, also where another process gates into the folder.
-        """
-        return GateRun(self, submission, device or self.device)
+        return self.files.keep(submission)
 
     @property
     def suite_names(self) -> list[str]:
@@ -170,20 +155,16 @@ class Gate:
         return [str(suite) for suite in self.suites]
 
 
-# -- the gating of one checkpoint ------------------------------------------------------------------
-
-
 class GateRun:
     """A gate at work on a checkpoint. Its folder is locked until the run is closed.
 
     gate: its settings.
     submission: the checkpoint.
-    device: for the gate's process; see `Gate`.
     Raises TrainingGateError where the folder is in use or the process cannot be started.
     """
 
-    def __init__(self, gate: Gate, submission: Submission, device: str | None) -> None:
-        self._gate, self._device = gate, device
+    def __init__(self, gate: Gate, submission: Submission) -> None:
+        self._gate = gate
         self._files = files = gate.files
         self._begin = time.monotonic()
         self._passed: GateOutcome | None = None
@@ -204,7 +185,7 @@ class GateRun:
             # What passed may have to be accepted still: the process was killed that was about to.
             passed = self._read(0) if submission.accepting else None
             if passed is None or passed.outcome is not Outcome.ACCEPTED:
-                self.submission = files.stamp(replace(submission, accepting=False))
+                self.submission = replace(submission, accepting=False)
             files.change(running=self.submission)
             files.prune()
             self._process = self._accept(passed) if self.submission.accepting else self._measure()
@@ -280,22 +261,22 @@ class GateRun:
 
     def _start(self, *command: str) -> GateProcess:
         env = {} if "CEPBENCH_STORE" in os.environ else {"CEPBENCH_STORE": f"{self._files.store}"}
-        if self._device is not None:
-            env["CUDA_VISIBLE_DEVICES"] = "" if self._device == "cpu" else self._device
+        if self._gate.device is not None:
+            env["CUDA_VISIBLE_DEVICES"] = "" if self._gate.device == "cpu" else self._gate.device
         log = self._files.log(self.submission.name)
         return GateProcess(command, log, {**env, **self._gate.env})
 
     def _read(self, code: int) -> GateOutcome:
         """What pytest measured. Only files that stayed the same since before it can be accepted."""
         report = self._files.report(self.submission.name)
-        measured = read_outcome(code, report, case=self._gate.case, first=self._first)
+        measured = read_outcome(code, report, first=self._first)
         if measured.outcome is not Outcome.ACCEPTED:
             return measured
-        files = self._files.unchanged_files(self.submission)
-        if files is None:
+        unchanged = self._files.unchanged(self.submission)
+        if unchanged is None:
             words = f"{self._files.path(self.submission)} was written to while it was gated"
             return GateOutcome(Outcome.FAILED, measured.cases, words)
-        self.submission = replace(self.submission, files=files)
+        self.submission = unchanged
         return measured
 
     def _advance(self, code: int) -> None:
@@ -315,20 +296,11 @@ class GateRun:
 
     def _conclude(self, measured: GateOutcome, code: int) -> None:
         """Write down what becomes of the checkpoint."""
-        submission, files = self.submission, self._files
-        state = files.load()
-        accepted, best = state.accepted, state.best
-        if measured.outcome is Outcome.ACCEPTED:
-            headline = measured.cases[0]
-            value, sign = headline.value, 1 if headline.higher_is_better else -1
-            accepted = replace(submission, accepting=False, value=value)
-            known = None if best is None else best.value
-            if known is None or (value is not None and sign * value > sign * known):
-                best = accepted
-        failed = measured.outcome is Outcome.FAILED
+        submission, files = replace(self.submission, accepting=False), self._files
+        passed, failed = (measured.outcome is each for each in (Outcome.ACCEPTED, Outcome.FAILED))
+        accepted = submission if passed else files.load().accepted
         # What failed is not known to be bad: the next process of this training gates it again.
-        running = replace(submission, accepting=False) if failed else None
-        files.change(accepted=accepted, best=best, running=running)
+        files.change(accepted=accepted, running=submission if failed else None)
         lines = [measured.reason] if measured.reason else []
         if accepted is not None and files.standing(accepted) is None:
             lines.append(files.changed_since(accepted))
@@ -340,7 +312,6 @@ class GateRun:
             code=code or int(failed),
             cases=measured.cases,
             accepted=files.standing(accepted),
-            best=files.standing(best),
             report=files.report(submission.name).with_suffix(".html"),
             output=output + "".join(f"{line}\n" for line in lines),
             seconds=time.monotonic() - self._begin,

@@ -45,10 +45,9 @@ class Submission:
     step: of the training, None where it was not given.
     local: whether it is a folder or a file of this machine, and not another model spec.
     kept: path within `checkpoints` of the gate's folder that the gate loads: the copy's folder, or
-        the only file in it. Empty where there is no copy, and the gate loads what was given.
-    files: as they were before the gate loads them; empty where they are not known.
+        the only file in it. Empty of a model spec, and the gate loads what was given.
+    files: of the copy, as they were when it was made.
     accepting: whether it passed already, and only has to be accepted.
-    value: of the headline; None before it is accepted, and where it could not be measured.
     """
 
     given: str
@@ -58,7 +57,6 @@ class Submission:
     kept: str = ""
     files: Files = field(default_factory=dict)
     accepting: bool = False
-    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,14 +64,12 @@ class GateState:
     """What a gate knows between two processes of its training.
 
     accepted: the last accepted checkpoint.
-    best: the accepted checkpoint with the best headline.
     running: the checkpoint that is being gated.
     waiting: checkpoints that are to be gated after it.
     stopped: the checkpoint that stopped the training.
     """
 
     accepted: Submission | None = None
-    best: Submission | None = None
     running: Submission | None = None
     waiting: tuple[Submission, ...] = ()
     stopped: Submission | None = None
@@ -162,13 +158,11 @@ class GateFolder:
         state = replace(self.load(), **changes)
         self._write("state.json", json.dumps({"format": _FORMAT, **asdict(state)}, indent=1))
         # For the shell: pytest suites --model="$(cat FOLDER/accepted)". Looked at each time, since
-        # the process before may have been killed between the state and these.
-        for name in ("accepted", "best"):
-            checkpoint = getattr(state, name)
-            if self.standing(checkpoint) is None:
-                (self.root / name).unlink(missing_ok=True)
-            else:
-                self._write(name, self.path(checkpoint))
+        # the process before may have been killed between the state and this.
+        if state.accepted is None or self.standing(state.accepted) is None:
+            (self.root / "accepted").unlink(missing_ok=True)
+        else:
+            self._write("accepted", self.path(state.accepted))
         return state
 
     def exists(self, submission: Submission) -> bool:
@@ -237,51 +231,30 @@ class GateFolder:
         given = submission.given or str(kept)
         return replace(submission, given=given, local=True, kept=name, files=files)
 
-    def stamp(self, submission: Submission) -> Submission:
-        """A checkpoint with its files as they are now, where there is no copy of it.
-
-        Raises TrainingGateError where they cannot be read.
-        """
-        if submission.kept or not submission.local:
-            return submission
-        try:
-            return replace(submission, files=_read_files(Path(submission.given)))
-        except OSError as error:
-            raise TrainingGateError(
-                f"the checkpoint {submission.given} cannot be read: {error}"
-            ) from error
-
-    def unchanged_files(self, checkpoint: Submission) -> Files | None:
-        """Its files, with their stamps of now; None where they are not the ones that are known.
+    def unchanged(self, checkpoint: Submission) -> Submission | None:
+        """A checkpoint with its files' stamps of now; None where its files are others.
 
         Files are read again only where their stamps moved, or cannot be trusted.
         """
         if not checkpoint.files:
-            return checkpoint.files
-        place = Path(self.path(checkpoint))
-        if checkpoint.kept:  # its folder, also where it is loaded by the only file in it
-            place = self.kept(checkpoint.kept.partition("/")[0])
+            return checkpoint
+        # Its folder, also where it is loaded by the only file in it.
+        place = self.kept(checkpoint.kept.partition("/")[0])
         try:
             files = _read_files(place, checkpoint.files)
         except OSError:
             return None
-        return files if _digest(files) == _digest(checkpoint.files) else None
+        same = _digest(files) == _digest(checkpoint.files)
+        return replace(checkpoint, files=files) if same else None
 
     def standing(self, checkpoint: Submission | None) -> Path | None:
         """Where an accepted checkpoint can be loaded from.
 
         None where there is none, or its files are not the ones that passed.
         """
-        if checkpoint is None or self.unchanged_files(checkpoint) is None:
+        if checkpoint is None or self.unchanged(checkpoint) is None:
             return None
         return Path(self.path(checkpoint))
-
-    def checked(self, checkpoint: Submission | None) -> Path | None:
-        """As `standing`, but raises TrainingGateError where files are not the ones that passed."""
-        path = self.standing(checkpoint)
-        if checkpoint is not None and path is None:
-            raise TrainingGateError(self.changed_since(checkpoint))
-        return path
 
     def changed_since(self, checkpoint: Submission) -> str:
         """What is wrong with an accepted checkpoint whose files are others."""
@@ -309,7 +282,7 @@ class GateFolder:
     def prune(self) -> None:
         """Delete the copies of checkpoints that no part of the state names."""
         state = self.load()
-        named = (state.accepted, state.best, state.running, state.stopped, *state.waiting)
+        named = (state.accepted, state.running, state.stopped, *state.waiting)
         needed = {each.kept.partition("/")[0] for each in named if each is not None}
         with suppress(FileNotFoundError):
             for path in self.kept("").iterdir():

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.integrations.gate import Gate
-from pytest_cepbench.integrations.tracking import LOGGER, Tracker, Values, numbers_of, texts_of
+from pytest_cepbench.integrations.tracking import LOGGER, Tracker, Values, divided
 from pytest_cepbench.integrations.training_gate import TrainingGate
 
 try:
@@ -66,7 +66,7 @@ class GateCallback(Callback):
         if self.gate.trackers is None and trainer.loggers:
             self.gate.trackers = [to_logger(logger) for logger in trainer.loggers]
         self._step, self._saved = trainer.global_step, False
-        stop = self.gate.begin(trainer.global_step, pl_module, *trainer.optimizers)
+        stop = self.gate.begin(trainer.global_step)
         self._stop(trainer, stop=stop)
 
     def on_train_batch_end(
@@ -132,9 +132,10 @@ def to_logger(logger: Any) -> Tracker:
     """A tracker that writes to one of Lightning's loggers: numbers, and texts if it takes them."""
 
     def write(values: Values, step: int) -> None:
-        logger.log_metrics(numbers_of(values), step=step)
+        numbers, texts = divided(values)
+        logger.log_metrics(numbers, step=step)
         experiment = logger.experiment
-        for name, text in texts_of(values).items():
+        for name, text in texts.items():
             if hasattr(experiment, "add_text"):  # TensorBoard
                 experiment.add_text(name, text, step)
             elif hasattr(experiment, "set_tag") and hasattr(logger, "run_id"):  # MLflow

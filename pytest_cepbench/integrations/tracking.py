@@ -1,4 +1,4 @@
-"""Verdicts as numbers and texts for experiment trackers: TensorBoard, W&B, MLflow, Trackio.
+"""Verdicts as numbers and texts for experiment trackers: TensorBoard, W&B, MLflow.
 
 A tracker that fails never fails the training: what it raises becomes a warning in the log.
 """
@@ -52,14 +52,10 @@ def values_of(verdict: GateVerdict) -> dict[str, float | str]:
     return values
 
 
-def numbers_of(values: Values) -> dict[str, float]:
-    """The numbers among the values, for trackers that take no texts."""
-    return {name: value for name, value in values.items() if not isinstance(value, str)}
-
-
-def texts_of(values: Values) -> dict[str, str]:
-    """The texts among the values."""
-    return {name: value for name, value in values.items() if isinstance(value, str)}
+def divided(values: Values) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers among the values, and the texts, for trackers that take them apart."""
+    numbers = {name: value for name, value in values.items() if not isinstance(value, str)}
+    return numbers, {name: value for name, value in values.items() if isinstance(value, str)}
 
 
 def track(verdict: GateVerdict, trackers: Sequence[Tracker] | None) -> None:
@@ -78,17 +74,13 @@ def track(verdict: GateVerdict, trackers: Sequence[Tracker] | None) -> None:
 
 
 def active_runs() -> list[Tracker]:
-    """The active runs of W&B, MLflow and Trackio in this process, which imported them."""
-    trackers: list[Tracker] = []
-    if getattr(sys.modules.get("wandb"), "run", None) is not None:
-        trackers.append(to_wandb)
-    mlflow: Any = sys.modules.get("mlflow")
-    if hasattr(mlflow, "active_run") and mlflow.active_run() is not None:
-        trackers.append(to_mlflow)
-    trackio: Any = sys.modules.get("trackio.context_vars")
-    if trackio is not None and trackio.current_run.get() is not None:
-        trackers.append(to_trackio)
-    return trackers
+    """The active runs of W&B and MLflow in this process, which imported them."""
+    wandb, mlflow = (sys.modules.get(name) for name in ("wandb", "mlflow"))
+    active = {
+        to_wandb: getattr(wandb, "run", None),
+        to_mlflow: getattr(mlflow, "active_run", lambda: None)(),
+    }
+    return [tracker for tracker, run in active.items() if run is not None]
 
 
 def to_wandb(values: Values, step: int) -> None:
@@ -102,24 +94,19 @@ def to_wandb(values: Values, step: int) -> None:
 def to_mlflow(values: Values, step: int) -> None:
     """Log to the active run of MLflow: numbers as metrics, texts as tags."""
     mlflow: Any = sys.modules["mlflow"]
-    numbers = numbers_of(values)
+    numbers, texts = divided(values)
     mlflow.log_metrics({_MLFLOW_NAME.sub("_", name): numbers[name] for name in numbers}, step=step)
-    mlflow.set_tags(texts_of(values))
-
-
-def to_trackio(values: Values, step: int) -> None:
-    """Log to the active run of Trackio."""
-    trackio: Any = sys.modules["trackio"]
-    trackio.log({**values, "cepbench/step": step})
+    mlflow.set_tags(texts)
 
 
 def to_tensorboard(writer: Any) -> Tracker:
     """A tracker that writes to a `torch.utils.tensorboard.SummaryWriter`."""
 
     def write(values: Values, step: int) -> None:
-        for name, number in numbers_of(values).items():
+        numbers, texts = divided(values)
+        for name, number in numbers.items():
             writer.add_scalar(name, number, step)
-        for name, text in texts_of(values).items():
+        for name, text in texts.items():
             writer.add_text(name, text, step)
         writer.flush()
 

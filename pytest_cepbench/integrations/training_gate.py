@@ -15,8 +15,7 @@ Lightning, accelerate or the training itself. Elsewhere there is one rank.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -24,17 +23,14 @@ from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, get_args
 
 from pytest_cepbench.errors import TrainingGateError, TrainingStoppedError, unknown_name
-from pytest_cepbench.integrations.device_memory import release_memory, visible_device
 from pytest_cepbench.integrations.gate import Gate, GateRun
 from pytest_cepbench.integrations.gate_folder import Submission
 from pytest_cepbench.integrations.tracking import LOGGER, Tracker, track
 from pytest_cepbench.integrations.verdict import GateVerdict, Outcome
 
 When = Literal["between", "beside"]
-Waiting = Literal["newest", "all"]
+StopOn = Literal["regressed", "inconclusive", "never"]
 OnError = Literal["stop", "warn"]
-
-_STOP_ON = (str(Outcome.REGRESSED), str(Outcome.INCONCLUSIVE))
 
 
 @dataclass
@@ -44,90 +40,58 @@ class TrainingGate:
     gate: what is run on a checkpoint.
     every: steps between two gates; None: each checkpoint that is saved.
     when: `between` steps, while the training waits; or `beside` it, in the background: the verdict
-        is taken at the first step after it is there, and the end of the training waits for it.
-    waiting: beside the training one checkpoint is gated at a time. Of those that come meanwhile the
-        `newest` waits and replaces the one before, or `all` of them wait.
+        is taken at the first step after it is there, and the end of the training waits for it. One
+        checkpoint is gated at a time; the newest of those that come meanwhile waits.
     stop_on: outcomes that stop the training: `regressed`; `inconclusive`, which means both; or
         `never`.
     on_error: where a checkpoint could not be measured: `stop` the training, or `warn` and go on.
-    share_device: give the training's memory on its device back while a gate uses it; between steps
-        only. The training's modules and optimizers are named to `begin`.
     start: the model that the training starts from, as a path or a spec: where nothing is accepted
         yet, it is gated before the first step, and the first checkpoint is held to it. Without it
         the first checkpoint is accepted, however bad it is.
-    trackers: get the numbers and texts of each verdict; None: every run of W&B, MLflow or Trackio
-        that is active in this process.
+    trackers: get the numbers and texts of each verdict; None: every run of W&B or MLflow that is
+        active in this process.
     verdicts: of this training so far, in the order in which they came.
     stopped: the verdict that stops the training, None while there is none.
-    Raises TrainingGateError for settings that do not exist or exclude each other.
+    Raises TrainingGateError for settings that do not exist.
     """
 
     gate: Gate
     every: int | None = None
     when: When = "between"
-    waiting: Waiting = "newest"
-    stop_on: str | Collection[str] = "regressed"
+    stop_on: StopOn = "regressed"
     on_error: OnError = "stop"
-    share_device: bool = False
     trackers: Sequence[Tracker] | None = None
     start: str | Path | None = None
     verdicts: list[GateVerdict] = field(default_factory=list, init=False)
     stopped: GateVerdict | None = field(default=None, init=False)
-    _outcomes: frozenset[str] = field(default=frozenset(), init=False, repr=False)
     _ranks: Ranks | None = field(default=None, init=False, repr=False)
-    _holders: tuple[Any, ...] = field(default=(), init=False, repr=False)
     _run: GateRun | None = field(default=None, init=False, repr=False)
     _queue: list[Submission] = field(default_factory=list, init=False, repr=False)
     _busy: bool = field(default=False, init=False, repr=False)
     _last: tuple[int, str] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name, kind in (("when", When), ("waiting", Waiting), ("on_error", OnError)):
+        for name, kind in (("when", When), ("stop_on", StopOn), ("on_error", OnError)):
             if getattr(self, name) not in get_args(kind):
                 raise TrainingGateError(unknown_name(name, getattr(self, name), get_args(kind)))
-        outcomes = {self.stop_on} if isinstance(self.stop_on, str) else set(self.stop_on)
-        for outcome in outcomes - {*_STOP_ON, "never"}:
-            raise TrainingGateError(unknown_name("stop_on", outcome, [*_STOP_ON, "never"]))
-        if "never" in outcomes and len(outcomes) > 1:
-            raise TrainingGateError(
-                f"stop_on={self.stop_on!r}: `never` cannot stand beside another outcome"
-            )
         if self.every is not None and self.every < 1:
             raise TrainingGateError(
                 f"every={self.every}: a number of steps of at least 1 is expected"
             )
-        if self.share_device and self.when == "beside":
-            raise TrainingGateError(
-                'share_device=True needs when="between": beside it, the training uses the device'
-            )
-        if self.share_device and self.gate.device is not None:
-            raise TrainingGateError(
-                f"share_device=True and a device of the gate's own ({self.gate.device}): give one"
-            )
-        # Whoever stops where the samples do not tell also stops where they do.
-        both = set(_STOP_ON) if str(Outcome.INCONCLUSIVE) in outcomes else set()
-        self._outcomes = frozenset(outcomes - {"never"} | both)
 
     # -- the calls of a loop, by every rank --------------------------------------------------------
 
-    def begin(self, step: int = 0, *holders: Any) -> bool:
+    def begin(self, step: int = 0) -> bool:
         """Begin or resume a training; without this call its first step does it.
 
         A checkpoint that the process before was gating is gated again.
 
         step: that the training starts from; 0 for a new one.
-        holders: modules and optimizers whose memory is given back, with `share_device`.
         Returns whether to stop. Raises TrainingStoppedError where the gate stopped this training at
-        an earlier step than it now starts from, and TrainingGateError where `share_device` has
-        nothing to give back.
+        an earlier step than it now starts from.
         """
-        if self.share_device and not holders:
-            raise TrainingGateError(
-                "share_device=True: name modules and optimizers to begin(step, model, optimizer)"
-            )
         if self._ranks is None:
             self._ranks = current_ranks()
-        self._holders = holders if self.share_device else ()
         self.stopped, self._last = None, None
         return self._look(lambda: self._resume(step))
 
@@ -203,8 +167,7 @@ class TrainingGate:
         """End a gate that still runs; the next process of this training runs it again."""
         if self._run is not None:
             self._run.close()
-        self._run, self._busy = None, False
-        self._queue = []
+        self._run, self._busy, self._queue = None, False, []
 
     def leave(self, error: BaseException | None) -> None:
         """End the training as `finish` does, or as `close` does where it failed.
@@ -267,32 +230,30 @@ class TrainingGate:
     def _resume(self, step: int) -> None:
         state = self.gate.files.load()
         stopped = state.stopped
-        if stopped is not None and self._outcomes and step >= (stopped.step or 0):
-            msg = (
+        if stopped is not None and self.stop_on != "never" and step >= (stopped.step or 0):
+            raise TrainingStoppedError(
                 f"the gate stopped this training at step {stopped.step}, and it starts from step "
                 f"{step}: start from the last accepted checkpoint, "
                 f"{self.gate.files.standing(state.accepted) or 'none'}, give a new training a new "
-                'folder, or set stop_on="never"'
+                'folder, or set stop_on="never"',
+                1,
             )
-            raise TrainingStoppedError(msg, 1)
-        there = []
+        self._queue = []
         for each in (state.running, *state.waiting):
             if each is not None and self.gate.files.exists(each):
-                there.append(each)
+                self._queue.append(each)
             elif each is not None:
                 LOGGER.warning("gate: %s was to be gated and is gone", each.given)
-        if self.start is not None and state.accepted is None and not there:
-            there = [self.gate.submit(self.start, 0)]
-        self._queue = there
-        self.gate.files.change(running=None, waiting=tuple(there), stopped=None)
+        if self.start is not None and state.accepted is None and not self._queue:
+            self._queue = [self.gate.submit(self.start, 0)]
+        self.gate.files.change(running=None, waiting=tuple(self._queue), stopped=None)
         self._start_waiting()
 
     def _add(self, submission: Submission) -> None:
-        """Gate a checkpoint now, or have it wait."""
+        """Gate a checkpoint now, or have it wait in the place of the one that waits."""
         if self._run is not None:
             self._advance(wait=False)
-        newest = self._run is not None and self.waiting == "newest"
-        self._queue = [*([] if newest else self._queue), submission]
+        self._queue = [submission]
         if self._run is None:
             self._start_waiting()
         else:
@@ -301,16 +262,14 @@ class TrainingGate:
 
     def _start_waiting(self) -> None:
         """Start on the first checkpoint that waits; between steps, gate all of them."""
-        if not self._queue:
-            return
-        with release_memory(self._holders) if self.share_device else nullcontext():
+        if self._queue:
             self._start_next()
             if self.when == "between":
                 self._advance(wait=True)
 
     def _start_next(self) -> None:
         following, *self._queue = self._queue
-        self._run = self.gate.start(following, visible_device() if self.share_device else None)
+        self._run = GateRun(self.gate, following)
         self.gate.files.change(waiting=tuple(self._queue))
 
     def _advance(self, *, wait: bool) -> None:
@@ -342,12 +301,10 @@ class TrainingGate:
     def _stops(self, verdict: GateVerdict) -> bool:
         if verdict.outcome is Outcome.FAILED:
             return self.on_error == "stop"
+        if verdict.outcome is Outcome.ACCEPTED or self.stop_on == "never":
+            return False
         # A run that was told to fail for an inconclusive case failed as for a regressed one.
-        failed = verdict.outcome is Outcome.INCONCLUSIVE and verdict.code != 0
-        return (Outcome.REGRESSED if failed else verdict.outcome) in self._outcomes
-
-
-# -- ranks -----------------------------------------------------------------------------------------
+        return verdict.code != 0 or self.stop_on == "inconclusive"
 
 
 T = TypeVar("T")
@@ -410,7 +367,7 @@ def current_ranks() -> Ranks:
     import torch.distributed as dist
 
     if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return Ranks(0)
+        return Ranks()
     group = (
         dist.new_group(backend="gloo", timeout=_PATIENCE)
         if dist.is_gloo_available()

@@ -15,7 +15,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from pytest_cepbench.integrations.gate import Gate
-from pytest_cepbench.integrations.tracking import Tracker, Values, numbers_of, texts_of
+from pytest_cepbench.integrations.tracking import Tracker, Values
 from pytest_cepbench.integrations.training_gate import TrainingGate
 
 
@@ -28,7 +28,7 @@ class GateCallback(TrainerCallback):
     gate: a TrainingGate; a Gate stands for one with its defaults.
     trainer: where given, verdicts go to all trackers that the Trainer reports to, TensorBoard among
         them, and into its `log_history`: `trainer.add_callback(GateCallback(gate, trainer))`.
-        Otherwise to the active runs of W&B, MLflow and Trackio.
+        Otherwise to the active runs of W&B and MLflow.
     processing_class: processor or tokenizer for checkpoints that are saved without one; the
         Trainer's own is saved by the Trainer.
     """
@@ -43,9 +43,8 @@ class GateCallback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
         """Gate what the process before was killed over."""
-        del args
-        holders = [objects[name] for name in ("model", "optimizer") if objects[name] is not None]
-        self._stop(control, stop=self.gate.begin(state.global_step, *holders))
+        del args, objects
+        self._stop(control, stop=self.gate.begin(state.global_step))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
         """Take a verdict that is there, and have a checkpoint saved in the steps that are due."""
@@ -92,7 +91,7 @@ def to_trainer(trainer: Any) -> Tracker:
 
     def report(values: Values, step: int) -> None:
         state, control = trainer.state, trainer.control
-        logs: dict[str, Any] = {**numbers_of(values), **texts_of(values), "cepbench/step": step}
+        logs: dict[str, Any] = {**values, "cepbench/step": step}
         state.log_history.append({**logs, "step": state.global_step})
         # Not `trainer.log`: trl's adds the averages of its own metrics and begins them anew.
         should_log = control.should_log

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import TrainingGateError, unknown_name
 from pytest_cepbench.files import parse_json, read_text
 
 SCHEMA = 2
@@ -81,7 +80,6 @@ class GateVerdict:
     cases: the numbers that can fail a run, the headline first; empty where nothing was measured.
     accepted: the last accepted checkpoint, this one included; None before the first, and where its
         files were changed since.
-    best: the accepted checkpoint with the best headline, likewise.
     report: the HTML page; it may not exist where the outcome is `failed`.
     output: what the process printed, its last 64 KiB.
     seconds: that the gate took.
@@ -93,14 +91,13 @@ class GateVerdict:
     code: int
     cases: tuple[GatedCase, ...]
     accepted: Path | None
-    best: Path | None
     report: Path
     output: str
     seconds: float
 
     @property
     def value(self) -> float | None:
-        """The headline: the value of the case that the gate's `case` names, or of the first one."""
+        """The headline: the value of the first case."""
         return self.cases[0].value if self.cases else None
 
     @property
@@ -167,11 +164,10 @@ class GateVerdict:
         )
 
 
-def read_outcome(code: int, report: Path, *, case: str | None, first: bool) -> GateOutcome:
+def read_outcome(code: int, report: Path, *, first: bool) -> GateOutcome:
     """The outcome of a run of pytest, from its exit code and its JSON report.
 
     code: pytest's exit code.
-    case: PART/METRIC or SUITE/PART/METRIC of the headline; None for the first case.
     first: whether the run was to accept what it measured, as the first of a training.
     Never raises for what a run left behind: what cannot be read is `failed`.
     """
@@ -183,14 +179,15 @@ def read_outcome(code: int, report: Path, *, case: str | None, first: bool) -> G
         entries = [entry for entry in document["cases"] if entry["primary"]]
         accepted = any(entry["accepted"] for entry in entries)
         passed = document["verdict"] in ("passed", "undecided")
-        cases = _with_headline([_case(entry) for entry in entries], case)
+        cases = tuple(map(_case, entries))
     except FileNotFoundError:
         reason = f"pytest ended with exit code {code} and wrote no report"
         return GateOutcome(Outcome.FAILED, (), reason)
-    except TrainingGateError as error:
-        return GateOutcome(Outcome.FAILED, (), str(error))
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{report} cannot be read as a JSON report: {error!r}"
+        return GateOutcome(Outcome.FAILED, (), reason)
+    if not cases:
+        reason = "no case was judged that can fail a run: name a suite, or a test of one"
         return GateOutcome(Outcome.FAILED, (), reason)
     verdicts = {each.verdict for each in cases}
     outcome, reason = Outcome.FAILED, ""
@@ -208,24 +205,6 @@ def read_outcome(code: int, report: Path, *, case: str | None, first: bool) -> G
     elif code == 1 and "inconclusive" in verdicts <= _JUDGED:
         outcome = Outcome.INCONCLUSIVE
     return GateOutcome(outcome, cases, reason)
-
-
-def _with_headline(cases: Sequence[GatedCase], name: str | None) -> tuple[GatedCase, ...]:
-    """The cases with the named one first. Raises TrainingGateError where it is not among them."""
-    if not cases:
-        raise TrainingGateError(
-            "no case was judged that can fail a run: name a suite, or a test of one"
-        )
-    if name is None:
-        return tuple(cases)
-    chosen = [case for case in cases if case.name == name or case.name.endswith(f"/{name}")]
-    if len(chosen) != 1:
-        raise TrainingGateError(
-            f"case {name!r} is the name of several: {', '.join(case.name for case in chosen)}"
-            if chosen
-            else unknown_name("case", name, [case.name for case in cases])
-        )
-    return (*chosen, *(case for case in cases if case not in chosen))
 
 
 def _case(entry: Mapping[str, Any]) -> GatedCase:

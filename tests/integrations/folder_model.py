@@ -20,7 +20,7 @@ SPEC = "python:tests.integrations.folder_model:FolderDescriber?path={checkpoint}
 """The model spec of a gate on such folders."""
 
 
-def save(folder: Path, miss: float | None, seconds: float = 0.0, **orders: Any) -> Path:
+def save(folder: Path, miss: float, seconds: float = 0.0, **orders: Any) -> Path:
     """Write a checkpoint, in place where there is one.
 
     miss: share of all objects that it leaves out.

@@ -29,12 +29,11 @@ def judge(options: dict[str, str]) -> int:
     if "wait" in weights:  # until the named pipe has a writer
         Path(weights["wait"]).read_bytes()
     accepted, value = Path(options["--cep-baselines"], "gc.toml"), weights["miss"]
-    higher = not weights.get("lower", False)
-    value = 1 - value if higher and value is not None else value
+    value = 1 - value
     first = "--snapshot-update" in options
     compared = accepted.exists() and not first
     baseline = json.loads(accepted.read_text()) if compared else None
-    difference = None if None in (baseline, value) else (value - baseline) * (1 if higher else -1)
+    difference = None if baseline is None else value - baseline
     drop = -(difference or 0.0)
     verdict = "regressed" if drop > 0.1 else "inconclusive" if drop > 0.05 else "held"
     verdict = verdict if compared else "no-baseline"
@@ -46,7 +45,7 @@ def judge(options: dict[str, str]) -> int:
     case = {
         "suite": "instrument", "part": "overall", "metric": "gc", "label": "GC@3",
         "primary": True, "accepted": first,
-        "measurement": {"higher_is_better": higher, "value": value},
+        "measurement": {"higher_is_better": True, "value": value},
         "judgement": {
             "verdict": verdict, "baseline_value": baseline, "difference": difference,
             "low": None, "high": None,

@@ -78,7 +78,6 @@ def test_suites_must_be_there(tmp_path: Path) -> None:
     with pytest.raises(TrainingGateError, match="suites is empty"):
         Gate(tmp_path, [])
     assert Gate(tmp_path, [TEST, f"{ROOT}/suites"]).accepted is None
-    assert Gate(tmp_path, Path(ROOT, "suites")).best is None
 
 
 def test_gate_is_no_rank_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,33 +149,25 @@ def test_small_loss_passes_and_a_large_one_does_not(gated: GatedTraining) -> Non
     assert "1 of 1 gating case regressed; worst instrument/overall GC@3" in last.summary
 
 
-def test_accepted_and_best_outlive_the_training_s_own(gated: GatedTraining) -> None:
-    """Of three checkpoints of one name, the best and the last accepted one stay, as measured.
+def test_accepted_outlives_the_training_s_own(gated: GatedTraining) -> None:
+    """Of three checkpoints of one name the last accepted one stays, as measured.
 
-    Though the training overwrote the best one under its gate, and has deleted its folder. What
-    stopped the training can be looked into until the next gate.
+    Though the training has deleted its folder. What stopped the training can be looked into until
+    the next gate. The first baseline stays as the anchor, to which small losses are held too.
     """
     gate, last = gated.gate, gated.verdicts[-1]
 
-    assert (last.accepted, last.best) == (gate.accepted, gate.best)
+    assert last.accepted == gate.accepted
     assert gate.accepted is not None
-    assert gate.best is not None
     copies = gate.accepted.parent.iterdir()
     misses = {path: json.loads((path / "weights.json").read_text())["miss"] for path in copies}
-    assert (misses[gate.accepted], misses[gate.best]) == (0.02, 0.0)
-    assert sorted(misses.values()) == [0.0, 0.02, 0.6]
+    assert misses[gate.accepted] == 0.02
+    assert sorted(misses.values()) == [0.02, 0.6]
+    (anchor,) = (gate.files.baselines / "instrument/anchors").glob("overall-gc-*.toml")
+    first = tomllib.loads(anchor.read_text())["value"]
+    assert first == pytest.approx(gated.verdicts[0].value, abs=1e-9)
     assert (gate.files.root / "accepted").read_text() == str(gate.accepted)
     assert f"last accepted checkpoint: {gate.accepted}" in last.summary
-
-
-def test_first_baseline_stays_as_the_anchor(gated: GatedTraining) -> None:
-    """Small losses, each tolerated, are held to the first checkpoint too."""
-    files = gated.gate.files
-    (anchor,) = (files.baselines / "instrument/anchors").glob("overall-gc-*.toml")
-    (current,) = (files.baselines / "instrument").glob("overall-gc-*.toml")
-    values = [tomllib.loads(path.read_text())["value"] for path in (anchor, current)]
-
-    assert values == [pytest.approx(verdict.value, abs=1e-9) for verdict in gated.verdicts[:2]]
 
 
 def test_state_that_is_lost_stops_the_next_gate(gated: GatedTraining, tmp_path: Path) -> None:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import os
 import resource
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
-from pytest_cepbench.integrations import Gate, gate_folder
+from pytest_cepbench.integrations import Gate
 from pytest_cepbench.integrations.gate_folder import (
     GateFolder,
     GateState,
@@ -34,9 +31,8 @@ def kept(files: GateFolder, checkpoint: Path) -> Submission:
 
 def accepted(files: GateFolder, submission: Submission) -> Submission:
     """The same as the last accepted one."""
-    state = files.change(accepted=replace(submission, value=0.5))
-    assert state.accepted is not None
-    return state.accepted
+    files.change(accepted=submission)
+    return submission
 
 
 def age(*paths: Path) -> None:
@@ -67,21 +63,9 @@ def test_kept_checkpoint_is_a_copy(tmp_path: Path) -> None:
     save(checkpoint, miss=0.9)
     shutil.rmtree(checkpoint)
 
-    assert files.checked(files.load().accepted) == path
+    assert files.standing(files.load().accepted) == path
     assert {file: file.read_bytes() for file in before} == before
     assert not any(path.parent.glob(".*"))
-
-
-def test_kernel_is_asked_for_clones(tmp_path: Path) -> None:
-    """It clones, or says that this file system does not; of another request it knows nothing."""
-    (tmp_path / "old").write_bytes(b"weights")
-    with (tmp_path / "old").open("rb") as old, (tmp_path / "new").open("wb") as new:
-        refused = None
-        try:
-            fcntl.ioctl(new.fileno(), gate_folder._FICLONE, old.fileno())
-        except OSError as error:
-            refused = error.errno
-    assert refused != errno.ENOTTY
 
 
 def test_second_checkpoint_of_a_name_takes_no_place(tmp_path: Path) -> None:
@@ -94,8 +78,8 @@ def test_second_checkpoint_of_a_name_takes_no_place(tmp_path: Path) -> None:
     again = kept(files, save(tmp_path / "other" / "latest", miss=0.1))
 
     assert again.kept == first.kept != second.kept
-    assert files.unchanged_files(again) == again.files
-    assert files.checked(files.load().accepted) == files.kept(first.kept)
+    assert files.unchanged(again) == again
+    assert files.standing(files.load().accepted) == files.kept(first.kept)
     for submission, miss in ((first, 0.1), (second, 0.9)):
         weights = Path(files.path(submission), "weights.json")
         assert json.loads(weights.read_text())["miss"] == miss
@@ -109,7 +93,7 @@ def test_folder_that_was_moved_has_its_checkpoints(tmp_path: Path) -> None:
     accepted(files, submission)
     moved = GateFolder((tmp_path / "gate").rename(tmp_path / "moved"))
 
-    assert moved.checked(moved.load().accepted) == tmp_path / "moved/checkpoints" / submission.kept
+    assert moved.standing(moved.load().accepted) == tmp_path / "moved/checkpoints" / submission.kept
     moved.change(running=None)
     assert (tmp_path / "moved/accepted").read_text() == moved.path(submission)
 
@@ -133,7 +117,7 @@ def test_damaged_copy_is_replaced_by_the_same_checkpoint(tmp_path: Path) -> None
 
     assert again.kept == first.kept
     assert (files.kept(again.kept) / "weights.json").read_text() != "{}"
-    assert files.unchanged_files(again) is not None
+    assert files.unchanged(again) is not None
 
 
 def test_single_file_is_kept_too(tmp_path: Path) -> None:
@@ -171,26 +155,25 @@ def test_checkpoint_behind_links_is_kept_itself(tmp_path: Path) -> None:
     shutil.rmtree(blob)
 
     assert set(submission.files) == {"weights.json", "more/weights.json", "more/optimizer.bin"}
-    assert files.unchanged_files(submission) is not None
+    assert files.unchanged(submission) is not None
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["just written", "a day old"])
-@pytest.mark.parametrize("place", ["copy", "the training's"])
 @pytest.mark.parametrize("change", ["same size", "new file", "gone"])
 def test_other_files_than_the_accepted_ones_are_seen(
-    tmp_path: Path, place: str, change: str, old: bool
+    tmp_path: Path, change: str, old: bool
 ) -> None:
     """Also with the times of before, and where no stamp can be trusted; and told by `accepted`."""
     checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
     if old:
         age(*checkpoint.iterdir())
-    gate = Gate(tmp_path / "gate", tmp_path, keep=place == "copy")
-    submission = gate.files.stamp(gate.submit(checkpoint, 1))
+    gate = Gate(tmp_path / "gate", tmp_path)
+    submission = gate.submit(checkpoint, 1)
     assert all(bool(stamp) == old for stamp, _ in submission.files.values())
     accepted(gate.files, submission)
     path = gate.accepted
     assert path is not None
-    assert path == (checkpoint if place != "copy" else gate.files.kept(submission.kept))
+    assert path == gate.files.kept(submission.kept)
     assert (tmp_path / "gate/accepted").read_text() == str(path)
 
     weights = path / "weights.json"
@@ -220,34 +203,13 @@ def test_what_was_touched_or_brought_back_is_the_same(tmp_path: Path) -> None:
     (tmp_path / "backup").rename(path)
     age(*path.iterdir())
 
-    assert files.checked(checkpoint) == path
-    fresh = files.unchanged_files(checkpoint)
+    fresh = files.unchanged(checkpoint)
     assert fresh is not None
-    assert all(stamp for stamp, _ in fresh.values())
-
-
-def test_checkpoint_that_cannot_be_read_has_no_stamp(tmp_path: Path) -> None:
-    """One line names it; a model spec has no files, and a copy keeps the stamps that it has."""
-    files = GateFolder(tmp_path / "gate")
-    checkpoint = save(tmp_path / "checkpoint-1", miss=0.1)
-    submission = kept(files, checkpoint)
-    assert files.stamp(submission) is submission
-    (checkpoint / "gone").symlink_to(tmp_path / "nowhere")
-
-    with pytest.raises(TrainingGateError, match="checkpoint-1 cannot be read"):
-        files.stamp(Submission(str(checkpoint), "checkpoint-1", 1, local=True))
-
-    spec = Submission("shapes:", "shapes:", None)
-    assert files.keep(spec) is files.stamp(spec) is spec
-    assert files.unchanged_files(spec) == {}
-    assert files.exists(spec)
-    assert files.exists(submission)
-    shutil.rmtree(files.kept(submission.kept))
-    assert not files.exists(submission)
+    assert all(stamp for stamp, _ in fresh.files.values())
 
 
 def test_only_named_checkpoints_stay(tmp_path: Path) -> None:
-    """What is neither accepted, best, running, waiting nor the reason of a stop is deleted."""
+    """What is neither accepted, running, waiting nor the reason of a stop is deleted."""
     files = GateFolder(tmp_path / "gate")
     files.prune()
     submissions = [
@@ -270,35 +232,20 @@ def test_state_is_what_was_written(tmp_path: Path) -> None:
     """Every field is read back, and the paths lie in small files for the shell."""
     files = GateFolder(tmp_path / "gate")
     assert files.load() == GateState()
-    checkpoint = Submission("hf://runs/c-1", "c-1", 1, value=0.25)
+    checkpoint = Submission("hf://runs/c-1", "c-1", 1)
     submission = Submission(
         "runs/c-2", "c-2", None, local=True, kept="c-2-00", files={"a": ("1 2", "ff")},
         accepting=True,
     )  # fmt: skip
 
     state = files.change(
-        accepted=checkpoint, best=checkpoint, running=submission, waiting=(submission,),
-        stopped=submission,
+        accepted=checkpoint, running=submission, waiting=(submission,), stopped=submission,
     )  # fmt: skip
 
     assert files.load() == state
-    assert state == GateState(checkpoint, checkpoint, submission, (submission,), submission)
+    assert state == GateState(checkpoint, submission, (submission,), submission)
     assert json.loads((tmp_path / "gate" / "state.json").read_text())["format"] == 3
     assert (tmp_path / "gate" / "accepted").read_text() == "hf://runs/c-1"
-    assert (tmp_path / "gate" / "best").read_text() == "hf://runs/c-1"
-
-
-def test_files_of_a_gate_lie_in_its_folder(tmp_path: Path) -> None:
-    """Where the documentation says, and nowhere else."""
-    files = GateFolder(tmp_path)
-
-    assert files.baselines == tmp_path / "baselines"
-    assert files.compared == tmp_path / ".baselines"
-    assert files.store == tmp_path / "store"
-    assert files.lock == tmp_path / ".lock"
-    assert files.report("c-1") == tmp_path / "reports/c-1.json"
-    assert files.log("c-1") == tmp_path / "logs/c-1.log"
-    assert files.kept("c-1") == tmp_path / "checkpoints/c-1"
 
 
 @pytest.mark.parametrize(
@@ -394,7 +341,7 @@ def test_keeping_that_is_cut_off_leaves_what_was_kept(tmp_path: Path, damage: st
     with pytest.raises(TrainingGateError, match="checkpoint-1 cannot be kept in"):
         kept(files, checkpoint)
 
-    assert files.checked(files.load().accepted) == Path(files.path(before))
+    assert files.standing(files.load().accepted) == Path(files.path(before))
     assert [str(path) for path in files.kept("").iterdir()] == [files.path(before)]
 
 
@@ -414,7 +361,7 @@ def test_full_disk_leaves_no_half_of_a_copy(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
 
-    assert files.checked(files.load().accepted) == Path(files.path(before))
+    assert files.standing(files.load().accepted) == Path(files.path(before))
     assert [str(path) for path in files.kept("").iterdir()] == [files.path(before)]
 
 

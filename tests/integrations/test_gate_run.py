@@ -10,13 +10,16 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_cepbench.errors import TrainingGateError
 from pytest_cepbench.integrations import Gate, Outcome
-from pytest_cepbench.integrations.gate_folder import Submission
+from pytest_cepbench.integrations.gate import GateRun
+from pytest_cepbench.integrations.gate_folder import _read_files
 from tests.integrations.conftest import ROOT, TEST, MakeGate, interpreter
 from tests.integrations.folder_model import save
 
@@ -37,7 +40,7 @@ def baseline(gate: Gate) -> float:
 def test_each_checkpoint_is_held_to_the_last_accepted_one(
     rule_gate: MakeGate, tmp_path: Path
 ) -> None:
-    """The outcomes of seven checkpoints, and what stays accepted, best and compared with.
+    """The outcomes of seven checkpoints, and what stays accepted and compared with.
 
     All have one name, as a training saves that knows a single folder: none takes the place of one
     that was accepted. A verdict is true where the training may go on.
@@ -47,27 +50,26 @@ def test_each_checkpoint_is_held_to_the_last_accepted_one(
     seen = []
     for miss in (0.3, 0.1, 0.13, 0.2, 0.9, 0.12, 0.9):
         verdict = gate(save(latest, miss))
-        accepted, best = miss_of(verdict.accepted), miss_of(verdict.best)
-        assert (verdict.accepted, verdict.best) == (gate.accepted, gate.best)
+        accepted = miss_of(verdict.accepted)
+        assert verdict.accepted == gate.accepted
         assert (tmp_path / "gate/accepted").read_text() == str(gate.accepted)
-        assert (tmp_path / "gate/best").read_text() == str(gate.best)
         assert baseline(gate) == pytest.approx(1 - accepted)
         assert gate.files.load().running is None
         assert (verdict.code != 0) == (verdict.outcome is Outcome.REGRESSED)
         assert verdict.value == pytest.approx(1 - miss)
-        seen.append((str(verdict.outcome), bool(verdict), accepted, best))
+        seen.append((str(verdict.outcome), bool(verdict), accepted))
 
     assert seen == [
-        ("accepted", True, 0.3, 0.3),
-        ("accepted", True, 0.1, 0.1),
-        ("accepted", True, 0.13, 0.1),  # a small loss passes, and is not the best
-        ("inconclusive", True, 0.13, 0.1),
-        ("regressed", False, 0.13, 0.1),
-        ("accepted", True, 0.12, 0.1),
-        ("regressed", False, 0.12, 0.1),
+        ("accepted", True, 0.3),
+        ("accepted", True, 0.1),
+        ("accepted", True, 0.13),
+        ("inconclusive", True, 0.13),
+        ("regressed", False, 0.13),
+        ("accepted", True, 0.12),
+        ("regressed", False, 0.12),
     ]
     copies = gate.files.kept("").iterdir()
-    assert sorted(miss_of(path) for path in copies) == [0.1, 0.12, 0.9]
+    assert sorted(miss_of(path) for path in copies) == [0.12, 0.9]
 
 
 def test_verdict_says_what_was_done(rule_gate: MakeGate, tmp_path: Path) -> None:
@@ -99,39 +101,19 @@ def test_verdict_says_what_was_done(rule_gate: MakeGate, tmp_path: Path) -> None
     assert not {"--snapshot-update", "--cep-series=run-1"} & set(again)
 
 
-@pytest.mark.parametrize(
-    ("device", "start", "visible"),
-    [(None, None, "0,1"), ("1", None, "1"), ("cpu", None, ""), ("1", "0", "0")],
-)
+@pytest.mark.parametrize(("device", "visible"), [(None, "0,1"), ("1", "1"), ("cpu", "")])
 def test_device_of_the_gate(
     rule_gate: MakeGate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    device: str | None, start: str | None, visible: str,
+    device: str | None, visible: str,
 ) -> None:  # fmt: skip
-    """All that the training sees unless it is told; what `start` is given goes before."""
+    """All that the training sees unless it is told."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setenv("CEPBENCH_STORE", "elsewhere")
-    gate = rule_gate(device=device)
-    run = gate.start(gate.submit(save(tmp_path / "c-1", 0.1)), start)
-    try:
-        lines = run.wait().output.splitlines()
-    finally:
-        run.close()
+    lines = rule_gate(device=device)(save(tmp_path / "c-1", 0.1)).output.splitlines()
 
     assert f"CUDA_VISIBLE_DEVICES={visible}" in lines
     assert "CEPBENCH_STORE=elsewhere" in lines
     assert "RANK=None" in lines
-
-
-def test_best_is_the_lowest_where_lower_is_better(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """The direction is the report's; a headline that is not known is never better."""
-    gate = rule_gate()
-    best = []
-    for number, miss in enumerate((None, 0.3, 0.2, 0.22, None)):
-        verdict = gate(save(tmp_path / f"c-{number}", miss, lower=True))
-        assert verdict.outcome is Outcome.ACCEPTED
-        best.append(miss_of(verdict.best))
-
-    assert best == [None, 0.3, 0.2, 0.2, 0.2]
 
 
 def test_training_that_saves_over_what_is_gated_changes_nothing(
@@ -153,69 +135,27 @@ def test_training_that_saves_over_what_is_gated_changes_nothing(
     assert miss_of(gate.accepted) == 0.1
 
 
-@pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("first", [False, True])
 def test_files_that_change_while_they_are_gated_are_not_accepted(
-    rule_gate: MakeGate, tmp_path: Path, keep: bool, first: bool
+    rule_gate: MakeGate, tmp_path: Path, first: bool
 ) -> None:
-    """Nothing is known of them: the outcome is `failed`, and what was accepted before stays.
-
-    Without a copy the training's own files change; with one, somebody writes into the copy.
-    """
-    gate = rule_gate(keep=keep)
+    """Nothing is known of them: the outcome is `failed`, and what was accepted before stays."""
+    gate = rule_gate()
     if not first:
         gate(save(tmp_path / "c-1", 0.1), 1)
     before = None if first else gate.accepted
-    latest = tmp_path / "latest"
-    save(latest, 0.1, overwrite=str(latest))
-    submission = gate.submit(latest)
-    if keep:
-        written = save(tmp_path / "other", 0.1, overwrite=gate.files.path(submission))
-        for path in written.iterdir():
-            shutil.copy(path, gate.files.path(submission))
-        files = gate.files.unchanged_files
-        submission = Submission(**{**vars(submission), "files": files(_unknown(submission, gate))})
-    run = gate.start(submission)
-    try:
+    submission = gate.submit(save(tmp_path / "latest", 0.1))
+    copy = gate.files.kept(submission.kept)
+    save(copy, 0.1, overwrite=str(copy))  # somebody writes into the copy
+    submission = replace(submission, files=_read_files(copy))
+    with closing(GateRun(gate, submission)) as run:
         verdict = run.wait()
-    finally:
-        run.close()
 
     assert verdict.outcome is Outcome.FAILED
     assert (verdict.code, bool(verdict)) == (1, False)
     assert "was written to while it was gated" in verdict.summary
     assert gate.accepted == verdict.accepted == before
     assert gate.files.load().running is not None
-
-
-def _unknown(submission: Submission, gate: Gate) -> Submission:
-    """A kept checkpoint with the files that its copy has now."""
-    from pytest_cepbench.integrations.gate_folder import _read_files
-
-    kept = gate.files.kept(submission.kept)
-    return Submission(**{**vars(submission), "files": _read_files(kept)})
-
-
-def test_checkpoint_without_a_copy_that_is_saved_over_is_named_by_nothing(
-    rule_gate: MakeGate, tmp_path: Path
-) -> None:
-    """With keep=False the path that was accepted holds the regressed weights.
-
-    It is said, and not given as the place to go on from.
-    """
-    gate = rule_gate(keep=False)
-    latest = tmp_path / "latest"
-    assert gate(save(latest, 0.1)).accepted == latest
-    assert (tmp_path / "gate/accepted").read_text() == str(latest)
-
-    verdict = gate(save(latest, 0.9))
-
-    assert verdict.outcome is Outcome.REGRESSED
-    assert (verdict.accepted, verdict.best) == (None, None)
-    assert f"{latest} was changed since it was accepted" in verdict.summary
-    assert not (tmp_path / "gate/accepted").exists()
-    with pytest.raises(TrainingGateError, match="changed since it was accepted"):
-        _ = gate.accepted
 
 
 def test_what_cannot_be_measured_is_not_accepted(rule_gate: MakeGate, tmp_path: Path) -> None:
@@ -282,7 +222,7 @@ def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     gate = rule_gate(timeout=600)
-    run = gate.start(gate.submit(save(tmp_path / "c-1", 0.1, wait=str(pipe)), 1))
+    run = GateRun(gate, gate.submit(save(tmp_path / "c-1", 0.1, wait=str(pipe)), 1))
     assert run.poll() is None
     with pytest.raises(TrainingGateError, match="another process gates into"):
         gate(save(tmp_path / "c-2", 0.1))
@@ -293,7 +233,7 @@ def test_verdict_comes_when_the_process_has_ended(rule_gate: MakeGate, tmp_path:
     assert verdict.outcome is Outcome.ACCEPTED
     assert run.poll() is run.wait() is verdict
     run.close()
-    run = gate.start(gate.submit(save(tmp_path / "c-3", 0.1, wait=str(pipe)), 3))
+    run = GateRun(gate, gate.submit(save(tmp_path / "c-3", 0.1, wait=str(pipe)), 3))
     run.close()
     running = gate.files.load().running
     assert running is not None
@@ -312,20 +252,6 @@ def test_gate_that_cannot_be_started_is_an_error(rule_gate: MakeGate, tmp_path: 
         rule_gate()(checkpoint)
 
 
-def test_checkpoint_that_cannot_be_read_is_an_error(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """What is not copied is read before the process starts; the folder is free afterwards."""
-    gate = rule_gate(keep=False)
-    checkpoint = save(tmp_path / "c-1", 0.1)
-    submission = gate.submit(checkpoint)
-    (checkpoint / "gone").symlink_to(tmp_path / "nowhere")
-
-    with pytest.raises(TrainingGateError, match="c-1 cannot be read"):
-        gate.start(submission)
-
-    (checkpoint / "gone").unlink()
-    assert gate(checkpoint).outcome is Outcome.ACCEPTED
-
-
 @pytest.mark.parametrize("accepted", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("intact", [False, True], ids=["overwritten", "intact"])
 def test_acceptance_that_was_cut_off_is_made_good(
@@ -336,26 +262,22 @@ def test_acceptance_that_was_cut_off_is_made_good(
     The next gate accepts what passed, and then judges its own; files that were written to
     meanwhile are measured again instead.
     """
-    gate = rule_gate(keep=False)
+    gate = rule_gate()
     gate(save(tmp_path / "c-1", 0.3), 1)
     second = save(tmp_path / "c-2", 0.1)
-    state = gate.files.load()
+    first = gate.submit(tmp_path / "c-1", 1)
     gate(second, 2)
-    passed = gate.files.stamp(gate.submit(second, 2))
+    passed = gate.submit(second, 2)
     if not accepted:
         (gate.files.baselines / "gc.toml").write_text("0.7")
-    gate.files.change(
-        accepted=state.accepted, best=state.best,
-        running=Submission(**{**vars(passed), "accepting": True}),
-    )  # fmt: skip
+    gate.files.change(accepted=first, running=replace(passed, accepting=True))
     if not intact:
-        save(second, 0.9)
+        save(gate.files.kept(passed.kept), 0.9)
 
     verdict = gate(save(tmp_path / "c-3", 0.12 if intact else 0.08), 3)
 
     assert (verdict.step, verdict.outcome) == (3, Outcome.ACCEPTED)
-    assert gate.accepted == tmp_path / "c-3"
-    assert gate.best == tmp_path / ("c-2" if intact else "c-3")
+    assert miss_of(gate.accepted) == (0.12 if intact else 0.08)
     assert baseline(gate) == pytest.approx(0.88 if intact else 0.92)
 
 

@@ -72,7 +72,7 @@ def test_each_checkpoint_of_lightning_is_exported_and_gated(
     checkpoints = ModelCheckpoint(
         dirpath=tmp_path / "ckpt", every_n_train_steps=9, save_last=True, save_top_k=-1
     )
-    gate = TrainingGate(rule_gate(), when="beside", waiting="all")
+    gate = TrainingGate(rule_gate(), when="between")
 
     fit(make_trainer(tmp_path, checkpoints, GateCallback(gate, export), max_steps=18))
 
@@ -149,7 +149,7 @@ def test_model_that_is_in_parts_needs_an_export(rule_gate: MakeGate) -> None:
 
     class FSDPStrategy: ...
 
-    trainer = SimpleNamespace(strategy=FSDPStrategy(), loggers=[], global_step=0, optimizers=[])
+    trainer = SimpleNamespace(strategy=FSDPStrategy(), loggers=[], global_step=0)
     callback = GateCallback(rule_gate())
 
     with pytest.raises(TrainingGateError, match="under FSDPStrategy a rank may hold a part"):

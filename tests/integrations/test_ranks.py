@@ -41,11 +41,11 @@ def save_model(path):  # both ranks are asked, as where each has a shard of the 
 def train(when):
     saved.clear()
     gate = Gate(folder / when, TEST, QUICK, model=SPEC, env=ENVIRONMENT)
-    training_gate = TrainingGate(gate, every=5, when=when, share_device=when == "between")
+    training_gate = TrainingGate(gate, every=5, when=when)
     error = None
     try:
         with training_gate:
-            training_gate.begin(0, model, optimizer)
+            training_gate.begin(0)
             for step in range(1, 10_000):
                 accelerator.backward(model(torch.ones(1, 2)).sum())  # ranks add their gradients
                 optimizer.step()

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import pytest_cepbench.integrations.training_gate as training_gate_module
 from pytest_cepbench.errors import TrainingGateError, TrainingStoppedError
 from pytest_cepbench.integrations import GateVerdict, Outcome, TrainingGate
 from pytest_cepbench.integrations.gate_folder import Submission
-from tests.integrations.conftest import ROOT, MakeGate
+from tests.integrations.conftest import MakeGate
 from tests.integrations.folder_model import save
 
 
@@ -41,13 +38,10 @@ def train(gate: TrainingGate, misses: list[float]) -> None:
     ("settings", "message"),
     [
         ({"when": "after"}, "unknown when 'after'"),
-        ({"waiting": "none"}, "unknown waiting 'none'"),
         ({"on_error": "ignore"}, "unknown on_error 'ignore'"),
         ({"stop_on": "regression"}, "Did you mean 'regressed'"),
-        ({"stop_on": ("never", "regressed")}, "cannot stand beside another"),
         ({"every": 0}, "at least 1"),
         ({"every": -1}, "at least 1"),
-        ({"share_device": True, "when": "beside"}, "beside it, the training uses the device"),
     ],
 )
 def test_settings_that_do_not_exist_are_errors(
@@ -56,15 +50,7 @@ def test_settings_that_do_not_exist_are_errors(
     """In one line, before a step is trained."""
     with pytest.raises(TrainingGateError, match=message):
         TrainingGate(make_gate(), **settings)
-    assert TrainingGate(make_gate(), every=1, stop_on=("never",)).every == 1
-
-
-def test_shared_device_needs_something_to_give_back(make_gate: MakeGate) -> None:
-    """Without the model and the optimizer the memory would stay taken."""
-    with pytest.raises(TrainingGateError, match="a device of the gate's own"):
-        TrainingGate(make_gate(device="1"), share_device=True)
-    with pytest.raises(TrainingGateError, match="name modules and optimizers"):
-        TrainingGate(make_gate(), share_device=True).begin()
+    assert TrainingGate(make_gate(), every=1, stop_on="never").every == 1
 
 
 def test_training_stops_between_steps(rule_gate: MakeGate, tmp_path: Path) -> None:
@@ -185,18 +171,17 @@ def pipes(folder: Path, *names: str) -> list[Path]:
     return paths
 
 
-@pytest.mark.parametrize("waiting", ["newest", "all"])
 def test_training_that_is_faster_than_its_gate(
-    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture, waiting: Any
+    rule_gate: MakeGate, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Beside the training one checkpoint is gated at a time, and others wait.
+    """Beside the training one checkpoint is gated at a time, and the newest waits.
 
-    All, or the newest, whose copy alone is kept. The last verdict is waited for at the end, and a
-    regression ends the training also there.
+    Its copy alone is kept. The last verdict is waited for at the end, and a regression ends the
+    training also there.
     """
     caplog.set_level(logging.INFO)
     (pipe,) = pipes(tmp_path, "pipe")
-    gate = TrainingGate(rule_gate(), when="beside", waiting=waiting)
+    gate = TrainingGate(rule_gate(), when="beside")
 
     def wait_for_end() -> None:
         assert not gate.step(1, lambda folder: save(folder, 0.1, wait=str(pipe)))
@@ -204,22 +189,16 @@ def test_training_that_is_faster_than_its_gate(
             assert not gate.step(step, lambda folder, miss=miss: save(folder, miss))  # type: ignore[misc]
             assert not gate.look()
         assert gate.verdicts == []
-        waits = gate.gate.files.load().waiting
-        steps = [submission.step for submission in waits]
-        assert steps == ([4] if waiting == "newest" else [2, 3, 4])
+        assert [each.step for each in gate.gate.files.load().waiting] == [4]
         copies = {path.name.rpartition("-")[0] for path in gate.gate.files.kept("").iterdir()}
-        assert copies == {"step-1", *(f"step-{step}" for step in steps)}
+        assert copies == {"step-1", "step-4"}
         pipe.write_text("")
 
     with pytest.raises(TrainingStoppedError, match=r"step-4-.*: regressed"), gate:
         wait_for_end()
 
-    expected = {1: "accepted", 4: "regressed"}
-    if waiting == "all":
-        expected = {1: "accepted", 2: "inconclusive", 3: "accepted", 4: "regressed"}
-    assert outcomes(gate) == expected
-    levels = [record.levelname for record in caplog.records]
-    assert levels == ["INFO" if each == "accepted" else "WARNING" for each in expected.values()]
+    assert outcomes(gate) == {1: "accepted", 4: "regressed"}
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
     assert "gate: step 4" in caplog.text
     assert gate.gate.files.load().waiting == ()
 
@@ -227,7 +206,7 @@ def test_training_that_is_faster_than_its_gate(
 def test_verdict_is_taken_at_the_first_step_after_it(rule_gate: MakeGate, tmp_path: Path) -> None:
     """It stops the training there; what waited is not gated any more, nor what comes later."""
     first, second = pipes(tmp_path, "first", "second")
-    gate = TrainingGate(rule_gate(), when="beside", waiting="all")
+    gate = TrainingGate(rule_gate(), when="beside")
     train(gate, [0.1])
     assert not gate.begin(1)
     assert not gate.step(2, lambda folder: save(folder, 0.9, wait=str(first)))
@@ -246,21 +225,6 @@ def test_verdict_is_taken_at_the_first_step_after_it(rule_gate: MakeGate, tmp_pa
     assert state.stopped.step == 2
     with pytest.raises(TrainingStoppedError):
         gate.finish()
-
-
-def test_several_regressions_stop_once(rule_gate: MakeGate) -> None:
-    """The first of them is the one that is told, also where others were taken with it."""
-    gate = TrainingGate(rule_gate(), stop_on="never")
-    train(gate, [0.1, 0.9, 0.95])
-    assert outcomes(gate) == {1: "accepted", 2: "regressed", 3: "regressed"}
-    assert gate.stopped is None
-
-    gate = TrainingGate(rule_gate(), when="beside", stop_on="inconclusive")
-    assert not gate.begin()
-    assert not gate.step(4, lambda folder: save(folder, 0.16))
-    assert gate.look(wait=True)
-    assert gate.stopped is gate.verdicts[0]
-    assert gate.stopped.outcome is Outcome.INCONCLUSIVE
 
 
 def test_what_cannot_be_measured(rule_gate: MakeGate, caplog: pytest.LogCaptureFixture) -> None:
@@ -422,14 +386,14 @@ def test_preempted_training_gates_what_it_left(
     """
     gate = rule_gate()
     gate(save(tmp_path / "c-1", 0.3), 1)
-    before = gate.files.load()
+    before = gate.submit(tmp_path / "c-1", 1)
     gate(save(tmp_path / "c-2", 0.2), 2)
     passed = gate.submit(tmp_path / "c-2", 2)
     third = gate.submit(save(tmp_path / "c-3", 0.14), 3)
     gone = Submission(str(tmp_path / "gone"), "gone", 4, local=True)
     (gate.files.baselines / "gc.toml").write_text("0.7")
     gate.files.change(
-        accepted=before.accepted, best=before.best,
+        accepted=before,
         running=Submission(**{**vars(passed), "accepting": True}), waiting=(third, gone),
     )  # fmt: skip
     gate.files.log("c-2").unlink()
@@ -444,89 +408,19 @@ def test_preempted_training_gates_what_it_left(
     assert (left.running, left.waiting) == (None, ())
 
 
-def test_memory_is_given_back_while_a_gate_runs(
-    rule_gate: MakeGate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `share_device` only, around each gate; the gate uses the training's device."""
-    pytest.importorskip("torch", reason="device memory needs the [models] extra")
-    import torch
-
-    held: list[Any] = []
-
-    @contextmanager
-    def release(holders: Any) -> Iterator[None]:
-        held.append(holders)
-        yield
-
-    monkeypatch.setattr(training_gate_module, "release_memory", release)
-    monkeypatch.setattr(training_gate_module, "visible_device", lambda: "3")
-    tensor = torch.ones(1)
-    gate = TrainingGate(rule_gate(), share_device=True)
-    gate.begin(0, tensor)
-    gate.step(1, lambda folder: save(folder, 0.1))
-    assert held == [(tensor,)]
-    assert "CUDA_VISIBLE_DEVICES=3" in gate.verdicts[0].output
-
-    gate = TrainingGate(rule_gate())
-    gate.begin(1, tensor)
-    gate.step(2, lambda folder: save(folder, 0.1))
-    assert len(held) == 1
-
-
-KILLED = """
-import os, signal, sys, time
-from pathlib import Path
-from tests.integrations.conftest import QUICK, ROOT, TEST
-from tests.integrations.folder_model import SPEC, save
-from pytest_cepbench.integrations import Gate, TrainingGate
-
-folder = Path(sys.argv[1])
-gate = Gate(folder / "gate", TEST, QUICK, model=SPEC, env={"PYTHONPATH": str(ROOT)})
-training_gate = TrainingGate(gate, when="beside", waiting="all")
-for step, miss in ((1, 0.1), (2, 0.05)):
-    training_gate.submit(step, save(folder / f"checkpoint-{step}", miss))
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-@pytest.mark.slow
-def test_preempted_training_gates_what_it_was_killed_over(
-    make_gate: MakeGate, tmp_path: Path
-) -> None:
-    """Checkpoints that were being gated, or waited, have their verdicts in the next process.
-
-    Also where the training deleted its own meanwhile.
-    """
-    ended = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        check=False,
-    )
-    assert ended.returncode == -9
-    for step in (1, 2):
-        for path in (tmp_path / f"checkpoint-{step}").iterdir():
-            path.unlink()
-        (tmp_path / f"checkpoint-{step}").rmdir()
-
-    with TrainingGate(make_gate()) as gate:
-        assert not gate.begin(2)
-    assert outcomes(gate) == {1: "accepted", 2: "accepted"}
-
-
 @pytest.mark.parametrize(
     ("stop_on", "on_error", "stopping"),
     [
         ("regressed", "stop", {"regressed", "failed", "inconclusive by order"}),
         ("inconclusive", "stop",
          {"regressed", "inconclusive", "inconclusive by order", "failed"}),
-        (["regressed", "inconclusive"], "warn",
-         {"regressed", "inconclusive", "inconclusive by order"}),
+        ("inconclusive", "warn", {"regressed", "inconclusive", "inconclusive by order"}),
         ("never", "stop", {"failed"}),
         ("never", "warn", set()),
     ],
 )  # fmt: skip
 def test_outcomes_that_stop(
-    make_gate: MakeGate, stop_on: str, on_error: Any, stopping: set[str]
+    make_gate: MakeGate, stop_on: Any, on_error: Any, stopping: set[str]
 ) -> None:
     """Regressed and inconclusive by `stop_on`, failed by `on_error`; accepted never."""
     gate = TrainingGate(make_gate(), stop_on=stop_on, on_error=on_error)
@@ -542,7 +436,7 @@ def test_outcomes_that_stop(
     stops = {
         name
         for name, (outcome, code) in cases.items()
-        if gate._stops(GateVerdict(path, 1, outcome, code, (), None, None, path, "", 1.0))
+        if gate._stops(GateVerdict(path, 1, outcome, code, (), None, path, "", 1.0))
     }
 
     assert stops == stopping

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -141,7 +140,7 @@ def test_trainer_saves_in_the_steps_that_are_due(rule_gate: MakeGate, tmp_path: 
     """
     from pytest_cepbench.integrations.transformers import GateCallback
 
-    gate = TrainingGate(rule_gate(), every=2, when="beside", waiting="all")
+    gate = TrainingGate(rule_gate(), every=2, when="beside")
     callback = GateCallback(gate)
     assert gate.trackers is None
     trainer = small_trainer(tmp_path / "run", [0.1] * 5, callback, save_steps=3, save_total_limit=1)
@@ -172,41 +171,6 @@ def test_regression_beside_the_trainer_stops_it(rule_gate: MakeGate, tmp_path: P
 
     assert trainer.state.log_history[-1].get("train_runtime") is not None
     assert "regressed" in {row.get("cepbench/verdict") for row in trainer.state.log_history}
-
-
-def test_own_trackers_stay(rule_gate: MakeGate, tmp_path: Path) -> None:
-    """Trackers that the gate was given are not replaced by the Trainer's."""
-    from pytest_cepbench.integrations.transformers import GateCallback
-
-    given: list[int] = []
-    gate = TrainingGate(rule_gate(), trackers=[lambda values, step: given.append(step)])
-    trainer = small_trainer(tmp_path / "run", [0.1])
-    trainer.add_callback(GateCallback(gate, trainer))
-
-    trainer.train()
-
-    assert given == [1]
-    assert not [row for row in trainer.state.log_history if "cepbench/verdict" in row]
-
-
-def test_only_what_is_there_is_given_back(rule_gate: MakeGate) -> None:
-    """A Trainer may have no optimizer when it begins; ranks beside the first save no processor."""
-    from pytest_cepbench.integrations.transformers import GateCallback
-
-    begun: list[Any] = []
-
-    class Begun(TrainingGate):
-        def begin(self, step: int = 0, *holders: Any) -> bool:
-            begun.append((step, holders))
-            return True
-
-    callback = GateCallback(Begun(rule_gate()))
-    control = SimpleNamespace(should_training_stop=False)
-    state = SimpleNamespace(global_step=3, is_world_process_zero=False)
-    callback.on_train_begin(None, state, control, model="model", optimizer=None)
-
-    assert begun == [(3, ("model",))]
-    assert control.should_training_stop
 
 
 @pytest.mark.slow
@@ -282,43 +246,3 @@ def test_regression_stops_the_trainer_and_reaches_its_trackers(
     assert len(events.Scalars("train/loss")) == 1
     (text,) = events.Tensors("train/cepbench/verdict/text_summary")
     assert text.tensor_proto.string_val == [b"regressed"]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # of trl, about what it sets itself
-def test_trainer_of_trl_is_gated(make_gate: MakeGate, describer: Path, tmp_path: Path) -> None:
-    """Trainers of trl take the same callback; their own metrics are not disturbed."""
-    pytest.importorskip("trl", reason="needs trl, which is no dependency of the tests")
-    from datasets import Dataset
-    from trl import SFTConfig, SFTTrainer
-
-    from pytest_cepbench.integrations.transformers import GateCallback
-
-    make_gate(model="{checkpoint}")("shapes:")
-    gate = TrainingGate(make_gate(model=DESCRIBER, env={}))
-    model, processor = load(describer)
-    rows = [
-        {
-            "images": [image],
-            "prompt": [{"role": "user", "content": "describe the image"}],
-            "completion": [{"role": "assistant", "content": "red circle"}],
-        }
-        for image in pictures(((64, 64),) * 4)
-    ]
-    trainer = SFTTrainer(
-        model=model,
-        args=SFTConfig(
-            output_dir=str(tmp_path / "run"), max_steps=2, save_steps=1, use_cpu=True, bf16=False,
-            report_to=[], disable_tqdm=True, logging_steps=1, per_device_train_batch_size=2,
-            max_length=None,
-        ),
-        train_dataset=Dataset.from_list(rows),
-        processing_class=processor,
-    )  # fmt: skip
-    trainer.add_callback(GateCallback(gate, trainer))
-
-    with pytest.raises(TrainingStoppedError, match="checkpoint-1: regressed"):
-        trainer.train()
-
-    (loss,) = [row for row in trainer.state.log_history if "loss" in row]
-    assert "mean_token_accuracy" in loss

@@ -63,7 +63,7 @@ def test_outcome_follows_exit_code_and_verdicts(
     document = "failed" if code else "undecided" if undecided else "passed"
     report = write(tmp_path / "r.json", *map(case, verdicts), verdict=document)
 
-    assert read_outcome(code, report, case=None, first=False).outcome is outcome
+    assert read_outcome(code, report, first=False).outcome is outcome
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_report_that_says_nothing_is_no_pass(
     if report is not None:
         path.write_text(report)
 
-    measured = read_outcome(0, path, case=None, first=True)
+    measured = read_outcome(0, path, first=True)
 
     assert measured.outcome is Outcome.FAILED
     assert reason in measured.reason
@@ -95,48 +95,32 @@ def test_contradicting_report_is_no_pass(tmp_path: Path) -> None:
     """A report that says `failed` under exit code 0 accepts nothing."""
     report = write(tmp_path / "r.json", case(), verdict="failed")
 
-    assert read_outcome(0, report, case=None, first=True).outcome is Outcome.FAILED
+    assert read_outcome(0, report, first=True).outcome is Outcome.FAILED
 
 
 def test_run_that_accepts_what_it_judges_is_no_pass(tmp_path: Path) -> None:
     """--snapshot-update in an ini file would pass every checkpoint; only the first may be so."""
     report = write(tmp_path / "r.json", case(accepted=True))
 
-    measured = read_outcome(0, report, case=None, first=False)
+    measured = read_outcome(0, report, first=False)
 
     assert measured.outcome is Outcome.FAILED
     assert "remove --snapshot-update" in measured.reason
-    assert read_outcome(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
+    assert read_outcome(0, report, first=True).outcome is Outcome.ACCEPTED
 
 
 def test_cases_that_cannot_fail_do_not_count(tmp_path: Path) -> None:
     """An informational case is no measurement that a checkpoint could fail by."""
     report = write(tmp_path / "r.json", case(primary=False))
 
-    assert read_outcome(0, report, case=None, first=False).outcome is Outcome.FAILED
-
-
-def test_headline_is_the_named_case(tmp_path: Path) -> None:
-    """`case` moves a case to the front; a wrong or ambiguous name accepts nothing."""
-    cases = [case(), case(metric="sim", value=0.4), case(suite="folder", metric="sim")]
-    report = write(tmp_path / "r.json", *cases)
-
-    measured = read_outcome(0, report, case="shapes/overall/sim", first=False)
-
-    assert [each.name for each in measured.cases] == [
-        "shapes/overall/sim", "shapes/overall/gc", "folder/overall/sim",
-    ]  # fmt: skip
-    for name, reason in (("overall/sims", "Did you mean"), ("overall/sim", "several")):
-        failed = read_outcome(0, report, case=name, first=False)
-        assert failed.outcome is Outcome.FAILED
-        assert reason in failed.reason
+    assert read_outcome(0, report, first=False).outcome is Outcome.FAILED
 
 
 def verdict_of(outcome: Outcome, code: int, *cases: GatedCase, **fields: Any) -> GateVerdict:
     """A verdict on a checkpoint of step 7."""
     values = {"step": 7, "accepted": Path("c-6"), "report": Path("none.html"), **fields}
     return GateVerdict(
-        checkpoint=Path("c-7"), outcome=outcome, code=code, cases=cases, best=None,
+        checkpoint=Path("c-7"), outcome=outcome, code=code, cases=cases,
         output="printed\n\n", seconds=1.0, **values,
     )  # fmt: skip
 
@@ -199,7 +183,7 @@ def test_undecided_first_checkpoint_is_accepted(tmp_path: Path) -> None:
     """The first of a training is compared with nothing; what its cases say of that is no matter."""
     report = write(tmp_path / "r.json", case("inconclusive", accepted=True))
 
-    assert read_outcome(0, report, case=None, first=True).outcome is Outcome.ACCEPTED
+    assert read_outcome(0, report, first=True).outcome is Outcome.ACCEPTED
 
 
 def test_report_that_is_too_large_is_no_pass(tmp_path: Path) -> None:
@@ -208,5 +192,5 @@ def test_report_that_is_too_large_is_no_pass(tmp_path: Path) -> None:
     with report.open("wb") as file:
         file.truncate(2**30 + 1)
 
-    reason = read_outcome(0, report, case=None, first=False).reason
+    reason = read_outcome(0, report, first=False).reason
     assert "at most 1,073,741,824 are expected" in reason

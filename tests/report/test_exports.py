@@ -245,7 +245,7 @@ def test_trackers_get_the_names_of_gates_in_a_training() -> None:
     """A chart may hold both: the same case has the same names and numbers."""
     gated = GatedCase("toy/color/gc", "GC@2", "regressed", True, 0.5, 0.75, -0.25, -0.3125, -0.1875)
     verdict = GateVerdict(
-        Path("c"), 7, Outcome.REGRESSED, 1, (gated,), None, None, Path("r.html"), "", 2.0
+        Path("c"), 7, Outcome.REGRESSED, 1, (gated,), None, Path("r.html"), "", 2.0
     )
     of_training = values_of(verdict)
     of_export = tracked_values(replace_run(cases=(FULL,)))
