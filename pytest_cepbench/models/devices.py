@@ -1,10 +1,9 @@
 """Processor cores, memory and accelerators of a process, and which of them each model gets.
 
 All is found out without torch. Cores and memory are those of its control groups. NVIDIA's
-accelerators are asked of nvidia-smi, else counted by their device files; AMD's are read from the
-kernel's own files. Beside a torch that was built for CPUs there are none. The caller's
-CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES is obeyed. Weights are counted in the precision in which
-they are loaded.
+accelerators are asked of nvidia-smi, else counted by their device files; AMD's are counted. Beside
+a torch that was built for CPUs there are none. The caller's CUDA_VISIBLE_DEVICES or
+HIP_VISIBLE_DEVICES is obeyed. Weights are counted in the precision in which they are loaded.
 """
 
 from __future__ import annotations
@@ -124,17 +123,15 @@ def visible_devices(root: Path = ROOT) -> tuple[Device, ...]:
         kinds = [line for line in lines if line.startswith(("cuda:", "hip:"))]
         if kinds and all(line.endswith("None") for line in kinds):  # a build without accelerators
             return ()
-    windows = root / "usr/lib/wsl/lib"  # of the driver of the Windows around a WSL2
-    tool = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path=windows)
-    devices = _nvidia(tool)
+    devices = _nvidia(shutil.which("nvidia-smi"))
     if not devices:
-        # A container may be given /dev/nvidia3 alone, which CUDA then counts as 0. WSL2 has one
-        # file for the devices of every maker.
+        # A container may be given /dev/nvidia3 alone, which CUDA then counts as 0.
         count = len(list((root / "dev").glob("nvidia[0-9]*")))
-        if (root / "dev/dxg").exists() and (windows / "libcuda.so.1").exists():
-            count = count or 1
         devices = tuple(Device(str(index), f"NVIDIA device {index}") for index in range(count))
-    devices = devices or _amd(root)
+    if not devices:
+        nodes = (root / "sys/class/kfd/kfd/topology/nodes").glob("*/gpu_id")
+        count = sum(_text(node).strip() not in ("", "0") for node in nodes)  # 0: of a processor
+        devices = tuple(Device(str(i), f"AMD device {i}", variable=HIP) for i in range(count))
     named = HIP if devices and devices[0].variable == HIP and HIP in os.environ else CUDA
     if not devices or named not in os.environ:
         return devices
@@ -157,9 +154,6 @@ def _chosen(tokens: Sequence[str], devices: Sequence[Device], variable: str) -> 
         else:
             return
         yield replace(device, token=token, variable=variable)
-
-
-# -- NVIDIA --
 
 
 @cache
@@ -197,34 +191,6 @@ def _run_tool(tool: str | None, *arguments: str) -> list[str]:
     except (OSError, subprocess.SubprocessError):
         return []
     return done.stdout.splitlines()
-
-
-# -- AMD --
-
-
-@cache
-def _amd(root: Path) -> tuple[Device, ...]:
-    """The compute devices of the kernel's amdkfd driver, where this process may use it."""
-    devices: list[Device] = []
-    if not (root / "dev/kfd").exists():
-        return ()
-    system = root / "sys"
-    nodes = system.glob("class/kfd/kfd/topology/nodes/*/properties")
-    for file in sorted(nodes, key=lambda path: int(path.parent.name)):
-        properties = dict(line.split(None, 1) for line in _text(file).splitlines() if " " in line)
-        if properties.get("simd_count", "0").strip() == "0":  # a processor's node
-            continue
-        card = system / f"class/drm/renderD{properties.get('drm_render_minor', '').strip()}/device"
-        total, used = (_count(card / f"mem_info_vram_{what}") for what in ("total", "used"))
-        free = None if total is None or used is None else total - used
-        name = _text(card / "product_name").strip() or "AMD device"
-        devices.append(Device(str(len(devices)), name, free, total, HIP))
-    return tuple(devices)
-
-
-def _count(path: Path) -> int | None:
-    text = _text(path).strip()
-    return int(text) if text.isdecimal() else None
 
 
 SPARE = 1.2

@@ -7,13 +7,11 @@ and goes when that is the oldest supported one.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import logging
 import os
 import re
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -127,78 +125,6 @@ def check_device(device: str) -> None:
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OMP_THREAD_LIMIT", "MKL_NUM_THREADS")
 """Variables with which users set the number of torch's threads."""
 
-_WAITING_VARIABLES = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME")
-
-_SPINS = "20000"
-"""Rounds that a thread of torch's OpenMP library waits for more work before it sleeps: about 0.2
-ms, which bridges the pause between two operations. The library's own 300,000 keep a core busy for
-milliseconds, which on a machine with other work are taken from the thread that is waited for."""
-
-
-def bound_spinning() -> None:
-    """Have torch's threads wait for work for a short time only.
-
-    The library reads its variables when torch is imported: too late where it has been. What the
-    user said about it stands, and child processes inherit it.
-    """
-    if "torch" in sys.modules or any(name in os.environ for name in _WAITING_VARIABLES):
-        return
-    os.environ[_WAITING_VARIABLES[0]] = _SPINS
-
-
-_TRIM, _MAP = -1, -3
-"""Of `mallopt` in glibc: how much free memory at the end of the heap goes back to the system, and
-from which size on a block has pages of its own, which go back as it is freed."""
-
-_KEPT_BYTES, _LARGEST_BLOCK = 256 << 20, 32 << 20  # the latter is the most that glibc takes
-
-_keeping: list[ctypes.CDLL] = []
-"""The C library, once it keeps freed memory."""
-
-
-def keep_freed_memory() -> None:
-    """Have the C library keep memory that tensors on the CPU leave for the next ones.
-
-    glibc gives it back after nearly every operation on megabytes, and the next one waits for the
-    system to clear each page. What the user said about it stands, as do other C libraries. It holds
-    until the process ends, since glibc has no way back; `release_memory` gives back what is free.
-    """
-    said = [name for name in os.environ if name.startswith(("MALLOC_", "GLIBC_TUNABLES"))]
-    library = None if said or os.name != "posix" else ctypes.CDLL(None)
-    if library is not None and hasattr(library, "malloc_trim"):
-        library.mallopt(_TRIM, _KEPT_BYTES)
-        library.mallopt(_MAP, _LARGEST_BLOCK)
-        _keeping[:] = [library]
-
-
-_YOUNG = 50_000
-"""New objects before Python looks for garbage among them, while a model is loaded."""
-
-_thresholds_lock = threading.Lock()
-_thresholds: list[tuple[int, int, int]] = []
-"""Python's own thresholds, once for each load under way."""
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Have Python look for garbage more rarely while libraries are imported and a model is made.
-
-    The half million objects that they make stay, and were looked at eight times meanwhile.
-    """
-    with _thresholds_lock:
-        # A load on another thread may have raised them: only the first sees what they were.
-        youngest, *older = own = _thresholds[0] if _thresholds else gc.get_threshold()
-        _thresholds.append(own)
-        if youngest:  # 0: never
-            gc.set_threshold(max(youngest, _YOUNG), *older)
-    try:
-        yield
-    finally:
-        with _thresholds_lock:
-            _thresholds.pop()
-            if not _thresholds:
-                gc.set_threshold(*own)
-
 
 def threads_set_by_user() -> bool:
     """True where the user set the number of torch's threads, by a variable or in torch itself."""
@@ -254,17 +180,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release_memory() -> None:
-    """Give memory back that is free but kept: an accelerator's, so that a smaller batch finds it in
-    one piece, and the host's where `keep_freed_memory` has the C library keep it.
+    """Give an accelerator's memory back that is free but kept, so that a smaller batch finds it in
+    one piece.
     """
     torch = sys.modules.get("torch")
-    on_accelerator = torch is not None and torch.cuda.is_available()
-    if on_accelerator or _keeping:
+    if torch is not None and torch.cuda.is_available():
         gc.collect()  # unloaded models refer to themselves
-    if torch is not None and on_accelerator:
         torch.cuda.empty_cache()
-    for library in _keeping:
-        library.malloc_trim(0)
 
 
 class DeviceMemory:

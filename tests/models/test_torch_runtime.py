@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import gc
-import os
-import platform
 import re
-import resource
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,9 +19,7 @@ from pytest_cepbench.models.torch_runtime import (
     device_memory,
     has,
     is_out_of_memory,
-    library_versions,
     need,
-    rare_collections,
     release_memory,
     resolve_device,
     resolve_dtype,
@@ -68,139 +60,6 @@ def test_precision_follows_device_and_checkpoint(
 ) -> None:
     """The default is float32 on the CPU and the checkpoint's own precision elsewhere."""
     assert resolve_dtype(name, device, config) == expected
-
-
-WAITS = """\
-import os, sys
-from pytest_cepbench.models.torch_runtime import bound_spinning
-sys.modules.update(dict.fromkeys(sys.argv[1:]))
-bound_spinning()
-print({name: value for name, value in os.environ.items() if name.startswith(("GOMP_", "OMP_"))})
-"""
-
-
-@pytest.mark.parametrize(
-    ("said", "imported", "expected"),
-    [
-        ({}, (), {"GOMP_SPINCOUNT": "20000"}),
-        ({}, ("torch",), {}),
-        ({"GOMP_SPINCOUNT": "7"}, (), {"GOMP_SPINCOUNT": "7"}),
-        ({"OMP_WAIT_POLICY": "ACTIVE"}, (), {"OMP_WAIT_POLICY": "ACTIVE"}),
-        ({"OMP_NUM_THREADS": "3"}, (), {"GOMP_SPINCOUNT": "20000", "OMP_NUM_THREADS": "3"}),
-    ],
-    ids=["unsaid", "torch is there", "count said", "policy said", "threads said"],
-)
-def test_threads_wait_briefly_unless_the_user_said_how(
-    said: dict[str, str], imported: tuple[str, ...], expected: dict[str, str]
-) -> None:
-    """What the user said stands; once torch is imported, nothing it would not read is changed."""
-    calm = {k: v for k, v in os.environ.items() if not k.startswith(("GOMP_", "OMP_", "KMP_"))}
-    ended = subprocess.run(
-        [sys.executable, "-c", WAITS, *imported],
-        env=calm | said,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert ast.literal_eval(ended.stdout) == expected
-
-
-FAULTS = """\
-import resource, sys
-from pytest_cepbench.models.torch_runtime import keep_freed_memory
-if "keep" in sys.argv:
-    keep_freed_memory()
-def work():
-    together = [b"x" * (size << 20) for size in (23, 24, 25)]
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-work()
-before = faults()
-for _ in range(5):
-    work()
-print(faults() - before)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
-@pytest.mark.parametrize(
-    ("asked", "said", "kept"),
-    [("keep", {}, True), ("leave", {}, False), ("keep", {"MALLOC_TRIM_THRESHOLD_": "0"}, False)],
-    ids=["kept", "as by default", "the user said"],
-)
-def test_freed_memory_is_used_again(asked: str, said: dict[str, str], kept: bool) -> None:
-    """Each operation on megabytes would wait for the system to clear pages that were just freed."""
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
-    ended = subprocess.run(
-        [sys.executable, "-c", FAULTS, asked],
-        env=plain | said,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    pages = 5 * 3 * (24 << 20) // resource.getpagesize()
-    assert (int(ended.stdout) < pages / 10) == kept
-
-
-KEPT = """\
-from pathlib import Path
-from pytest_cepbench.models.torch_runtime import keep_freed_memory, release_memory
-keep_freed_memory()
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1])
-together = [b"x" * (8 << 20) for _ in range(16)]
-del together
-before = resident()
-release_memory()
-print(before - resident())
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
-def test_freed_memory_goes_back_when_models_are_unloaded() -> None:
-    """The rest of a run, and other processes, would miss what no tensor takes any more."""
-    plain = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_"))}
-    command = [sys.executable, "-c", KEPT]
-    ended = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
-    assert int(ended.stdout) * resource.getpagesize() > 64 << 20
-
-
-@pytest.mark.parametrize("before", [(700, 10, 10), (0, 10, 10), (90_000, 5, 5)])
-def test_garbage_is_looked_for_rarely_while_a_model_is_loaded(
-    before: tuple[int, int, int],
-) -> None:
-    """What the user set is back afterwards, after an error too; where they want none, none is."""
-    seen = []
-
-    def load() -> None:
-        seen.append(gc.get_threshold())
-        raise ModelError("broken")
-
-    own = gc.get_threshold()
-    try:
-        gc.set_threshold(*before)
-        with pytest.raises(ModelError, match="broken"), rare_collections():
-            load()
-        assert seen == [(max(before[0], 50_000) if before[0] else 0, *before[1:])]
-        assert gc.get_threshold() == before
-    finally:
-        gc.set_threshold(*own)
-
-
-def test_loads_on_two_threads_leave_the_thresholds_as_they_were() -> None:
-    """The second finds those of the first, which must not become the process's own."""
-    own = gc.get_threshold()
-    try:
-        gc.set_threshold(700, 10, 10)
-        first, second = rare_collections(), rare_collections()
-        first.__enter__()
-        second.__enter__()
-        first.__exit__(None, None, None)
-        assert gc.get_threshold() == (50_000, 10, 10)
-        second.__exit__(None, None, None)
-        assert gc.get_threshold() == (700, 10, 10)
-    finally:
-        gc.set_threshold(*own)
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_THREAD_LIMIT"])
@@ -290,12 +149,6 @@ def test_a_batch_may_double_where_nine_tenths_hold_it(
     assert memory.fits_twice() is fits
 
 
-def test_a_processor_does_not_tell_its_memory() -> None:
-    """Batches on it keep their size."""
-    assert device_memory("cpu") is None
-    assert device_memory("mps") is None
-
-
 @pytest.mark.models
 @pytest.mark.usefixtures("gpu")
 def test_a_device_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, torch: Any) -> None:
@@ -332,12 +185,6 @@ def test_what_half_a_batch_may_mend_differs_from_the_rest(
 
 
 @pytest.mark.models
-def test_torchs_own_error_is_one_of_memory(torch: Any) -> None:
-    """Whatever it says."""
-    assert is_out_of_memory(torch.OutOfMemoryError("CUDA error"))
-
-
-@pytest.mark.models
 def test_released_memory_goes_back_to_the_device(
     monkeypatch: pytest.MonkeyPatch, gpu: dict[str, int]
 ) -> None:
@@ -347,17 +194,6 @@ def test_released_memory_goes_back_to_the_device(
     monkeypatch.delitem(sys.modules, "torch")
     release_memory()
     assert gpu["emptied"] == 1
-
-
-def test_versions_are_those_of_what_is_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A library that is absent is left out."""
-    installed = tmp_path / "timm-1.0.dist-info"
-    installed.mkdir()
-    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: timm\nVersion: 1.0\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    assert library_versions() == {"timm": "1.0"}
 
 
 @given(st.lists(st.sampled_from(["a", "b", None, 3])))

@@ -25,11 +25,8 @@ from pytest_cepbench.models.checkpoints.parameters import Placement
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Model, RoleName, is_unified
 from pytest_cepbench.models.spec import ModelSpec, parse_params, split_params
 from pytest_cepbench.models.torch_runtime import (
-    bound_spinning,
     check_configuration_names,
-    keep_freed_memory,
     library_versions,
-    rare_collections,
     require,
     resolve_device,
     resolve_dtype,
@@ -132,20 +129,13 @@ def adapter(
         writes = role in ("describer", "writer")
         least = _SMALL_BATCH if small and size_left_open and writes else 1
 
-        def load_plan() -> Model:
-            bound_spinning()
-            if device == "cpu":
-                keep_freed_memory()
-            with rare_collections():
-                return load(plan)
-
         return BoundRole(
             role=role,
             spec=spec.text,
             what=checkpoint.what,
             fingerprint=files.fingerprint,
             adapter=name,
-            load=load_plan,
+            load=lambda: load(plan),
             params={"dtype": dtype, **own.decisive} if decisive is None else decisive(plan),
             seeded=own.seeded,
             resources=Resources(
