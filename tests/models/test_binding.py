@@ -16,8 +16,7 @@ from pytest_cepbench.evaluation.settings import OPTIONS
 from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.protocols import ROLE_NAMES, RoleName
 from pytest_cepbench.models.spec import SCHEMES, Scheme, parse_spec
-from tests.models.binding import imported_by_binding
-from tests.models.files import LLAVA, VIT, write_checkpoint, write_pipeline
+from tests.models.files import LLAVA, write_checkpoint, write_pipeline
 
 UNKNOWN = {"architectures": ["StrangeModel"], "model_type": "strange"}
 TEXT_ONLY = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 9}
@@ -50,15 +49,6 @@ def test_a_wrong_role_is_refused_with_the_right_one(
         bind(spec, role, context)
 
 
-def test_a_wrong_role_is_refused_before_its_weights_are_looked_at(
-    tmp_path: Path, context: BindContext
-) -> None:
-    """A model that cannot play the role must not cost a download."""
-    spec = parse_spec(str(write_checkpoint(tmp_path / "m", VIT, None)))
-    with pytest.raises(RoleError):
-        bind(spec, "describer", context)
-
-
 @pytest.mark.parametrize(
     ("config", "reason"), [(UNKNOWN, "no rule"), (TEXT_ONLY, "reads no images")]
 )
@@ -88,13 +78,6 @@ def test_a_pipeline_forced_to_describe_is_refused(tmp_path: Path, context: BindC
     spec = parse_spec(str(write_pipeline(tmp_path / "p")))
     with pytest.raises(RoleError, match="describes nothing"):
         bind(spec, "describer", context, force=True)
-
-
-def test_binding_imports_no_model_library(tmp_path: Path) -> None:
-    """Where everything is in the store no model is loaded, so binding must stay cheap."""
-    pytest.importorskip("transformers", reason="binding checks that the libraries are installed")
-    folder = write_checkpoint(tmp_path / "m", LLAVA)
-    assert imported_by_binding([str(folder)], "describer") == []
 
 
 FUNCTIONS = {

@@ -77,16 +77,6 @@ def test_the_majority_is_the_verdict_in_both_orders(
     assert judge.judge([battle(0), battle(0, swapped=True)], [0, 0]) == [verdict, turned]
 
 
-def test_swapped_pages_are_turned_back(tmp_path: Path) -> None:
-    """A person who saw the second answer on the left and pressed A meant the second."""
-    ratings = pair_study(tmp_path / "study")
-    cast(ratings, side_vote(items_of(ratings)[0], "ada", "A", swapped=True))
-    judge = bound(f"human:{ratings.path}").load()
-
-    assert isinstance(judge, HumanJudge)
-    assert judge.judge([battle(0)], [0]) == ["B"]
-
-
 def test_missing_votes_are_failures(tmp_path: Path) -> None:
     """A battle that nobody judged, one that the study does not have, one that was skipped."""
     ratings = pair_study(tmp_path / "study")
@@ -192,17 +182,6 @@ def test_ratings_that_cannot_play_a_role(tmp_path: Path) -> None:
         bound(f"{spec}?votes=majorty")
     with pytest.raises(SpecError, match="name a ratings folder"):
         bound("human:")
-
-
-def test_two_files_of_one_annotator_are_refused(tmp_path: Path) -> None:
-    """Which of them is whole nobody can know."""
-    ratings = pair_study(tmp_path / "study")
-    item = items_of(ratings)[0]
-    cast(ratings, side_vote(item, "ada", "A"))
-    path = ratings.vote_path("ada")
-    path.with_name("ada-copy.jsonl").write_bytes(path.read_bytes())
-    with pytest.raises(CheckpointError, match="both have votes of 'ada'"):
-        bound(f"human:{ratings.path}")
 
 
 def test_the_report_says_who_judged(tmp_path: Path) -> None:

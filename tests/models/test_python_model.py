@@ -5,16 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, BoundRole, bind, detect
 from pytest_cepbench.models.protocols import UNIFIED_ROLES, Describer, RoleName
-from pytest_cepbench.models.python_model import make_model, roles_of
+from pytest_cepbench.models.python_model import make_model
 from pytest_cepbench.models.spec import parse_spec
 
 MODULE = """
@@ -265,19 +263,6 @@ def test_roles_are_detected_from_the_methods() -> None:
     assert detect(parse_spec("python:mymodels:FullEmbedder")).roles == ("encoder",)
     assert detect(parse_spec("python:mymodels:Finder")).roles == ("detector",)
     assert detect(parse_spec("python:mymodels:Embedder")).roles == ()
-
-
-def test_a_model_of_the_project_itself_satisfies_the_protocol() -> None:
-    """The Protocols must accept a plain class, without importing anything of this project."""
-
-    class Plain:
-        def encode_images(self, images: Any) -> Any:
-            return np.zeros((len(images), 2))
-
-        def encode_texts(self, texts: Any) -> Any:
-            return np.zeros((len(texts), 2))
-
-    assert roles_of(Plain()) == ("encoder",)
 
 
 @pytest.mark.parametrize("files", ["5", "[None]"])

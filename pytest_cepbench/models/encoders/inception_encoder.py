@@ -13,7 +13,6 @@ path, else where clean-fid keeps it.
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,15 +58,15 @@ def inception_weights(spec: ModelSpec) -> Path | None:
     """The weights file that a `cleanfid:` spec means, or None where it is not there; no torch
     needed.
 
-    Without `weights` it is looked for where clean-fid downloads it to: /tmp, on Windows the current
-    folder. There it counts only if it belongs to this user or to root, because everyone can write
-    to /tmp and the file is code. Raises SpecError for a target or parameters that are wrong.
+    Without `weights` it is looked for where clean-fid downloads it to: /tmp. There it counts only
+    if it belongs to this user or to root, because everyone can write there and the file is code.
+    Raises SpecError for a target or parameters that are wrong.
     """
     place = _place(spec)
     file = place / WEIGHTS_NAME if place.is_dir() else place
     if not file.is_file() or file.name != WEIGHTS_NAME:
         return None
-    is_own = not hasattr(os, "getuid") or file.stat().st_uid in (0, os.getuid())
+    is_own = file.stat().st_uid in (0, os.getuid())
     return file.absolute() if is_own or _params(spec).weights is not None else None
 
 
@@ -84,7 +83,7 @@ def _place(spec: ModelSpec) -> Path:
     named = _params(spec).weights
     if named is not None:
         return Path(named).expanduser()
-    return Path() if platform.system() == "Windows" else Path("/tmp")  # noqa: S108 - clean-fid's
+    return Path("/tmp")  # noqa: S108 - clean-fid's
 
 
 def _locate(spec: ModelSpec) -> Checkpoint:

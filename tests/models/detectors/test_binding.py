@@ -11,7 +11,6 @@ import pytest
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import BindContext, bind, detect
 from pytest_cepbench.models.spec import parse_spec
-from tests.models.binding import imported_by_binding
 from tests.models.detectors.conftest import bind_detector
 from tests.models.files import write_checkpoint, write_pipeline
 
@@ -94,15 +93,6 @@ def test_a_pipeline_forced_to_detect_is_refused(tmp_path: Path, context: BindCon
         bind(spec, "detector", context, force=True)
 
 
-def test_binding_imports_no_model_library(tmp_path: Path) -> None:
-    """Where all boxes are in the store no model is loaded, so binding must stay cheap."""
-    folders = [
-        str(write_checkpoint(tmp_path / str(index), config))
-        for index, config in enumerate((OWL, MASK2FORMER, DETR))
-    ]
-    assert imported_by_binding(folders, "detector") == []
-
-
 @pytest.mark.models
 @pytest.mark.parametrize("kind", ["owlv2", "mask2former", "yolos"])
 def test_a_missing_tensor_is_never_made_up(
@@ -118,20 +108,3 @@ def test_a_missing_tensor_is_never_made_up(
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(CheckpointError, match=f"random numbers: .*{gone}"):
         bind_detector(str(folder)).load()
-
-
-@pytest.mark.models
-@pytest.mark.parametrize("kind", ["owlv2", "mask2former", "yolos"])
-def test_damaged_checkpoints_are_explained(
-    folders: dict[str, Path], tmp_path: Path, kind: str
-) -> None:
-    """Half a copy is refused at binding, a folder without its image processor at loading."""
-    folder = Path(shutil.copytree(folders[kind], tmp_path / "m"))
-    for file in folder.glob("*processor*"):
-        file.unlink()
-    with pytest.raises(CheckpointError, match="could not be loaded"):
-        bind_detector(str(folder)).load()
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match="damaged or was copied only in part"):
-        bind_detector(str(folder))

@@ -10,15 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts import Detection, Detections, Failure
-from pytest_cepbench.errors import CheckpointError, RoleError
-from pytest_cepbench.models.binding import BindContext, bind
+from pytest_cepbench.artifacts import Detection, Failure
 from pytest_cepbench.models.detectors.classes_detector import _propose
 from pytest_cepbench.models.detectors.transformers_detector import CandidateBoxes
-from pytest_cepbench.models.spec import parse_spec
 from tests.models.detectors.conftest import assert_same, detect, load
 from tests.tiny import detectors as tiny
-from tests.tiny import encoders as tiny_encoders
 from tests.tiny.common import skip_before
 
 pytestmark = pytest.mark.models
@@ -70,14 +66,6 @@ def test_an_image_is_found_the_same_alone_and_in_a_batch(
         assert_same(detections, alone)
 
 
-def test_a_class_that_it_does_not_know_is_refused(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
-    """The message lists the classes."""
-    with pytest.raises(RoleError, match=r"unknown class 'triangle'.*Known: circle, "):
-        load(str(folders["yolos"])).detect(images[:1], [["triangle"]])
-
-
 def test_numbers_that_are_none_fail_the_image(
     folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
 ) -> None:
@@ -91,14 +79,6 @@ def test_numbers_that_are_none_fail_the_image(
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     answers = load(str(folder)).detect(images, [ALL] * 4)
     assert [answer.kind for answer in answers if isinstance(answer, Failure)] == ["bad-boxes"] * 4
-
-
-def test_an_encoder_forced_to_detect_is_explained(tmp_path: Path, context: BindContext) -> None:
-    """Force reaches the library, whose refusal is passed on in words."""
-    folder = tiny_encoders.build_vit(tmp_path / "vit", pooler=True)
-    bound = bind(parse_spec(str(folder)), "detector", context, force=True)
-    with pytest.raises(CheckpointError, match="ViTModel could not be loaded"):
-        bound.load()
 
 
 def by_hand(folder: Path, image: Image.Image) -> list[tuple[str, float, Any]]:
@@ -204,22 +184,6 @@ def test_masks_are_the_same_alone_and_in_a_batch(images: list[Image.Image], tmp_
         assert_same(detections, alone)
 
 
-def test_classes_go_by_geneval_s_names_too(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
-    """A mouse and a computer mouse are one class; a detection repeats the query as it was asked."""
-    model = load(f"{folders['mask2former']}{EVERYTHING}")
-    (own,) = detect(model, images[:1], [["mouse", "tvmonitor"]])
-    (asked,) = detect(model, images[:1], [["computer mouse", "tv"]])
-    renamed = {"mouse": "computer mouse", "tvmonitor": "tv"}
-    assert {detection.query for detection in own.found} == set(renamed)
-    assert [
-        (renamed[detection.query], detection.score, detection.box) for detection in own.found
-    ] == [(detection.query, detection.score, detection.box) for detection in asked.found]
-    with pytest.raises(RoleError, match=r"unknown class 'a photo of a mouse'.*circle, "):
-        model.detect(images[:1], [["a photo of a mouse"]])
-
-
 def test_settings_leave_out_what_they_say(
     folders: dict[str, Path], images: list[Image.Image]
 ) -> None:
@@ -240,12 +204,6 @@ def test_settings_leave_out_what_they_say(
     assert len(best.found) == len(firsts)
     (apart,) = detect(load(f"{folders['mask2former']}{EVERYTHING}&nms=0.5"), images[:1], [ALL])
     assert 0 < len(apart.found) < len(everything.found)
-
-
-def test_nothing_found_is_an_answer(folders: dict[str, Path], images: list[Image.Image]) -> None:
-    """An image without the object is no failure."""
-    answers = load(f"{folders['mask2former']}?threshold=1").detect(images, [["circle"]] * 4)
-    assert answers == [Detections()] * 4
 
 
 @pytest.mark.parametrize("part", ["class_predictor.weight", "mask_embedder.2.0.weight"])

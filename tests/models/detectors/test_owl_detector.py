@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError
 from tests.models.detectors.conftest import assert_same, bind_detector, detect, load
 from tests.tiny import detectors as tiny
@@ -101,35 +99,6 @@ def test_an_image_is_found_the_same_alone_and_in_a_batch(
         assert_same(detections, alone)
 
 
-def test_each_query_is_answered_by_the_boxes_that_it_fits_best(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
-    """A box goes to the query that scores highest when asked alone, with that score."""
-    model = load(f"{folders['owlv2']}?threshold=0")
-    queries = QUERIES[1]
-    (together,) = detect(model, images[:1], [queries])
-    alone = {
-        query: {
-            detection.box: detection.score
-            for detection in detect(model, images[:1], [[query]])[0].found
-        }
-        for query in queries
-    }
-    winners = {detection.query for detection in together.found}
-    assert len(winners) > 1
-    for detection in together.found:
-        scores = {
-            query: next(
-                score
-                for box, score in boxes.items()
-                if box == pytest.approx(detection.box, abs=1e-3)
-            )
-            for query, boxes in alone.items()
-        }
-        assert detection.score == pytest.approx(max(scores.values()), abs=1e-5)
-        assert scores[detection.query] == pytest.approx(detection.score, abs=1e-5)
-
-
 def test_settings_leave_out_what_they_say(
     folders: dict[str, Path], images: list[Image.Image]
 ) -> None:
@@ -165,49 +134,9 @@ def test_long_queries_are_cut_and_it_is_said(
     ]
 
 
-def test_numbers_that_are_none_fail_the_image(
-    folders: dict[str, Path], images: list[Image.Image], tmp_path: Path
-) -> None:
-    """NaN is above no threshold, so it would pass for an image with nothing in it."""
-    from safetensors.torch import load_file, save_file
-
-    folder = Path(shutil.copytree(folders["owlv2"], tmp_path / "owl"))
-    tensors = load_file(folder / "model.safetensors")
-    tensors["box_head.dense0.weight"][:] = 3e38
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    answers = load(str(folder)).detect(images, QUERIES)
-    assert [type(answer) for answer in answers] == [Failure] * 4
-    assert {answer.kind for answer in answers if isinstance(answer, Failure)} == {"bad-boxes"}
-
-
 def test_a_tokenizer_whose_texts_begin_with_id_0_is_refused(tmp_path: Path) -> None:
     """OWL takes such a query for padding and never finds it, without a word."""
     tokenizer = clip_tokenizer(tiny.TEXT_LENGTH)
     folder = tiny.build_owl(tmp_path / "owl", 2, tokenizer)
     with pytest.raises(CheckpointError, match="begins a text with id 0"):
         bind_detector(str(folder)).load()
-
-
-def test_a_checkpoint_without_vocabulary_is_explained(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    """The library would go on with an empty vocabulary, in which all queries are the same."""
-    skip_before("a tokenizer that makes do without a vocabulary", "transformers", "5.0")
-    folder = Path(shutil.copytree(folders["owlv2"], tmp_path / "owl"))
-    for file in folder.glob("tokenizer*"):
-        file.unlink()
-    with pytest.raises(CheckpointError, match=r"no vocabulary|could not be loaded"):
-        bind_detector(str(folder)).load()
-
-
-def test_half_precision_gives_nearly_the_same_boxes(
-    folders: dict[str, Path], images: list[Image.Image]
-) -> None:
-    """bfloat16 has no numpy type: what comes out is widened, and close to full precision."""
-    half = load(f"{folders['owlv2']}?threshold=0&dtype=bfloat16")
-    (detections,) = detect(half, images[:1], QUERIES[:1])
-    (full,) = detect(load(f"{folders['owlv2']}?threshold=0"), images[:1], QUERIES[:1])
-    assert len(detections.found) == 16
-    places = np.sort([detection.box for detection in detections.found], axis=0)
-    expected = np.sort([detection.box for detection in full.found], axis=0)
-    assert 0 < np.abs(places - expected).max() < 2.0

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.binding import BindContext, bind, detect
+from pytest_cepbench.models.binding import BindContext, bind
 from pytest_cepbench.models.spec import parse_spec
-from tests.models.binding import bind_text, imported_by_binding
+from tests.models.binding import imported_by_binding
 from tests.models.encoders.conftest import BUILDERS, IMAGE_ENCODERS, bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.generators import build_stable_diffusion, drop_tensor
@@ -68,15 +68,6 @@ def test_a_vision_tower_refuses_texts(specs: dict[str, str], name: str) -> None:
     """The message says that this model reads no texts and what kind would."""
     with pytest.raises(RoleError, match=r"reads no texts.*dual encoder"):
         load(specs[name]).encode_texts(TEXTS)
-
-
-@pytest.mark.parametrize("name", ["unicom", "cleanfid"])
-def test_a_scheme_of_an_encoder_has_no_other_role(specs: dict[str, str], name: str) -> None:
-    """Detection says encoder; another role is refused in words."""
-    assert detect(parse_spec(specs[name])).roles == ("encoder",)
-    for role in ("generator", "describer"):
-        with pytest.raises(RoleError, match=f"can be the encoder, not the {role}"):
-            bind_text(specs[name], role)
 
 
 @pytest.mark.parametrize("name", DUAL)

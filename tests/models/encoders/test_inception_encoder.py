@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import CheckpointError, SpecError
+from pytest_cepbench.errors import CheckpointError
 from pytest_cepbench.models.encoders import inception_encoder
 from pytest_cepbench.models.encoders.inception_encoder import inception_weights
 from pytest_cepbench.models.spec import parse_spec
@@ -96,13 +96,6 @@ def test_where_clean_fid_keeps_it_only_an_own_file_counts(
         bind_encoder(text)
 
 
-def test_its_place_is_clean_fids_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """/tmp, as the library's own code has it, and the current folder on Windows."""
-    assert inception_encoder._place(parse_spec("cleanfid:")) == Path("/tmp")
-    monkeypatch.setattr("platform.system", lambda: "Windows")
-    assert inception_encoder._place(parse_spec("cleanfid:")) == Path()
-
-
 def test_the_identity_is_weights_version_and_resizing(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,18 +113,3 @@ def test_the_identity_is_weights_version_and_resizing(
     assert first.fingerprint != other.fingerprint
     with pytest.raises(CheckpointError, match="could not be loaded"):
         other.load()
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "expected"),
-    [
-        ("cleanfid:inception", SpecError, "nothing but parameters can follow"),
-        ("cleanfid:?mode=clean", SpecError, "unknown parameter for the encoder clean-fid"),
-    ],
-)
-def test_a_wrong_spec_is_refused(text: str, error: type, expected: str) -> None:
-    """Also where a suite only asks whether the weights are there."""
-    with pytest.raises(error, match=expected):
-        inception_weights(parse_spec(text))
-    with pytest.raises(error, match=expected):
-        bind_encoder(text)

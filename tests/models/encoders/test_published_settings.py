@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_cepbench.errors import RoleError, SpecError
+from pytest_cepbench.errors import SpecError
 from tests.models.encoders.conftest import bind_encoder, load
 from tests.tiny import encoders as tiny
 from tests.tiny.common import skip_before
@@ -129,9 +129,3 @@ def test_an_open_clip_model_with_a_tokenizer_of_its_own_counts_too(
     # The method is optional.
     lengths, most = encoder.text_lengths(["red", "red " * 40])  # type: ignore[attr-defined]
     assert (lengths, most) == ([3, 42], tiny.TEXT_LENGTH)
-
-
-def test_a_vision_tower_has_no_text_lengths(folders: dict[str, Path]) -> None:
-    """It is refused as texts are, so that a caller need not know the architecture."""
-    with pytest.raises(RoleError, match="reads no texts"):
-        load(str(folders["vit"])).text_lengths(["a"])  # type: ignore[attr-defined] # optional

@@ -56,16 +56,6 @@ def test_vectors_are_mean_pooled_and_normalised(folder: Path) -> None:
     assert np.abs(vectors[0] - vectors[1]).max() > 1e-3
 
 
-def test_normalisation_is_the_checkpoints_matter(folder: Path, tmp_path: Path) -> None:
-    """Without that module vectors keep their length, and the identity differs."""
-    raw = build_sentence_transformer(tmp_path / "raw", normalize=False)
-    vectors = load(str(raw)).encode_texts(TEXTS)
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    assert np.abs(lengths - 1).min() > 0.1
-    assert np.abs(vectors / lengths - load(str(folder)).encode_texts(TEXTS)).max() < 1e-5
-    assert bind_encoder(str(raw)).fingerprint != bind_encoder(str(folder)).fingerprint
-
-
 def test_images_are_refused(folder: Path, images: list[Image.Image]) -> None:
     """The message says that texts only are embedded, and what kind of model would see."""
     with pytest.raises(RoleError, match=r"embeds texts only.*dual encoder"):
@@ -143,15 +133,6 @@ def test_the_models_own_prompt_counts(copy: Path) -> None:
     assert np.abs(load(str(copy)).encode_texts(["two small red"]) - expected).max() < 1e-5
 
 
-def test_precision_is_a_parameter(folder: Path) -> None:
-    """Half precision gives near vectors under another key."""
-    bound = bind_encoder(f"{folder}?dtype=bfloat16")
-    assert bound.params == {"dtype": "bfloat16"}
-    half = load(bound.spec).encode_texts(TEXTS)
-    assert half.dtype == np.float32
-    assert 0 < np.abs(half - load(str(folder)).encode_texts(TEXTS)).max() < 0.1
-
-
 def test_pickled_weights_need_permission(copy: Path) -> None:
     """As everywhere: refused with the remedy, read once the spec says so."""
     import torch
@@ -206,11 +187,3 @@ def test_what_lies_elsewhere_is_refused(copy: Path) -> None:
     (copy / "adapter_config.json").write_text("{}")
     with pytest.raises(CheckpointError, match="PEFT adapter"):
         bind_encoder(str(copy))
-
-
-def test_a_folder_without_vocabulary_is_refused(copy: Path) -> None:
-    """The library would map every text to unknown tokens."""
-    skip_before("a tokenizer that makes do without a vocabulary", "transformers", "5.0")
-    (copy / "tokenizer.json").unlink()
-    with pytest.raises(CheckpointError, match=r"vocabulary|could not be loaded"):
-        bind_encoder(str(copy)).load()

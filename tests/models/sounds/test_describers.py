@@ -11,13 +11,12 @@ import pytest
 from pytest_cepbench.artifacts import Failure, Sound
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
 from pytest_cepbench.models.binding import detect
-from pytest_cepbench.models.protocols import Describer, Reply
+from pytest_cepbench.models.protocols import Describer
 from pytest_cepbench.models.spec import parse_spec
 from tests.models.binding import bind_text, plain
 from tests.models.sounds.conftest import Load, sounds
 from tests.models.text_model.conftest import Build
 from tests.tiny import sounds as tiny
-from tests.tiny.describers import build_llava
 from tests.tones import tone
 
 pytestmark = pytest.mark.models
@@ -108,20 +107,6 @@ def test_a_sound_shorter_than_the_receptive_field_is_a_failure(spec: Load, loade
     assert isinstance(enough, str)
 
 
-@pytest.mark.parametrize("name", ["whisper", "ctc"])
-def test_the_shortest_sound_is_a_text_or_a_failure(spec: Load, loaded: Load, name: str) -> None:
-    """One sample is a sound, too."""
-    model = loaded(spec(name), "describer")
-    (result,) = describe(model, [Sound(np.zeros(1, dtype=np.float32), tiny.RATE)])
-    assert isinstance(result, str | Failure)
-
-
-def test_a_text_that_ends_at_its_limit_says_so(spec: Load, loaded: Load) -> None:
-    """As texts of images do."""
-    cut = loaded(spec("whisper", "max_new_tokens=1"), "describer").describe([tone(440)], "", [0])
-    assert [isinstance(text, Reply) and text.provenance for text in cut] == [{"finish": "length"}]
-
-
 def test_drawn_texts_follow_their_seeds(spec: Load, loaded: Load) -> None:
     """The temperature reaches Whisper too, whose own way of drawing takes it apart."""
     model = loaded(spec("whisper", "do_sample=true", "temperature=2.0"), "describer")
@@ -190,14 +175,6 @@ def test_the_tokenizer_of_other_weights_is_refused(copied: Build) -> None:
         bind_text(str(folder), "describer").load()
 
 
-def test_a_chat_model_without_its_template_is_refused_at_binding(copied: Build) -> None:
-    """Asked without it, there is no place for the sound."""
-    folder = copied("qwen2-audio")
-    (folder / "chat_template.jinja").unlink()
-    with pytest.raises(RoleError, match="no chat template"):
-        bind_text(str(folder), "describer")
-
-
 def test_languages_are_for_models_that_have_some(copied: Build) -> None:
     """A parameter without use is refused, and one with use enters the key."""
     folder = copied("whisper")
@@ -209,14 +186,6 @@ def test_languages_are_for_models_that_have_some(copied: Build) -> None:
     bound = bind_text(f"{folder}?language=en&task=transcribe", "describer")
     assert (bound.params["language"], bound.params["task"]) == ("en", "transcribe")
     assert isinstance(describe(bound.load(), [tone(440)])[0], str)  # type: ignore[arg-type] # one
-
-
-def test_a_model_of_images_hears_nothing(tmp_path: Any) -> None:
-    """Its bound role says so, and asked all the same, it is an error in words."""
-    bound = bind_text(str(build_llava(tmp_path / "llava")), "describer")
-    assert "sound" not in bound.reads
-    with pytest.raises(Exception, match="reads no sounds"):
-        bound.load().describe([tone(440)], "", [0])  # type: ignore[union-attr] # a describer
 
 
 def test_a_served_checkpoint_of_speech_has_no_role(tiny_model: Build) -> None:

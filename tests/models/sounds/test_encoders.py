@@ -128,14 +128,6 @@ def test_what_an_encoder_reads_is_known_before_it_is_loaded(spec: Load, tmp_path
         model.encode_sounds(sounds())
 
 
-def test_a_folder_without_feature_extractor_says_what_is_missing(copied: Build) -> None:
-    """Found at binding."""
-    folder = copied("ast")
-    (folder / "preprocessor_config.json").unlink()
-    with pytest.raises(CheckpointError, match="feature extractor"):
-        bind_text(str(folder), "encoder")
-
-
 def test_a_missing_tensor_is_an_error_but_for_what_training_alone_needs(copied: Build) -> None:
     """Masks of frames are for training; encoders saved from classifiers often lack them."""
     from safetensors.torch import load_file, save_file

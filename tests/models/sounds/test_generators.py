@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_cepbench.artifacts import Failure, Sound
+from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.errors import CheckpointError, RoleError, SpecError
-from pytest_cepbench.models.roles import check_drawn
 from tests.models.binding import bind_text
 from tests.models.sounds.conftest import Load
 from tests.models.text_model.conftest import Build
@@ -108,15 +107,6 @@ def test_a_text_without_a_known_letter_is_a_failure(spec: Load, loaded: Load) ->
     assert len(made) == 2
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_is_made_enters_chains_as_a_sound(spec: Load, loaded: Load, name: str) -> None:
-    """As the table of roles takes it: rounded to 16 bits, with its rate."""
-    (made,) = loaded(spec(name), "generator").generate(["red"], [0])
-    sound = check_drawn(made)
-    assert isinstance(sound, Sound)
-    assert sound.rate == tiny.RATE
-
-
 @pytest.mark.parametrize("option", ["vocoder", "speaker"])
 def test_speecht5_needs_a_voice(
     tiny_model: Build, speaker: Path, tmp_path: Path, option: str
@@ -185,19 +175,6 @@ def test_a_tensor_that_is_missing_is_an_error(
     bound = bind_text(spec(name).replace(str(tiny_model(name)), str(folder)), "generator")
     with pytest.raises(CheckpointError, match="would be random numbers"):
         bound.load()
-
-
-def test_a_tokenizer_in_the_folder_of_the_run_is_found(
-    tmp_path: Path, copied: Build, spec: Load
-) -> None:
-    """Trainers save it there once; a model that speaks needs no processor."""
-    folder = copied("vits").rename(tmp_path / "checkpoint-500")
-    for name in ("vocab.json", "tokenizer_config.json"):
-        (folder / name).rename(tmp_path / name)
-    bound = bind_text(str(folder), "generator")
-    assert bound.remarks == (f"tokenizer read from {tmp_path}",)
-    model: Any = bound.load()
-    assert len(samples(model.generate(["red"], [0]))) == 1
 
 
 def test_a_rate_that_no_file_states_is_an_error(tmp_path: Path, copied: Build) -> None:
