@@ -271,9 +271,9 @@ def files() -> Iterator[str]:
     yield from _head("object", "fields")
     for place in (
         "studies.doctor:Diagnosis", "studies.doctor:Check", "studies.doctor:CheckTable",
-        "studies.study_data:FinishedStudy", "studies.study_data:Grid",
-        "studies.study_data:StudyCell", "studies.study_data:ModelSpread",
-        "studies.study_data:VariantAgreement", "studies.study_data:Weighting",
+        "studies.study:FinishedStudy", "studies.study:Grid",
+        "studies.study:StudyCell", "studies.study:ModelSpread",
+        "studies.study:VariantAgreement",
     ):  # fmt: skip
         kind = _class(place)
         names = ", ".join(_code(field.name) for field in dataclasses.fields(kind))

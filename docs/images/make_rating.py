@@ -34,11 +34,10 @@ from pytest_cepbench.datasets.shapes.arena.samples import (  # noqa: E402
 )
 from pytest_cepbench.datasets.shapes.scene import Scene, caption  # noqa: E402
 from pytest_cepbench.datasets.shapes.scene import render as draw_scene  # noqa: E402
-from pytest_cepbench.ratings.assignment import Order  # noqa: E402
 from pytest_cepbench.ratings.folder import Ratings, read_ratings  # noqa: E402
 from pytest_cepbench.ratings.items import make_item  # noqa: E402
 from pytest_cepbench.ratings.known_items import begin_study  # noqa: E402
-from pytest_cepbench.ratings.records import Item, Part, Study, Task, Vote, record_line  # noqa: E402
+from pytest_cepbench.ratings.records import Item, Part, Study, Task  # noqa: E402
 
 NAMES = ("Color", "Count", "Position", "Size", "Symmetry")
 
@@ -57,9 +56,6 @@ STUDY_OF: Mapping[str, str] = {
     "rate-caption.png": "caption",
     "rate-describe.png": "describe",
     "rate-verify.png": "verify",
-    "rate-consent.png": "pair",
-    "rate-practice.png": "pair",
-    "rate-operator.png": "pair",
     "dataset-verify.png": DATASET,
     "rate-done.png": DATASET,
 }
@@ -103,7 +99,7 @@ def main() -> None:
 
 
 def make_study(folder: Path, task: Task) -> Ratings:
-    """A study of the embedded world, half done by five people."""
+    """A study of the embedded world for five people."""
     images: dict[str, ImageArtifact] = {}
     items = [
         _item(task, sample.question, sample_scenes(sample), images)
@@ -111,14 +107,11 @@ def make_study(folder: Path, task: Task) -> Ratings:
         if sample.categories == ("build",)
     ]
     study = Study(
-        kind=task, suite="arena", annotators=PEOPLE, overlap=3, share=0.5, attention=0.2,
-        repeats=0.1, names=NAMES if task == "verify" else (),
+        kind=task, suite="arena", annotators=PEOPLE, overlap=2,
+        names=NAMES if task == "verify" else (),
     )  # fmt: skip
     begin_study(folder, study, items, images)
-    ratings = read_ratings(folder)
-    if task == "pair":
-        _give_votes(ratings)
-    return ratings
+    return read_ratings(folder)
 
 
 def make_dataset_study(folder: Path) -> Ratings:
@@ -186,29 +179,6 @@ def recolored(scene: Scene) -> Scene:
     return Scene((replace(first, color=color), *others))
 
 
-def _give_votes(ratings: Ratings) -> None:
-    """Votes for the operator's page: of the first items of each person, and of checks."""
-    order = Order(ratings.study, list(ratings.items.values()))
-    for place, name in enumerate(PEOPLE[:-1], 1):
-        lines = []
-        practice, items = order.of(name, "practice"), order.of(name, "item")[: 4 + place]
-        checks = order.of(name, "attention")[:2]
-        kinds = [("practice", practice), ("item", items), ("attention", checks)]
-        for kind, digests in kinds:
-            for number, item in enumerate(digests):
-                winner = ratings.items[item].known.get("winner", "first")
-                if number == place - 1:
-                    winner = "second" if winner == "first" else "first"
-                shown = order.shown(ratings.items[item], name, kind)
-                vote = Vote(
-                    task="pair", item=item, annotator=name, kind=kind, shown=shown, winner=winner,
-                    verdict="A" if shown[0] == winner else "B", tie=False, key=f"{name}-{item[:9]}",
-                    seconds=5.5 + place + number, at="2026-11-22T10:00:00.000Z", page="pair/1",
-                )  # fmt: skip
-                lines.append(record_line(vote))
-        ratings.vote_path(name).write_bytes(b"".join(lines))
-
-
 # -- pictures ------------------------------------------------------------------------------------
 
 
@@ -233,32 +203,20 @@ def draw(studies: Mapping[str, Ratings]) -> None:
         browser.close()
 
 
-def _begin(tab: Any, addresses: Texts) -> None:
+def _work(tab: Any, addresses: Texts) -> None:
     """The first item, as the last of the people sees it."""
     tab.goto(addresses[PEOPLE[-1]])
-    if tab.locator("#agree").count():
-        tab.click("#agree")
-    tab.wait_for_selector("[data-slot]")
-    tab.wait_for_load_state("networkidle")
-
-
-def _work(tab: Any, addresses: Texts) -> None:
-    """The first item after practice."""
-    _begin(tab, addresses)
-    while tab.locator(".badge").count():
-        _skip(tab)
+    tab.wait_for_selector("dialog[open]")
+    tab.keyboard.press("Escape")
     tab.wait_for_load_state("networkidle")
 
 
 def _skip(tab: Any) -> None:
-    """The next item, or the end; the answer that was expected is told of practice alone."""
+    """The next item, or the end."""
     before = tab.locator("main").get_attribute("data-slot")
-    practice = tab.locator(".badge").count()
     tab.get_by_role("button", name="Skip").click()
     tab.wait_for_timeout(300)  # sooner than that nobody has seen the item
     tab.keyboard.press("3")
-    if practice:
-        tab.get_by_role("button", name="Go on").click()
     tab.wait_for_selector(f"main[data-slot]:not([data-slot='{before}']), .end")
 
 
@@ -282,28 +240,7 @@ def _dataset(tab: Any, addresses: Texts) -> None:
     _work(tab, addresses)
 
 
-def _consent(tab: Any, addresses: Texts) -> None:
-    tab.set_viewport_size({"width": _WIDTH, "height": 800})
-    tab.goto(addresses[PEOPLE[-1]])
-    tab.wait_for_selector("#agree")
-
-
-def _practice(tab: Any, addresses: Texts) -> None:
-    _begin(tab, addresses)
-    tab.wait_for_timeout(300)
-    tab.keyboard.press("4")
-    tab.wait_for_selector("#feedback-dialog[open]")
-
-
-def _operator(tab: Any, addresses: Texts) -> None:
-    tab.set_viewport_size({"width": _WIDTH, "height": 480})
-    tab.goto(addresses["operator"])
-
-
 PICTURES: Mapping[str, Callable[[Any, Texts], None]] = {
-    "rate-operator.png": _operator,
-    "rate-consent.png": _consent,
-    "rate-practice.png": _practice,
     "rate-pair.png": _pair,
     "rate-grades.png": _work,
     "rate-caption.png": _work,

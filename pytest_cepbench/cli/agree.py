@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import combinations, product
 from pathlib import Path
-from statistics import median
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.cli.output import Section, Table, short, write_and_show
@@ -21,11 +18,8 @@ from pytest_cepbench.metrics.human_ratings import GRADES, Alignment
 from pytest_cepbench.metrics.judge_agreement import Agreement, Share
 from pytest_cepbench.metrics.uncertainty import Estimate
 from pytest_cepbench.option_values import split_name
-from pytest_cepbench.ratings.assignment import Order
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from pytest_cepbench.report import number_format
-from pytest_cepbench.report.number_format import counted
-from pytest_cepbench.studies.outside_scores import correlate_scores, read_boards, read_outside
 from pytest_cepbench.studies.rating_agreement import RatingAgreement, measure_agreement
 from pytest_cepbench.studies.rating_alignment import (
     METHODS,
@@ -41,24 +35,9 @@ number = partial(number_format.number, decimals=3)
 def agree_people(arguments: Namespace) -> int:
     """Measure, print and write a page; exit codes as in `main`."""
     ratings = read_ratings(arguments.ratings)
-    votes, study = read_votes(ratings), ratings.study
+    votes = read_votes(ratings)
     agreed = measure_agreement(ratings, votes, arguments.draws)
     lines = [f"intervals: 95 %, {arguments.draws} draws of whole items; kind: {agreed.kind}"]
-    order = Order(study, list(ratings.items.values()))
-    given = Counter(vote.item for vote in votes.counted.values() if vote.kind == "item")
-    left = sum(
-        max(order.judges(digest) - given[digest], 0)
-        for digest, item in ratings.items.items()
-        if item.kind == "item"
-    )
-    if left:  # at the pace so far
-        seconds = median(vote.seconds for vote in votes.answers())
-        people = len(study.annotators)
-        minutes = left * (1 + study.attention + study.repeats) * seconds / people / 60
-        lines.append(
-            f"{counted(left, 'answer')} to come: about {minutes:.0f} minutes for each of "
-            f"{counted(people, 'annotator')}, at {seconds:.1f} seconds an answer"
-        )
     lines += agreed.remarks
     if not agreed.shared:
         lines.append("no item was judged by several annotators: only repeats and checks tell")
@@ -290,40 +269,3 @@ def _correlation(over: Correlation | None) -> str:
     if over.low is None or over.high is None:
         return f"{over.value:.3f}"
     return f"{over.value:.3f} [{over.low:.2f}, {over.high:.2f}]"
-
-
-# -- scores ----------------------------------------------------------------------------------------
-
-
-def agree_scores(arguments: Namespace) -> int:
-    """Correlate, print and write a page; exit codes as in `main`."""
-    boards = read_boards(arguments.board)
-    if arguments.outside is None:
-        if len(boards) < 2:
-            raise SpecError(f"{arguments.board} holds one leaderboard: name a CSV of scores too")
-        pairs = list(combinations(boards.items(), 2))
-        title, turned = f"Leaderboards of {arguments.board}", "turned round"
-    else:
-        pairs = list(product(boards.items(), read_outside(arguments.outside).items()))
-        title = f"{arguments.board} beside {arguments.outside}"
-        turned = "turned round in the leaderboard alone"
-    found, few = correlate_scores(pairs, arguments.draws)
-    note = (
-        f"95 % intervals by {arguments.draws} draws of models, right for models that are a random "
-        f"sample; scores of which less is better are {turned}"
-    )
-    head = ("leaderboard", "scores", "coefficient", "value", "95 % interval", "models")
-    rows = tuple(
-        (
-            short(own.board),
-            short(own.column),
-            own.method,
-            number(own.estimate.value),
-            interval_text(own.estimate),
-            str(own.estimate.items),
-        )
-        for own in found
-    )
-    page = [Section(title, (note, *few, Table(head, rows)))]
-    write_and_show(arguments, {"correlations": found}, page, f"scores-{arguments.board.stem}")
-    return 0

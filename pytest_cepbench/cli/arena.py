@@ -5,7 +5,6 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -13,25 +12,16 @@ import msgspec
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, WINNERS
 from pytest_cepbench.cli.agree import percent
 from pytest_cepbench.cli.arguments import suite_file
-from pytest_cepbench.cli.judges import file_titles, verdict_panel
+from pytest_cepbench.cli.judges import file_titles
 from pytest_cepbench.cli.output import Section, Table, rank_range, show, tell, write_and_show
 from pytest_cepbench.cli.session import open_store, run_servers
 from pytest_cepbench.datasets.judged_battles import FILE_NAME
-from pytest_cepbench.datasets.opening.verdict_files import (
-    ModelNames,
-    holds_scores,
-    merge_equal_ids,
-    read_battles,
-    read_scores,
-    read_verdicts,
-)
-from pytest_cepbench.datasets.sources.text_files import read_json_lines
+from pytest_cepbench.datasets.opening.verdict_files import ModelNames, read_verdicts
 from pytest_cepbench.errors import SpecError
 from pytest_cepbench.evaluation.project_baselines import battle_baselines, verdict_failure_baselines
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
-from pytest_cepbench.metrics.battles import Pairing
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
@@ -39,12 +29,7 @@ from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.replacement import replace_files
 from pytest_cepbench.report.comparison_page import POLICIES, arena_leaderboard_page
 from pytest_cepbench.store.maintenance import models_in
-from pytest_cepbench.studies.arena import (
-    Leaderboard,
-    ScoreBoard,
-    make_leaderboard,
-    make_score_board,
-)
+from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
 from pytest_cepbench.studies.panels import SHAPES_PANEL, shapes_panel
 from pytest_cepbench.studies.training_files import (
     TrainingBattle,
@@ -61,92 +46,24 @@ from pytest_cepbench.suites.role_assignment import named_models
 
 def run(arguments: Namespace) -> int:
     """Compute, print and write a page; exit codes as in `main`."""
-    titles = file_titles(arguments.verdicts)
-    scored = [not path.is_dir() and holds_scores(path) for path in titles]
-    if any(scored) and not all(scored):
-        raise SpecError("files of scores and of verdicts are given: rank them one by one")
-    content: dict[str, object]
-    html, names = "", ModelNames()
-    if any(scored):
-        for option in ("battles", "no_answer", "merge_equal_ids"):
-            if getattr(arguments, option):
-                flag = f"--{option.replace('_', '-')}"
-                raise SpecError(f"{flag} is for verdicts of battles, and these files hold scores")
-        scores = [
-            make_score_board(title, read_scores(path, names), arguments.by)
-            for path, title in titles.items()
-        ]
-        page, content = [s for board in scores for s in _score_page(board)], {"scores": scores}
-    else:
-        if arguments.no_answer and arguments.battles is None:
-            raise SpecError("--no-answer needs --battles FILE, the battles that were to be judged")
-        arranged = [] if arguments.battles is None else read_battles(arguments.battles, names)
-        boards = [_board(arguments, path, title, names, arranged) for path, title in titles.items()]
-        page, content = [s for board in boards for s in board_page(board)], {"leaderboards": boards}
-        html = arena_leaderboard_page(boards)
-    write_and_show(arguments, content, page, f"leaderboard-{'-'.join(titles.values())}", html)
+    titles, names = file_titles(arguments.verdicts), ModelNames()
+    boards = []
+    for path, title in titles.items():
+        if path.is_dir():
+            ratings = read_ratings(path)
+            votes = read_votes(ratings)
+            for line in votes.remarks.lines:
+                tell(line)
+            shown = shown_battles(ratings, votes)
+            battles = [replace(b, first=names(b.first), second=names(b.second)) for b in shown]
+        else:
+            battles = read_verdicts(path, names)
+        board = make_leaderboard(title, battles, arguments.pair_model, grouping=arguments.by)
+        boards.append(board)
+    page, html = [s for board in boards for s in board_page(board)], arena_leaderboard_page(boards)
+    name = f"leaderboard-{'-'.join(titles.values())}"
+    write_and_show(arguments, {"leaderboards": boards}, page, name, html)
     return 0
-
-
-def _board(
-    arguments: Namespace, path: Path, title: str, names: ModelNames, arranged: Sequence[Pairing]
-) -> Leaderboard:
-    remarks: tuple[str, ...] = ()
-    if arguments.merge_equal_ids:
-        battles, lost = merge_equal_ids(path, names)
-        which = "; ".join(f"{b.question}: {b.first} against {b.second}" for b in lost)
-        how = f"{len(lost)} verdicts have the ids of others and do not count ({which or '-'})"
-        remarks = (how,)
-    elif path.is_dir():
-        ratings = read_ratings(path)
-        votes = read_votes(ratings)
-        for line in votes.remarks.lines:
-            tell(line)
-        shown = shown_battles(ratings, votes)
-        battles = [replace(b, first=names(b.first), second=names(b.second)) for b in shown]
-    else:
-        battles = read_verdicts(path, names)
-    board = make_leaderboard(
-        title,
-        battles,
-        arguments.pair_model,
-        arranged=arranged,
-        without_answer=[names(name) for name in arguments.no_answer],
-        forfeit_policy=arguments.forfeits.replace("-", "_"),
-        grouping=arguments.by,
-    )
-    if board.verdicts and board.unarranged == board.verdicts:
-        raise SpecError(f"--battles {arguments.battles}: none of the verdicts of {path} is on them")
-    return replace(board, remarks=remarks)
-
-
-def _score_page(board: ScoreBoard) -> Iterator[Section]:
-    criteria = list(board.models[0].criteria)
-    rows = tuple(
-        (
-            row.model,
-            str(row.answers),
-            f"{row.overall:.2f}",
-            f"{1.96 * row.error:.2f}",
-            *(f"{row.criteria[name]:.2f}" for name in criteria),
-        )
-        for row in board.models
-    )
-    title = f"scores of {board.name}: {len(board.models)} models, {board.questions:,} questions"
-    note = (
-        "overall: mean of the criteria's means, of 10; +/-: half of a 95 % interval, clustered by "
-        "question"
-    )
-    yield Section(title, (note, Table(("model", "answers", "overall", "+/-", *criteria), rows)))
-    if groups := list(board.models[0].groups):
-        yield _by_group(
-            f"{board.name}: overall score of 10",
-            groups,
-            {
-                row.model: ["-" if (v := row.groups[g]) is None else f"{v:.2f}" for g in groups]
-                for row in board.models
-            },
-        )
 
 
 def _by_group(
@@ -209,19 +126,6 @@ def _board_notes(board: Leaderboard) -> Iterator[str]:
     yield f"ties: {100 * board.tie_share:.1f} % of the verdicts"
     if board.forfeits:
         yield f"forfeits: {board.forfeits} battles without an answer count in the win rates"
-    if board.unjudged:
-        yield f"{board.unjudged} arranged battles have no verdict and are left out"
-    if board.unjudged > board.forfeits > 0:
-        yield (
-            f"warning: {board.unjudged} battles of the list lack a verdict beside the "
-            f"{board.forfeits} forfeits: if it is the list of other verdicts, forfeits are wrong"
-        )
-    if board.unarranged:
-        yield (
-            f"warning: {board.unarranged} of {board.verdicts:,} verdicts are on battles that the "
-            f"list of arranged ones has not: with a list of other verdicts forfeits are wrong"
-        )
-    yield from board.remarks
     if board.regularized:
         yield (
             "the battles alone leave some ratings without bound: half a battle of each model "
@@ -303,7 +207,7 @@ def export_training(arguments: Namespace) -> int:
             # Ids are marked with the name of their source where there are several.
             replace(battle, id=f"{Path(source).stem}/{battle.id}") if len(sources) > 1 else battle
             for source in sources
-            for battle in _battles(source, arguments, pool)
+            for battle in _battles(source, pool)
         )
         prompt = JUDGE_PROMPTS[arguments.prompt]
         export = write_training(arguments.out, battles, arguments.format, prompt, arguments.unseen)
@@ -316,20 +220,13 @@ def export_training(arguments: Namespace) -> int:
     return 0
 
 
-def _battles(source: str, arguments: Namespace, pool: ModelPool) -> Iterator[TrainingBattle]:
+def _battles(source: str, pool: ModelPool) -> Iterator[TrainingBattle]:
     """The battles of one source. Raises kinds of CepError for what is none."""
-    path, limit, seed = Path(source), arguments.samples, arguments.seed
+    path = Path(source)
     if source == SHAPES_PANEL and not path.exists():
-        return panel_battles(shapes_panel(pool, limit, seed), pool.store)
+        return panel_battles(shapes_panel(pool), pool.store)
     if (path / STUDY).is_file():
         return people_battles(path)
-    # Verdicts in OpenING's format, and not the battles themselves.
-    lines = islice(read_json_lines(path), 1) if path.suffix == ".jsonl" else ()
-    if path.suffix == ".json" or any("data_id" in line for _, line in lines):
-        panel = verdict_panel(path, arguments, pool.store, ModelNames())
-        for reason, count in panel.left_out.items():
-            tell(f"{path}: {count:,} battles left out, {reason}")
-        return panel_battles(panel.limited(limit, seed), pool.store)
     if path.suffix == ".jsonl" or (path.is_dir() and (path / FILE_NAME).is_file()):
         return stored_battles(path)
     suite = load_suite(suite_file(path))

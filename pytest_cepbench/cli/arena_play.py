@@ -14,7 +14,6 @@ from pytest_cepbench.cli.output import HOME, Section, show, tell, write_and_show
 from pytest_cepbench.cli.rated_runs import RatedSource, named_runs
 from pytest_cepbench.cli.session import measuring, verdicts_line
 from pytest_cepbench.datasets.opening.answers import read_answers
-from pytest_cepbench.datasets.opening.questions import TASKS
 from pytest_cepbench.datasets.opening.verdict_files import ModelNames, write_battles
 from pytest_cepbench.datasets.sample import Sample
 from pytest_cepbench.errors import SpecError, SuiteError
@@ -25,7 +24,7 @@ from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.comparison_page import arena_leaderboard_page
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.arena import Grouping, make_leaderboard
+from pytest_cepbench.studies.arena import make_leaderboard
 from pytest_cepbench.studies.arena_play import (
     Battles,
     Entrant,
@@ -66,15 +65,13 @@ def run(arguments: Namespace) -> int:
         order: AskedOrder = "arranged" if balanced else "both"
         battles = arrange(
             entrants, samples, pool.store, arguments.rounds,
-            seed=seed, limit=arguments.samples, only=arguments.only,
+            seed=seed, limit=arguments.samples,
         )  # fmt: skip
-        grouping = _grouping(arguments.by, battles)
         settings = {
             "suite": suite.name,
             "judge": judge.bound.spec,
             "judge_fingerprint": judge.bound.fingerprint,
             "order": "balanced" if balanced else "both",
-            "only": arguments.only,
             "seed": seed,
         }
         if not arguments.plan:
@@ -94,8 +91,6 @@ def run(arguments: Namespace) -> int:
             given.verdicts,
             arguments.pair_model,
             forfeits=battles.forfeits,
-            forfeit_policy=arguments.forfeits.replace("-", "_"),
-            grouping=grouping,
         )
     facts = _written_facts(arguments.out, settings, battles, given)
     if given.failures:
@@ -107,17 +102,6 @@ def run(arguments: Namespace) -> int:
     content = {"leaderboards": [board], "play": facts}
     write_and_show(arguments, content, page, "leaderboard", arena_leaderboard_page([board]))
     return 0
-
-
-def _grouping(by: Grouping | None, battles: Battles) -> Grouping | Mapping[str, str] | None:
-    """By OpenING's ids where the questions are OpenING's, else by the suite's categories.
-
-    Raises SpecError for groups that other questions do not have.
-    """
-    opening = all(question[:4] in TASKS for question in battles.tasks)
-    if by is not None and by != "task" and not opening:
-        raise SpecError(f"--by {by}: is known of OpenING's questions; these have --by task")
-    return battles.tasks if by == "task" and not opening else by
 
 
 def _written_facts(

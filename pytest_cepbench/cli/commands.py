@@ -39,7 +39,7 @@ SHARED["judged-by"] = options(
 
 _INIT = Command(
     "init",
-    "write a suite for your own images, its test and a workflow, with measured tolerances",
+    "write a suite for your own images and its test, with measured tolerances",
     UNWRITTEN,
     "init",
     options(
@@ -57,7 +57,6 @@ _INIT = Command(
         --no-measure           ask no model, and write the default tolerance
         --accept               measure the model on the whole suite, and accept its numbers as
                                baselines
-        --out DIR = .cepbench/studies  of the report of what was measured
         @store
         """,
         images={"type": image_folder},
@@ -80,19 +79,14 @@ _DOCTOR = Command(
     "doctor",
     options(
         """
-        suite SUITE ?  folder with a suite.toml, or such a file; none with --report
+        @suite
         --model SPEC   the model that would be gated; default: the suite's describer, or the one
                        that was accepted
         @measured
         --seeds N = 2  how many seeds, from the suite's own on
         @judged-by store baselines
         --out DIR = .cepbench/studies
-        --report REPORT ?
-                       for a bug report: print versions, settings and, of a JSON report, what became
-                       of its cases, without keys, prompts or images; nothing is measured
-        """,
-        # argparse would check the empty text of the bare option too
-        report={"type": str, "const": ""},
+        """
     ),
 )
 

@@ -159,7 +159,6 @@ def verify(arguments: Namespace) -> int:
         tell(f"goes on: {path}, {asked}")
     else:
         tell(f"{path}: {asked}")
-        tell(f"edit {path / 'consent.md'} and {path / 'instructions.md'} before people begin")
     if not arguments.only_write:
         from pytest_cepbench.cli.rate import serve_ratings
 

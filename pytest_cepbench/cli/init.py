@@ -11,11 +11,10 @@ from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_cepbench.cli.output import Section, Table, show, show_document, tell, write_and_show
+from pytest_cepbench.cli.output import Section, show, show_document, tell
 from pytest_cepbench.cli.session import measuring, pool_line
 from pytest_cepbench.datasets.folder import load_folder
 from pytest_cepbench.datasets.sample import Dataset
@@ -85,75 +84,12 @@ def test_drift(cep_case, cep_gate):
     cep_gate(cep_case)
 '''
 
-_WORKFLOW = """\
-# Gates a checkpoint, by hand or from a training pipeline. Written by `cepbench init`.
-name: gate-{name}
-
-on:
-  workflow_dispatch:
-    inputs:
-      checkpoint:
-        description: Model spec of the checkpoint under test
-        required: true
-        type: string
-
-permissions:
-  contents: read
-
-concurrency: # one run at a time: each continues from the store that the last one saved
-  group: gate-{name}
-  cancel-in-progress: false
-
-jobs:
-  gate:
-    runs-on: ubuntu-latest # for real checkpoints a runner of yours with a GPU: [self-hosted, gpu]
-    timeout-minutes: 120
-    env:
-      CHECKPOINT: ${{{{ inputs.checkpoint }}}} # by environment: no input becomes part of a command
-    steps:
-      - uses: actions/checkout@v4
-
-      - uses: actions/setup-python@v5
-        with:
-          python-version: "3.12"
-
-      - name: Install
-        run: python -m pip install "pytest-cepbench[models]"
-
-      - name: Restore what was computed before
-        uses: actions/cache/restore@v4
-        with:
-          path: .cepbench/store
-          key: cepbench-{name}-${{{{ github.run_id }}}}
-          restore-keys: cepbench-{name}-
-
-      - name: Gate
-        run: >-
-          {command}
-          --cep-report=report/gate.json --junitxml=report/junit.xml
-
-      - name: Save what was computed, also when the gate failed
-        if: ${{{{ !cancelled() }}}}
-        uses: actions/cache/save@v4
-        with:
-          path: .cepbench/store
-          key: cepbench-{name}-${{{{ github.run_id }}}}-${{{{ github.run_attempt }}}}
-
-      - name: Keep the report
-        if: ${{{{ !cancelled() }}}}
-        uses: actions/upload-artifact@v4
-        with:
-          name: gate-{name}
-          path: report/
-          if-no-files-found: error
-"""
-
 
 @dataclass(frozen=True)
 class ProjectPlan:
     """A project that is to be written here.
 
-    name: of the suite, of its folder below `suites` and of the workflow.
+    name: of the suite, and of its folder below `suites`.
     images: the folder of images.
     roles: role -> spec of the models that stay the same.
     """
@@ -202,12 +138,10 @@ class ProjectPlan:
 
     def files(self, proposal: Proposal) -> dict[Path, str]:
         """All files of the project, path -> text."""
-        folder, workflow = self.suite_folder, Path(".github/workflows") / f"gate-{self.name}.yml"
-        command = _shell_line(self, '"--model=$CHECKPOINT"', proposal)
+        folder = self.suite_folder
         return {
             folder / FILE_NAME: self.suite(folder, proposal),
             folder / f"test_{self.name.replace('-', '_')}.py": _TEST.format(name=self.name),
-            workflow: _WORKFLOW.format(name=self.name, command=command),
         }
 
 
@@ -265,17 +199,12 @@ def run(arguments: Namespace) -> int:
     else:
         proposal = _measured(arguments, plan, dataset)
     written = _write_project(plan, proposal)
-    report = Section(
+    title = (
         f"suite {plan.name}: {counted(len(dataset.samples), 'image')} in "
-        f"{len(_counts(dataset))} categories",
-        (*_sight(dataset, proposal), *(f"written: {path}" for path in written)),
+        f"{len(_counts(dataset))} categories"
     )
-    if proposal.measured:
-        known = Section("what was measured", _figures(dataset, proposal))
-        content = {"suite": plan.name, "parts": _parts(dataset, proposal)}
-        write_and_show(arguments, content, (report, known), f"init-{plan.name}", shown=1)
-    else:
-        show([report])
+    lines = (*_sight(dataset, proposal), *(f"written: {path}" for path in written))
+    show([Section(title, lines)])
 
     def command(model: str) -> str:
         role = f" --cep-role={arguments.role}" if arguments.role else ""
@@ -420,40 +349,4 @@ def _sight(dataset: Dataset, proposal: Proposal) -> tuple[str, ...]:
         f"A checkpoint as good as this one is held in {whole.held_of_100} of 100 runs, and "
         f"undecided else: {enough}there are {len(dataset.samples)}."
     )
-    return see, not_see, held, *dataset.notes
-
-
-def _parts(dataset: Dataset, proposal: Proposal) -> list[dict[str, object]]:
-    """The whole and the categories with what their cases can tell; None where it is not known."""
-    parts: list[dict[str, object]] = []
-    for part, size in {OVERALL: len(dataset.samples), **_counts(dataset)}.items():
-        power = proposal.power.get(part)
-        parts.append(
-            {
-                "part": part,
-                "images": size,
-                "tolerance": proposal.cases.get(f"{part}/{METRIC}", proposal.tolerance),
-                "held": power and power.held_of_100,
-                "visible": power.visible if power is not None and isfinite(power.visible) else None,
-                "needed": power and power.needed,
-            }
-        )
-    return parts
-
-
-def _figures(dataset: Dataset, proposal: Proposal) -> tuple[str | Table, ...]:
-    """What the sentences rest on, for the report."""
-    samples = "all" if proposal.samples is None else f"{proposal.samples} of each category"
-    parts = _parts(dataset, proposal)
-    rows = tuple(tuple(map(_cell, part.values())) for part in parts)
-    legend = (
-        "held: in so many of 100 runs a checkpoint as good as this one is held, and undecided "
-        "else; visible: the smallest drop that fails in 80 of them; needed: images with which 80 "
-        "are held"
-    )
-    table = Table(tuple(parts[0]), rows)
-    return f"samples: {samples}; tolerance: measured", *proposal.reasons, legend, table
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    return see, not_see, held, *proposal.reasons, *dataset.notes

@@ -36,10 +36,8 @@ STUDY = Command(
     options(
         """
         @suite
-        --vary {seeds,generators,encoders,lengths,weighting} required
-            the seed; the text-to-image model; the encoder that compares the same chains;
-            descriptions of fewer than 20, 20 to 60, and more than 60 words; or GC@T against s(T),
-            its last similarity without weights
+        --vary {seeds,generators,encoders} required
+            the seed; the text-to-image model; or the encoder that compares the same chains
         --model [NAME=]SPEC required
             a model under test, and its name in tables (several allowed)
         --seeds N,N,...     that are compared; default: 0,1,2,3,4
@@ -97,15 +95,6 @@ SHARED["pair-model"] = options(
     """
 )
 
-SHARED["win-rates"] = options(
-    """
-    --forfeits {charged-and-credited,charged,ignored} = charged-and-credited
-        lost by the one and won by the other, lost only, or left out
-    --by {task,meta-topic,capability,difficulty}
-        win rates of OpenING's tasks, meta-topics, capabilities, or of common and hard tasks too
-    """
-)
-
 _PLAY = Command(
     "play",
     "let answers of several models battle before a judge, and rank the models",
@@ -121,13 +110,12 @@ _PLAY = Command(
         --rounds K = 2       of each question
         --order {both,balanced}
             show each pair of answers in both orders, or once; default: the suite's
-        --only {text,image}  leave the other modality out of the answers
         --reference NAME     let the reference answers battle too, as a model of this name
         --samples N          the first N battles of all
         --seed SEED = 0      of draw and judge
         --name NAME          of the leaderboard; default: the suite's
         --plan               say what it would take, and ask nothing
-        @data pair-model win-rates
+        @data pair-model
         --out DIR = .cepbench/play
         @store
         """,
@@ -144,12 +132,8 @@ _LEADERBOARD = Command(
         """
         verdicts VERDICTS +  verdicts of one judge each: files, or ratings folders of pairs
         @pair-model
-        --battles VERDICTS   the battles that were to be judged
-        --merge-equal-ids    count verdicts of one question and the same two model ids once, as
-                             OpenING's script does, and name those that fall away
-        --no-answer MODEL several
-            a model whose arranged battles without verdict are forfeits (several allowed)
-        @win-rates
+        --by {task,meta-topic,capability,difficulty}
+            win rates of OpenING's tasks, meta-topics, capabilities, or of common and hard tasks too
         --out DIR = .cepbench/arena
         """
     ),
@@ -164,19 +148,15 @@ _TRAINING = Command(
         """
         sources SOURCE +
             a suite of battles with stored verdicts, such as suites/judge; a study of pairs,
-            ratings/NAME; people's verdicts in OpenING's format; or shapes-arena, battles of the
-            embedded world, which the truth decides
+            ratings/NAME; or shapes-arena, battles of the embedded world, which the truth decides
         --format {chat,battles} = chat
-            chats for trl and LLaMA-Factory, each battle in both orders; or a table that
-            suites/judge reads
+            chats for trl, each battle in both orders; or a table that suites/judge reads
         --out DIR required  a new folder for the files
         --unseen NAME several
             a model, or a category, whose battles go into a split of their own (several allowed)
         --prompt {criteria,letters,opening-gpt,opening-intjudge} = criteria
             what the judge is asked, as in its spec
-        --samples N         so many battles of each panel, chosen by --seed; fewer are among more
-        --seed SEED = 0     of that choice
-        @shown-answers store
+        @store
         """
     ),
 )
@@ -271,24 +251,6 @@ AGREE = Command(
             "agree:agree_people",
             options("@ratings draws agreement-out"),
         ),
-        Command(
-            "scores",
-            "how a leaderboard and outside scores of the same models agree: Pearson, Spearman and "
-            "Kendall, with bootstrap intervals",
-            UNWRITTEN,
-            "agree:agree_scores",
-            options(
-                """
-                board LEADERBOARD  JSON that `compare --out` or `arena leaderboard` wrote
-                outside CSV ?      a column of models, by the names of the leaderboard, and one of
-                                   scores for each benchmark; without it the leaderboards of the
-                                   file are correlated with one another
-                @draws agreement-out
-                """,
-                board={"type": Path},
-                outside={"type": Path},
-            ),
-        ),
     ),
 )
 
@@ -301,7 +263,6 @@ SHARED["pages"] = options(
     --host ADDRESS = 127.0.0.1
         address of this machine to listen on; default: %(default)s, this machine alone
     --name HOST several  name by which browsers may call the server (several allowed)
-    --peek               show verdicts to the operator before the study has ended
     --only-write         write the folder, and start no server
     """
 )
@@ -325,11 +286,7 @@ _ASK = Command(
         --seed SEED    of the choice, and of all orders; default: 0
         --annotators N|NAME,...
             how many people, or their names; default: 3, who are called a1, a2 and a3
-        --overlap N    people who judge an item of the share; default: 3 or all
-        --share X      share of the items that several people judge; others go to one; default: 0.2
-        --practice N   items at the start, with feedback; default: 5
-        --attention X  share of hidden items whose answer is known; default: 0.05
-        --repeats X    share of items that come again with sides swapped; default: 0.05
+        --overlap N    how many people judge each item; default: 2
         @pages
         [where a suite's outputs are]
         @data
@@ -339,7 +296,6 @@ _ASK = Command(
         """,
         target={"type": Path},
         report={"dest": "reports"},
-        practice={"type": number_from(0, "a number of items is expected, 0 for none")},
     ),
 )
 

@@ -90,7 +90,6 @@ def write_and_show(
     page: Iterable[Section],
     name: str,
     html: str = "",
-    shown: int | None = None,
 ) -> None:
     """Write the files, then show the page: results must not be lost to a closed terminal.
 
@@ -99,7 +98,6 @@ def write_and_show(
     page: of it, written as Markdown below the command line, and shown.
     name: of the files, without suffix.
     html: the content as a page of HTML; empty for none.
-    shown: so many sections are shown, without the command line; None: all.
     Raises WriteError.
     """
     import msgspec
@@ -110,7 +108,6 @@ def write_and_show(
     out, command = arguments.out, arguments.command_line
     first, *others = page
     sections = [Section(first.title, (f"command: {command}", *first.blocks)), *others]
-    seen = sections if shown is None else [first, *others][:shown]
     document = {"schema": SCHEMA, "cepbench": __version__, "command": command}
     document |= msgspec.to_builtins(content)
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
@@ -120,9 +117,9 @@ def write_and_show(
         written = write_reports(out / f"{name[:120]}.json", files)
         keep_out_of_git(HOME, out)
     except (OSError, WriteError) as error:
-        show(seen)
+        show(sections)
         raise WriteError(f"the results could not be written to {str(out)!r}: {error}") from error
-    show(seen, *(f"written: {path}" for path in written))
+    show(sections, *(f"written: {path}" for path in written))
 
 
 def to_text(sections: Sequence[Section], width: int, *, styled: bool = False) -> str:

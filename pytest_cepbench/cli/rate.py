@@ -15,10 +15,9 @@ from pytest_cepbench.datasets.opening.verdict_files import write_battles
 from pytest_cepbench.errors import MissingDependencyError, SpecError, WriteError
 from pytest_cepbench.files import keep_out_of_git
 from pytest_cepbench.option_values import HOST, bind
-from pytest_cepbench.ratings.consent import write_texts
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.items import SUFFIX, check_study, read_items
-from pytest_cepbench.ratings.known_items import attention_remark, begin_study
+from pytest_cepbench.ratings.known_items import begin_study
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Study, Task
 from pytest_cepbench.ratings.votes import shown_battles
@@ -33,7 +32,7 @@ def serve_ratings(path: Path, arguments: Namespace) -> None:
     """Serve a study until the process is interrupted.
 
     path: its folder.
-    arguments: port, host, name (of `--name`), peek.
+    arguments: port, host, name (of `--name`).
     Raises DatasetError, WriteError, SpecError and MissingDependencyError.
     """
     host: str = arguments.host
@@ -54,37 +53,37 @@ def serve_ratings(path: Path, arguments: Namespace) -> None:
             'cepbench rate needs packages: pip install "pytest-cepbench[pages]"'
         ) from error
     ratings = read_ratings(path)
-    write_texts(path, ratings.study.kind)
     shown = f"[{host}]" if ":" in host else host  # pages have addresses of IPv6 in brackets
     with LiveStudy(ratings) as live, bind(arguments.port, host) as listener:
-        short = attention_remark(ratings.study, ratings.items.values())
-        for remark in filter(None, [*live.remarks.lines, short]):
+        for remark in live.remarks.lines:
             tell(remark)
         called = arguments.name[0] if arguments.name else shown
         base = f"http://{called}:{listener.getsockname()[1]}"
         if host != HOST:
             tell(
-                f"listening on {host}: whoever has an address below can answer in that name, and "
-                "what is sent is not encrypted"
+                f"listening on {host}: whoever reaches an address below can answer in that name, "
+                "and what is sent is not encrypted"
             )
         for annotator in ratings.study.annotators:
-            tell(f"{annotator}: {base}/a/{live.session.tokens[annotator]}/")
-        tell(f"operator: {base}/o/{live.session.operator}/")
+            tell(f"{annotator}: {base}/a/{annotator}/")
         tell(f"serving {path} (Ctrl-C ends it; start it again to go on)")
-        hosts = [shown, HOST, "localhost", *arguments.name]
         with suppress(KeyboardInterrupt):  # the way to end it
-            serve(live, listener, hosts, peek=arguments.peek)
+            serve(live, listener, [shown, HOST, "localhost", *arguments.name])
 
 
-_MOST_PEOPLE, _SHARE = 3, 0.2  # who judge an item of the share, where options do not say
+_OF_NEW = {
+    "kind": "--kind", "out": "--out", "annotators": "--annotators", "overlap": "--overlap",
+    "seed": "--seed", "samples": "--samples", "reports": "--report", "data": "--data",
+    "store": "--store",
+}  # fmt: skip
+"""Options of a study that is new, and how they are written."""
 
 
 def run(arguments: Namespace) -> int:
     """Write a study where it is new, and serve it; exit codes as in `main`."""
     folder: Path = arguments.target
     if (folder / STUDY).is_file():
-        options = {"out": "--out", **{name: f"--{name}" for name in _SETTINGS}, **_SOURCES}
-        given = [o for name, o in options.items() if getattr(arguments, name) not in (None, [])]
+        given = [o for name, o in _OF_NEW.items() if getattr(arguments, name) not in (None, [])]
         if given:
             raise SpecError(
                 f"{str(folder)!r} is a study already, which goes on as it was written: drop "
@@ -102,81 +101,57 @@ def run(arguments: Namespace) -> int:
                 f"{str(folder)!r} is a study already: go on with cepbench rate ask {folder}, or "
                 "name another folder with --out"
             )
-        suite = ""
-        if arguments.target.suffix != SUFFIX:  # else they are items of one's own
-            from pytest_cepbench.suites import load_suite
-
-            suite = load_suite(suite_file(arguments.target)).name
-        _write(arguments, folder, suite)
+        _write_new(arguments)
     if not arguments.only_write:
         serve_ratings(folder, arguments)
     return 0
 
 
-_SETTINGS = (
-    "kind", "annotators", "overlap", "share", "seed", "practice", "attention", "repeats",
-)  # fmt: skip
-"""Options that are fields of a study."""
-
-_SOURCES = {"samples": "--samples", "reports": "--report", "data": "--data", "store": "--store"}
-"""Options that say what is asked, and how they are written."""
-
-
-def _write(arguments: Namespace, folder: Path, suite: str) -> None:
-    """Write a new study with its texts."""
+def _write_new(arguments: Namespace) -> None:
+    """Write a new study of a suite or of a file of items. Raises kinds of CepError."""
     task: Task = arguments.kind
-    study = _study(arguments, suite)
-    if suite:
+    target: Path = arguments.target
+    people = people_names("3") if arguments.annotators is None else arguments.annotators
+    overlap = min(2, len(people)) if arguments.overlap is None else arguments.overlap
+    study = Study(kind=task, annotators=people, overlap=overlap, seed=arguments.seed or 0)
+    check_study(study)
+    describes_drawings = False
+    if target.suffix != SUFFIX:  # else they are items of one's own
         from pytest_cepbench.cli.rated_runs import RatedSource, rated_items
         from pytest_cepbench.studies.rated_items import ItemDraw
+        from pytest_cepbench.suites import load_suite
+        from pytest_cepbench.suites import people as suite_people
 
-        draw = ItemDraw(arguments.samples, study.seed)
+        suite = load_suite(suite_file(target))
+        describes_drawings = task == "describe" and suite_people.describes_drawings(suite)
         source = RatedSource(
             arguments.reports, arguments.store or [".cepbench/store"], arguments.baselines,
-            dict(arguments.data), draw=draw,
+            dict(arguments.data), draw=ItemDraw(arguments.samples, study.seed),
         )  # fmt: skip
-        rated = rated_items(task, arguments.target, source)
+        rated = rated_items(task, target, source)
         for remark in rated.remarks:
             tell(remark)
         items, images, sources = rated.items, rated.images, rated.sources
         study = msgspec.structs.replace(
-            study, probability=rated.probability, population=rated.population
+            study, suite=suite.name, probability=rated.probability, population=rated.population
         )
     else:
         if arguments.samples is not None or arguments.reports:
             raise SpecError(
                 "--samples and --report are of suites: a file of items is asked as it is"
             )
-        own = read_items(arguments.target, task)
+        own = read_items(target, task)
         items, images, sources = own.items, own.images, own.sources
-    begin_study(folder, study, items, images, sources)
-    tell(
-        f"{folder}: {counted(len(items), 'item')} for {counted(len(study.annotators), 'annotator')}"
-    )
-    if suite and task == "describe":
-        from pytest_cepbench.suites import load_suite
-        from pytest_cepbench.suites.people import ONE_ITERATION, describes_drawings
-
-        # Said before people begin: the suite cannot be gated with what they write.
-        if describes_drawings(load_suite(suite_file(arguments.target))):
-            tell(
-                "this suite describes drawings as well, which people do not see: for a gate with "
-                f"people as describers, ask about a suite of one iteration, such as {ONE_ITERATION}"
-            )
-    tell(f"edit {folder / 'consent.md'} and {folder / 'instructions.md'} before people begin")
-
-
-def _study(arguments: Namespace, suite: str) -> Study:
-    """The study that options describe. Raises DatasetError for one that cannot be."""
-    people = people_names("3") if arguments.annotators is None else arguments.annotators
-    most = min(_MOST_PEOPLE, len(people))
-    study = Study(kind=arguments.kind, suite=suite, annotators=people, overlap=most, share=_SHARE)
-    given = {name: getattr(arguments, name) for name in _SETTINGS}
-    study = msgspec.structs.replace(
-        study, **{n: own for n, own in given.items() if own is not None}
-    )
-    check_study(study)
-    return study
+    short = begin_study(arguments.out, study, items, images, sources)
+    tell(f"{arguments.out}: {counted(len(items), 'item')} for {counted(len(people), 'annotator')}")
+    if short:
+        tell(short)
+    if describes_drawings:  # said before people begin: it cannot be gated with what they write
+        tell(
+            "this suite describes drawings as well, which people do not see: for a gate with "
+            "people as describers, ask about a suite of one iteration, such as "
+            f"{suite_people.ONE_ITERATION}"
+        )
 
 
 def export(arguments: Namespace) -> int:

@@ -20,7 +20,7 @@ from pytest_cepbench.option_values import named_specs
 from pytest_cepbench.report.totals import usage_line
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.calibration import Trial
-from pytest_cepbench.studies.study_data import StudyUsage
+from pytest_cepbench.studies.study import StudyUsage
 from pytest_cepbench.suites import ModelPool, RoleChoices
 from pytest_cepbench.suites.gate_config import Overrides
 

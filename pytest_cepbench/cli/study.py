@@ -13,9 +13,14 @@ from pytest_cepbench.errors import SpecError
 from pytest_cepbench.metrics.correlation import Correlation
 from pytest_cepbench.option_values import split_name
 from pytest_cepbench.report.number_format import number
-from pytest_cepbench.studies.grids import run_study
-from pytest_cepbench.studies.prepared_study import prepare_study
-from pytest_cepbench.studies.study_data import FinishedStudy, Grid, Named, StudySpec, Weighting
+from pytest_cepbench.studies.study import (
+    FinishedStudy,
+    Grid,
+    Named,
+    StudySpec,
+    prepare_study,
+    run_study,
+)
 
 _SEEDS = 5
 
@@ -47,11 +52,10 @@ def _read_question(arguments: Namespace) -> StudySpec:
         pairs = [split_name(text) for text in texts]
         return tuple(Named(spec if name is None else name, spec) for name, spec in pairs)
 
-    variants: tuple[Named, ...] = ()
     if study == "seeds":
         seeds = map(str, arguments.seeds or range(_SEEDS))
         variants = tuple(Named(seed, seed) for seed in seeds)
-    elif study in ("generators", "encoders"):
+    else:
         variants = named(getattr(arguments, study.removesuffix("s")))
     roles, encoders = fixed_roles(arguments, study.removesuffix("s"))
     return StudySpec(
@@ -75,20 +79,7 @@ def study_page(study: FinishedStudy) -> list[Section]:
     names = [variant.name for variant in study.variants]
     short = max(map(len, names)) <= _LONGEST_HEAD
     heads = {name: name if short else f"#{i}" for i, name in enumerate(names, 1)}
-    sections = [_opening(study, heads)]
-    if study.words:
-        rows = []
-        for row in study.words:
-            statistics = row.statistics
-            share = "-" if statistics.within is None else f"{statistics.within:.0%}"
-            numbers = [number(x, decimals=2) for x in (statistics.mean, statistics.std)]
-            rows.append((row.model, heads[row.variant], str(statistics.n), *numbers, share))
-        head = ("model", "asked for", "texts", "words", "std", "inside")
-        sections.append(Section("words of the first descriptions", (Table(head, tuple(rows)),)))
-    if study.weightings:
-        sections += map(_weighting, study.weightings)
-    else:
-        sections += [_grid(study, grid, heads) for grid in study.grids]
+    sections = [_opening(study, heads), *(_grid(study, grid, heads) for grid in study.grids)]
     if study.errors:
         lines = [f"{model}, {variant}: {why}" for model, variant, why in study.errors]
         sections.append(Section("could not be measured", tuple(lines)))
@@ -97,14 +88,14 @@ def study_page(study: FinishedStudy) -> list[Section]:
 
 def _opening(study: FinishedStudy, heads: dict[str, str]) -> Section:
     varied: list[str] = []
-    if study.study in ("generators", "encoders"):
+    if study.study == "seeds":
+        varied.append(f"seeds: {', '.join(heads.values())}")
+    else:
         varied.append(f"{study.study}:")
         for variant in study.variants:
             # Where the head is a number the name is said as well.
             named = "" if len(variant.name) <= _LONGEST_HEAD else f"{variant.name}: "
-            varied.append(f"  {heads[variant.name]} = {named}{variant.setting}")
-    elif len(study.variants) > 1:
-        varied.append(f"{study.study}: {', '.join(heads.values())}")
+            varied.append(f"  {heads[variant.name]} = {named}{variant.spec}")
     lines = [
         f"suite {study.suite}, version {study.version}, {study.samples} samples",
         f"under test: {study.under_test}",
@@ -186,30 +177,3 @@ def _correlation(correlation: Correlation | None) -> str:
     if correlation.low is None or correlation.high is None:
         return number(correlation.value)
     return f"{correlation.value:.4f} [{correlation.low:.2f}, {correlation.high:.2f}]"
-
-
-def _weighting(weighting: Weighting) -> Section:
-    rows = tuple(
-        (row.model, "error", "error", "-", "-", "-")
-        if row.error
-        else (
-            row.model,
-            number(row.weighted),
-            number(row.last),
-            str(row.chains),
-            _correlation(row.pearson),
-            _correlation(row.spearman),
-        )
-        for row in weighting.rows
-    )
-    blocks: list[str | Table] = [
-        Table(("model", weighting.weighted, weighting.last, "chains", "pearson", "spearman"), rows)
-    ]
-    if weighting.models:
-        over = tuple((c.method, str(c.n), _correlation(c)) for c in weighting.models)
-        blocks.append(Table(("correlation over models", "models", "coefficient"), over))
-    blocks += [weighting.undefined] if weighting.undefined else []
-    return Section(
-        f"{weighting.part} {weighting.weighted} against {weighting.last} ({weighting.metric})",
-        tuple(blocks),
-    )

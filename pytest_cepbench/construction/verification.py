@@ -155,8 +155,6 @@ class VerificationSettings:
             seed=self.seed or 0,
             annotators=self.annotators,
             overlap=len(self.annotators) if self.overlap is None else self.overlap,
-            share=1.0,
-            practice=3,
             population=population,
             names=tuple(names),
         )

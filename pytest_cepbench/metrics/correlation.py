@@ -11,8 +11,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from pytest_cepbench.metrics.uncertainty import DRAWS, Estimate, estimate_by_items
-
 Array = npt.NDArray[np.float64]
 FloatArray = npt.NDArray[np.floating[Any]]
 
@@ -97,24 +95,6 @@ def correlation(
     half = NormalDist().inv_cdf((1 + confidence) / 2) * sqrt(above / below)
     low, high = tanh(atanh(value) - half), tanh(atanh(value) + half)
     return Correlation(method, len(x), value, low, high)
-
-
-def correlation_estimate(
-    first: FloatArray, second: FloatArray, method: Method = "pearson", draws: int = DRAWS
-) -> Estimate:
-    """`correlation` of two columns, with a bootstrap interval over the models.
-
-    The value is None where a column is constant; there is no interval where too many draws of
-    models leave it so, as of three models. Like Fisher's interval it is right for models that are a
-    random sample of some, and else the least uncertainty. Raises as `correlation` does.
-    """
-
-    def coefficient(weights: Array) -> float | None:
-        rows = np.repeat(np.arange(len(first)), weights.astype(int))
-        drawn = correlation(np.asarray(first)[rows], np.asarray(second)[rows], method)
-        return None if drawn is None else drawn.value
-
-    return estimate_by_items(coefficient, len(first), draws=draws)
 
 
 def correlation_matrix(

@@ -1,19 +1,16 @@
 """The pages of a study and their server; imports Starlette and uvicorn, which nothing else needs.
 
-Requests are answered to this machine alone, or to the names that the organizer gave, and to people
-who have a token. What is sent to them holds no name of a model, of a file or of a sample.
+Requests are answered to this machine alone, or to the names that the organizer gave. What is sent
+holds no name of a model, of a file or of a sample.
 """
 
 from __future__ import annotations
 
-import gc
 import re
 import secrets
 import socket
-import sys
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import zip_longest
@@ -23,10 +20,7 @@ from urllib.parse import urlsplit
 import jinja2
 import msgspec
 import uvicorn
-from markdown_it import MarkdownIt
-from markupsafe import Markup
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -38,16 +32,8 @@ from pytest_cepbench.artifacts.answer import cut_into_steps
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line, visible
-from pytest_cepbench.ratings.folder import Votes
 from pytest_cepbench.ratings.live_study import MOST_WORDS, LiveStudy, ShownItem, parse_answer
 from pytest_cepbench.ratings.records import Part, Study, Task, option_name
-from pytest_cepbench.ratings.summary import LEAST_SHARED, shares, summarize
-
-# -- what a page shows of an item: texts, opaque names of images, and nothing of where it comes from
-# All texts are escaped by the templates and `visible`; markup of models stays text.
-
-
-_PACKAGE = "pytest_cepbench.ratings"
 
 VERDICTS: dict[Task, tuple[tuple[str, str], ...]] = {
     "pair": (
@@ -60,95 +46,8 @@ VERDICTS: dict[Task, tuple[tuple[str, str], ...]] = {
 }
 """Task -> verdicts and what their buttons say, in the order of their keys 1, 2, ..."""
 
-
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(_PACKAGE, "pages"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_displayed,
-    )
-    environment.globals |= {"most_words": MOST_WORDS, "least_agreement": LEAST_SHARED}
-    environment.globals["answer_errors"] = ANSWER_ERRORS
-    return environment
-
-
-def render(template: str, **values: Any) -> str:
-    """A page or a part of one, from a template of `ratings/pages`."""
-    return _environment().get_template(template).render(**values)
-
-
-def page_file(name: str) -> str:
-    """A style or a script of the pages."""
-    folder = "" if name == "page.css" else "ratings/pages/"
-    return resources.files("pytest_cepbench").joinpath(f"{folder}{name}").read_text("utf-8")
-
-
-def render_item(shown: ShownItem, study: Study, image_name: Callable[[str], str]) -> str:
-    """What is shown of an item, with the controls of its task.
-
-    image_name: the opaque name of an image.
-    """
-
-    def pieces(parts: Sequence[Part]) -> list[dict[str, str]]:
-        """Texts and images in reading order."""
-        return [
-            {"text": part.text} if part.text is not None else {"image": image_name(str(part.image))}
-            for part in parts
-        ]
-
-    def steps(parts: Sequence[Part]) -> list[dict[str, str]]:
-        """Steps of a text and its image; a sequence of both is cut after each image."""
-        texts_and_parts = [part.text if part.text is not None else part for part in parts]
-        return [
-            {"text": text, "image": "" if part is None else image_name(str(part.image))}
-            for text, part in cut_into_steps(texts_and_parts)
-        ]
-
-    item = shown.item
-    sides = {"first": 0, "second": 1}
-    places = shown.order or range(len(item.options))  # numbers of the options, or their names
-    options = [item.options[sides[side] if isinstance(side, str) else side] for side in places]
-    offered = [option_name(option) for option in item.options]
-    return render(
-        "item.html.jinja",
-        task=study.kind,
-        question=pieces(item.question),
-        options=[steps(option.parts) for option in options],
-        rows=list(zip_longest(*(steps(option.parts) for option in options))),
-        verdicts=VERDICTS.get(study.kind, ()),
-        names=offered,
-        # Items whose answer is known may be of another world than the closed list.
-        others=[] if item.known else [name for name in study.names if name not in offered],
-        practice=shown.kind == "practice",
-    )
-
-
-# Neither links nor images nor HTML: these stay text.
-_MARKDOWN = MarkdownIt("zero").enable(["heading", "list", "emphasis"])
-
-
-def to_html(text: str) -> Markup:
-    """Headings, paragraphs, lists and emphasis of Markdown as HTML; all else stays text."""
-    rendered = _MARKDOWN.render(visible(text.replace("\r\n", "\n")))
-    return Markup(rendered)  # noqa: S704 - it escapes all but its own tags
-
-
-def _displayed(value: object) -> object:
-    """Any text of the page with nothing hidden in it."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return visible(value.replace("\r\n", "\n"))
-    return value
-
-
 REASONS = ("broken image", "offensive or disturbing", "cannot be decided", "other")
 """Why an item is skipped."""
-
-_RESTS = 20
-"""The operator's page is not computed anew before this many times its own duration."""
 
 MOST_BODY = 256 * 1024
 """Bytes of a request."""
@@ -166,7 +65,6 @@ _ASSETS = {
     "page.css": "text/css",  # of every page of this package
     "rate.css": "text/css",
     "rate.js": "text/javascript",
-    "operator.js": "text/javascript",
 }
 
 _SHORTCUTS = {
@@ -191,24 +89,81 @@ _COMMON_SHORTCUTS = [
 ]
 
 
-def make_app(live: LiveStudy, hosts: Sequence[str], *, peek: bool = False) -> Starlette:
-    """The application.
+# -- what a page shows of an item: texts, opaque names of images, and nothing of where it comes from
+# All texts are escaped by the templates and `visible`; markup of models stays text.
 
-    hosts: names by which browsers may call it.
-    peek: whether the operator sees verdicts.
+
+@cache
+def _environment() -> jinja2.Environment:
+    def displayed(value: object) -> object:
+        """Any text of the page with nothing hidden in it."""
+        return visible(value.replace("\r\n", "\n")) if type(value) is str else value
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("pytest_cepbench.ratings", "pages"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=displayed,
+    )
+    environment.globals |= {"most_words": MOST_WORDS, "answer_errors": ANSWER_ERRORS}
+    return environment
+
+
+def render_item(shown: ShownItem, study: Study, image_name: Callable[[str], str]) -> str:
+    """What is shown of an item, with the controls of its task.
+
+    image_name: the opaque name of an image.
     """
-    people, operator = _People(live), _Operator(live, peek)
+
+    def steps(parts: Sequence[Part]) -> list[dict[str, str]]:
+        """Steps of a text and its image; a sequence of both is cut after each image."""
+        texts_and_parts = [part.text if part.text is not None else part for part in parts]
+        return [
+            {"text": text, "image": "" if part is None else image_name(str(part.image))}
+            for text, part in cut_into_steps(texts_and_parts)
+        ]
+
+    item = shown.item
+    sides = {"first": 0, "second": 1}
+    places = shown.order or range(len(item.options))  # numbers of the options, or their names
+    options = [item.options[sides[side] if isinstance(side, str) else side] for side in places]
+    offered = [option_name(option) for option in item.options]
+    return (
+        _environment()
+        .get_template("item.html.jinja")
+        .render(
+            task=study.kind,
+            question=[
+                {"text": part.text}
+                if part.text is not None
+                else {"image": image_name(str(part.image))}
+                for part in item.question
+            ],
+            options=[steps(option.parts) for option in options],
+            rows=list(zip_longest(*(steps(option.parts) for option in options))),
+            verdicts=VERDICTS.get(study.kind, ()),
+            names=offered,
+            others=[name for name in study.names if name not in offered],
+        )
+    )
+
+
+# -- what is answered ------------------------------------------------------------------------------
+
+
+def make_app(live: LiveStudy, hosts: Sequence[str]) -> Starlette:
+    """The application. hosts: names by which browsers may call it."""
+    pages = _Pages(live)
     return Starlette(
         routes=[
-            Route("/a/{token}/", people.page),
-            Route("/a/{token}/upcoming", people.upcoming),
-            Route("/a/{token}/image/{name}", people.image),
-            Route("/a/{token}/vote", people.vote, methods=["POST"]),
-            Route("/a/{token}/undo", people.undo, methods=["POST"]),
-            Route("/a/{token}/agree", people.agree, methods=["POST"]),
-            Route("/o/{token}/", operator.page),
-            Route("/o/{token}/part", operator.part),
-            Route("/page/{name}", _asset),
+            Route("/a/{name}/", pages.page),
+            Route("/a/{name}/upcoming", pages.upcoming),
+            Route("/a/{name}/image/{image}", pages.image),
+            Route("/a/{name}/vote", pages.vote, methods=["POST"]),
+            Route("/a/{name}/undo", pages.undo, methods=["POST"]),
+            Route("/page/{file}", _asset),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))],
         exception_handlers={
@@ -221,67 +176,63 @@ def make_app(live: LiveStudy, hosts: Sequence[str], *, peek: bool = False) -> St
 
 
 @dataclass(frozen=True)
-class _People:
+class _Pages:
     """What is answered to annotators. All of it runs in one thread, so that states do not mix."""
 
     live: LiveStudy
 
     async def page(self, request: Request) -> Response:
         """The page, which asks for everything else."""
-        annotator = self._annotator(request)
-        task = self.live.ratings.study.kind
-        consents = self.live.consents
-        return _page(
-            "rate.html.jinja",
-            task=task,
-            annotator=annotator,
-            agreed=annotator in consents,
-            consent=to_html(consents.consent),
-            instructions=to_html(consents.instructions),
-            reasons=REASONS,
-            shortcuts=_SHORTCUTS[task] + _COMMON_SHORTCUTS,
+        annotator, task = self._annotator(request), self.live.ratings.study.kind
+        nonce = secrets.token_urlsafe(16)
+        policy = (
+            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
+            "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+            "frame-ancestors 'none'"
         )
+        template = _environment().get_template("rate.html.jinja")
+        shortcuts = _SHORTCUTS[task] + _COMMON_SHORTCUTS
+        html = template.render(
+            nonce=nonce, task=task, annotator=annotator, reasons=REASONS, shortcuts=shortcuts
+        )
+        return HTMLResponse(html, headers=_HEADERS | {"Content-Security-Policy": policy})
 
     async def upcoming(self, request: Request) -> Response:
         """The items that a person is shown now and next."""
-        return _json(self._upcoming(self._agreed(request)))
+        return JSONResponse(self._upcoming(self._annotator(request)), headers=_HEADERS)
 
     async def image(self, request: Request) -> Response:
         """An image, by its opaque name."""
         self._annotator(request)
-        data = self.live.image_bytes(request.path_params["name"])
+        data = self.live.image_bytes(request.path_params["image"])
         if data is None:
             raise HTTPException(404, "there is no such image")
-        kind = "image/webp" if data[:4] == b"RIFF" else "image/png"
-        return Response(data, headers=_IMAGE_HEADERS, media_type=kind)
+        return Response(data, headers=_IMAGE_HEADERS, media_type="image/webp")
 
     async def vote(self, request: Request) -> Response:
         """Save an answer: the response comes when it is on the disk."""
-        annotator = self._agreed(request)
-        answer = parse_answer(await _body(request))
-        feedback = self.live.save(annotator, answer)
-        own = {} if feedback is None else {"feedback": asdict(feedback)}
-        return _json({"saved": True} | own | self._upcoming(annotator))
+        annotator = self._annotator(request)
+        self.live.save(annotator, parse_answer(await _body(request)))
+        return JSONResponse({"saved": True} | self._upcoming(annotator), headers=_HEADERS)
 
     async def undo(self, request: Request) -> Response:
         """Withdraw the last answer, and send what it had, so that the page can be filled again."""
-        annotator = self._agreed(request)
-        undone = self.live.undo(annotator, _key(await _body(request)))
-        own = {} if undone is None else {"answer": asdict(undone)}
-        return _json({"undone": undone is not None} | own | self._upcoming(annotator))
-
-    async def agree(self, request: Request) -> Response:
-        """Keep that a person agrees to take part."""
         annotator = self._annotator(request)
-        await _body(request)
-        self.live.consents.agree(annotator)
-        return _json({"saved": True})
+        try:
+            key = msgspec.json.decode(await _body(request), type=dict[str, str]).get("key", "")
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise HTTPException(400, "a request that cannot be read") from error
+        if not 8 <= len(key) <= 64:
+            raise HTTPException(400, "a request has a key of 8 to 64 characters")
+        undone = self.live.undo(annotator, key)
+        own = {} if undone is None else {"answer": undone}
+        reply = {"undone": undone is not None} | own | self._upcoming(annotator)
+        return JSONResponse(reply, headers=_HEADERS)
 
     def _upcoming(self, annotator: str) -> dict[str, Any]:
         shown = self.live.upcoming(annotator)
         done, about = self.live.assignment.progress(annotator)
-        study = self.live.ratings.study
-        pages = [(item, render_item(item, study, self.live.image_name)) for item in shown]
+        pages = [render_item(i, self.live.ratings.study, self.live.image_name) for i in shown]
         waiting = not shown and self.live.assignment.is_waiting(annotator)
         return {
             "items": [
@@ -289,78 +240,27 @@ class _People:
                     "slot": item.slot,
                     "html": html,
                     "images": re.findall(r'src="image/([0-9a-f]{32})"', html),
-                    "practice": item.kind == "practice",
                 }
-                for item, html in pages
+                for item, html in zip(shown, pages, strict=True)
             ],
             "state": "open" if shown else "waiting" if waiting else "done",
             "progress": {"done": done, "about": about},
         }
 
     def _annotator(self, request: Request) -> str:
-        annotator = self.live.session.annotators.get(request.path_params["token"])
-        if annotator is None:
+        name: str = request.path_params["name"]
+        if name not in self.live.ratings.study.annotators:
             raise HTTPException(404, "this address is not known: ask the organizer for yours")
-        return annotator
-
-    def _agreed(self, request: Request) -> str:
-        annotator = self._annotator(request)
-        if annotator not in self.live.consents:
-            raise HTTPException(403, "read the first page and agree to it before you begin")
-        return annotator
-
-
-@dataclass
-class _Operator:
-    """What is answered to the person who watches a study.
-
-    latest: what was last shown, again until a time.
-    """
-
-    live: LiveStudy
-    peek: bool
-    latest: dict[str, Any] = field(default_factory=dict)
-    until: float = 0.0
-
-    async def page(self, request: Request) -> Response:
-        """Progress, agreement, checks."""
-        content = await self._content(request)
-        return _page("operator.html.jinja", title=self.live.ratings.path.name, **content)
-
-    async def part(self, request: Request) -> Response:
-        """What of the page changes."""
-        content = await self._content(request)
-        return HTMLResponse(render("operator_part.html.jinja", **content), headers=_HEADERS)
-
-    async def _content(self, request: Request) -> dict[str, Any]:
-        # As bytes: of texts, which an address may have any of, only ASCII could be compared.
-        token, own_token = request.path_params["token"], self.live.session.operator
-        if not secrets.compare_digest(token.encode("utf-8", "surrogatepass"), own_token.encode()):
-            raise HTTPException(404, "this address is not known")
-        live = self.live
-        wanted = live.assignment.wanted.values()
-        complete = sum(judged >= people for judged, people in wanted)
-        now = time.monotonic()
-        if now >= self.until:
-            # Of copies, in another thread: people do not wait for this page.
-            own = await run_in_threadpool(self._results, live.votes, complete)
-            taken = time.monotonic() - now
-            self.latest, self.until = own, now + _RESTS * taken
-        return self.latest | {"leased": live.leased, "peek": self.peek}
-
-    def _results(self, votes: Votes, complete: int) -> dict[str, Any]:
-        return {
-            "summary": summarize(self.live.ratings, votes, complete),
-            "remarks": votes.remarks.lines,
-            "shares": list(shares(votes.answers())) if self.peek else [],
-        }
+        return name
 
 
 async def _asset(request: Request) -> Response:
-    name: str = request.path_params["name"]
+    name: str = request.path_params["file"]
     if name not in _ASSETS:
         raise HTTPException(404, "there is no such file")
-    return Response(page_file(name), headers=_HEADERS, media_type=_ASSETS[name])
+    folder = "" if name == "page.css" else "ratings/pages/"
+    text = resources.files("pytest_cepbench").joinpath(f"{folder}{name}").read_text("utf-8")
+    return Response(text, headers=_HEADERS, media_type=_ASSETS[name])
 
 
 async def _body(request: Request) -> bytes:
@@ -386,32 +286,6 @@ async def _body(request: Request) -> bytes:
     return data
 
 
-def _key(data: bytes) -> str:
-    try:
-        content = msgspec.json.decode(data, type=dict[str, str])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HTTPException(400, "a request that cannot be read") from error
-    key = content.get("key", "")
-    if not 8 <= len(key) <= 64:
-        raise HTTPException(400, "a request has a key of 8 to 64 characters")
-    return key
-
-
-def _page(template: str, **values: Any) -> Response:
-    nonce = secrets.token_urlsafe(16)
-    policy = (
-        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; "
-        "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'"
-    )
-    html = render(template, nonce=nonce, **values)
-    return HTMLResponse(html, headers=_HEADERS | {"Content-Security-Policy": policy})
-
-
-def _json(content: dict[str, Any]) -> Response:
-    return JSONResponse(content, headers=_HEADERS)
-
-
 def _refused(_: Request, error: Exception) -> Response:
     """Why, in a line without what lies where on this machine."""
     if isinstance(error, WriteError):
@@ -429,22 +303,10 @@ def _missing(_: Request, __: Exception) -> Response:
     return PlainTextResponse("there is no such page", 404, headers=_HEADERS)
 
 
-# -- the server of a study: one process, one folder, until it is interrupted -----------------------
-
-
-def serve(
-    live: LiveStudy, listener: socket.socket, hosts: Sequence[str], *, peek: bool = False
-) -> None:
-    """Serve until the process is interrupted. Parameters as of `make_app`."""
-    app = make_app(live, hosts, peek=peek)
+def serve(live: LiveStudy, listener: socket.socket, hosts: Sequence[str]) -> None:
+    """Serve a study until the process is interrupted. Parameters as of `make_app`."""
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
-    )
-    # People who vote do not wait for the thread that sums up for the operator: it gives way after
-    # half a millisecond, and not after five at each of the steps of a reply.
-    sys.setswitchinterval(0.0005)
-    # Nor do they wait for the garbage collector, which looks through all votes and all items while
-    # nothing else runs: 0.2 s at 40,000 votes. What is there now stays until the end.
-    gc.collect()
-    gc.freeze()
+        make_app(live, hosts),
+        log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5,
+    )  # fmt: skip
     uvicorn.Server(config).run(sockets=[listener])

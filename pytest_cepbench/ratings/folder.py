@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hmac
 import os
-import re
-import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
@@ -84,7 +80,8 @@ def read_ratings(path: Path) -> Ratings:
     if not (path / STUDY).is_file():
         raise DatasetError(f"{str(path)!r} is no ratings folder: it has no {STUDY}")
     study = decoded(read_file(path / STUDY, MOST_TEXT), Study, str(path / STUDY))
-    _check_version(study.v, path / STUDY)
+    if fault := _version_fault(study.v):
+        raise DatasetError(f"{path / STUDY}: {fault}")
     data = read_file(path / ITEMS, _MOST_ITEMS)
     if study.data and digest_bytes(data) != study.data:
         raise DatasetError(
@@ -266,7 +263,8 @@ def decoded_lines(data: bytes, kind: type[T], path: Path) -> Iterator[T]:
     for number, line in enumerate(data.splitlines(), 1):
         if line.strip():
             record = decoded(line, kind, f"{path}, line {number}")
-            _check_version(getattr(record, "v", FORMAT), path)
+            if fault := _version_fault(getattr(record, "v", FORMAT)):
+                raise DatasetError(f"{path}: {fault}")
             yield record
 
 
@@ -278,99 +276,7 @@ def decoded(data: bytes, kind: type[T], where: str) -> T:
         raise DatasetError(f"{where}: {one_line(str(error))}") from error
 
 
-def _check_version(version: int, path: Path) -> None:
-    fault = _version_fault(version)
-    if fault:
-        raise DatasetError(f"{path}: {fault}")
-
-
 def _version_fault(version: int) -> str:
     if version == FORMAT:
         return ""
     return f"version {version} of its form is not known here, {FORMAT} is: update the package"
-
-
-# -- session.json: the addresses of people and the key of opaque names ----------------------------
-#
-# The file is for its owner alone and is kept out of version control. A study whose session is lost
-# gets another one: its people need new addresses, and its votes stay.
-
-
-SESSION = "session.json"
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
-
-class Session(msgspec.Struct, frozen=True, forbid_unknown_fields=True, dict=True):
-    """The secrets of a study.
-
-    v: version of its form.
-    key: hexadecimal.
-    tokens: annotator -> token.
-    operator: token of the person who watches.
-    """
-
-    v: int
-    key: str
-    tokens: dict[str, str]
-    operator: str
-
-    @cached_property
-    def annotators(self) -> dict[str, str]:
-        """Token -> annotator."""
-        return {token: name for name, token in self.tokens.items()}
-
-    def opaque(self, *names: str) -> str:
-        """A name that tells nothing, the same for the same names. 32 hexadecimal digits."""
-        message = "\0".join(names).encode("utf-8", "surrogatepass")
-        return hmac.new(bytes.fromhex(self.key), message, sha256).hexdigest()[:32]
-
-
-def check_annotators(names: Sequence[str]) -> None:
-    """Raises DatasetError for names that cannot be those of files, and for equal ones."""
-    if not names:
-        raise DatasetError("a study has at least one annotator")
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise DatasetError(
-                f"annotator {name!r}: letters, digits, '.', '_' and '-' are expected, at most 64, "
-                "and a letter or a digit first"
-            )
-    folded = [name.casefold() for name in names]
-    if len(set(folded)) < len(names):
-        raise DatasetError(
-            f"annotators have to differ, also in lower case, got {', '.join(sorted(names))}"
-        )
-
-
-def open_session(folder: Path, annotators: Sequence[str]) -> Session:
-    """The session of a study, made where there is none. annotators: of the study.
-
-    Raises DatasetError for a file that cannot be read or is of others, and WriteError.
-    """
-    path = folder / SESSION
-    try:
-        session = msgspec.json.decode(read_regular(path, MOST_TEXT, links=False), type=Session)
-    except FileNotFoundError:
-        tokens = {name: secrets.token_urlsafe(18) for name in annotators}
-        session = Session(1, secrets.token_hex(32), tokens, secrets.token_urlsafe(18))
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(file, "wb") as stream:
-                stream.write(msgspec.json.format(msgspec.json.encode(session), indent=1) + b"\n")
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
-    except (OSError, msgspec.MsgspecError) as error:
-        raise DatasetError(
-            f"{path} cannot be read ({error}): delete it, and people get new addresses"
-        ) from error
-    if set(session.tokens) != set(annotators):
-        raise DatasetError(
-            f"{path} is of other annotators: delete it, and people get new addresses"
-        )
-    return session

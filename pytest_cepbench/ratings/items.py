@@ -17,15 +17,7 @@ from pytest_cepbench.datasets.sources.text_files import convert_record, read_jso
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.files import digest_bytes
-from pytest_cepbench.ratings.folder import (
-    IMAGES,
-    ITEMS,
-    SESSION,
-    SOURCES,
-    STUDY,
-    VOTES,
-    check_annotators,
-)
+from pytest_cepbench.ratings.folder import IMAGES, ITEMS, SOURCES, STUDY, VOTES
 from pytest_cepbench.ratings.records import (
     GRADES,
     Fields,
@@ -44,80 +36,23 @@ from pytest_cepbench.ratings.records import (
 )
 from pytest_cepbench.replacement import replace_files
 
-# -- items whose right answer is known: whether an answer is right, and what people are told of it
+# -- items whose right answer is known -------------------------------------------------------------
 #
 #     pair, caption   {"winner": "first"}, or "second"
 #     grades          {"better": [[0, 2]]}: option 0 ranks above option 2, and has no lower grade
-#     describe        {"words": [["red", "crimson"]]}: a word of each list occurs
-#     verify          {"ticked": ["Color"]}: these names and no others
-#
-# With {"why": "..."} for the people who practise.
-
-WHY = "why"
-
-
-def known_fault(task: Task, item: Item) -> str:
-    """Why an item cannot be asked as one whose answer is known; empty where it can."""
-    known = {key: value for key, value in item.known.items() if key != WHY}
-    match task, known:
-        case (("pair" | "caption"), {"winner": "first" | "second"}):
-            return ""
-        case "grades", {"better": [*pairs]} if pairs and all(_is_pair(p, item) for p in pairs):
-            return ""
-        case "describe", {"words": [*groups]} if groups and all(map(_are_texts, groups)):
-            return ""
-        case "verify", {"ticked": [*names]} if set(names) <= set(map(option_name, item.options)):
-            return ""
-    return f"what is known of it does not fit the task {task}: {known!r:.80}"
 
 
 def is_right(task: Task, known: Fields, vote: Vote) -> bool:
     """Whether an answer is the known one; a skipped item is not answered right."""
     if vote.skip:
         return False
-    if task in ("pair", "caption"):
+    if task != "grades":
         return bool(vote.winner == known["winner"])
-    if task == "grades":
-        places = {option: at for at, options in enumerate(vote.places) for option in options}
-        return all(
-            places[better] < places[worse]
-            and GRADES.index(vote.grades[str(better)]) <= GRADES.index(vote.grades[str(worse)])
-            for better, worse in known["better"]
-        )
-    if task == "describe":
-        words = set(re.findall(r"\w+", (vote.text or "").casefold()))
-        return all(words & {word.casefold() for word in group} for group in known["words"])
-    return sorted([*(vote.ticked or ()), *(vote.added or ())]) == sorted(known["ticked"])
-
-
-def expected_answer(task: Task, known: Fields, shown: Sequence[str | int], item: Item) -> str:
-    """The known answer in the words of the page. shown: order of its options there."""
-    if task in ("pair", "caption"):
-        letter = ("A", "B") if task == "pair" else ("Caption 1", "Caption 2")
-        return f"{letter[list(shown).index(known['winner'])]} is better."
-    if task == "grades":
-        place = {number: at + 1 for at, number in enumerate(shown)}
-        return " ".join(
-            f"Output {place[better]} is better than output {place[worse]}."
-            for better, worse in known["better"]
-        )
-    if task == "describe":
-        words = [" or ".join(group) for group in known["words"]]
-        return f"A description says: {', '.join(words)}."
-    fitting = [name for name in map(option_name, item.options) if name in known["ticked"]]
-    return f"These fit: {', '.join(fitting) or 'none'}."
-
-
-def _is_pair(pair: object, item: Item) -> bool:
-    match pair:
-        case [int(better), int(worse)]:
-            return better != worse and {better, worse} <= set(range(len(item.options)))
-    return False
-
-
-def _are_texts(group: object) -> bool:
-    return (
-        isinstance(group, list | tuple) and bool(group) and all(isinstance(w, str) for w in group)
+    places = {option: at for at, options in enumerate(vote.places) for option in options}
+    return all(
+        places[better] < places[worse]
+        and GRADES.index(vote.grades[str(better)]) <= GRADES.index(vote.grades[str(worse)])
+        for better, worse in known["better"]
     )
 
 
@@ -129,9 +64,6 @@ MOST_NAMES = 64
 
 MOST_SIDE = 16383
 """Pixels of an image's longer side, by the format of the images of a page."""
-
-_IGNORED = f"{SESSION}\n"
-
 
 _OPTIONS: Mapping[Task, tuple[int, int]] = {
     "pair": (2, 2),
@@ -180,7 +112,7 @@ def write_study(
     """Write a new study; its folder is one only when all of it is there.
 
     study: without `created` and `data`, which are set here.
-    items: all, practice and attention items among them; equal items once.
+    items: all, attention items among them; equal items once.
     images: digest -> every image that items name.
     sources: which model made what, for those who read the votes later.
     Returns the study as it was written.
@@ -221,7 +153,6 @@ def write_study(
         {
             folder / ITEMS: lines,
             folder / SOURCES: _json_lines(sources),
-            folder / ".gitignore": _IGNORED.encode(),
             folder / STUDY: f"{escape_json(document)}\n".encode(),
         },
     )
@@ -233,48 +164,44 @@ def _json_lines(records: Iterable[Item | Source]) -> bytes:
     return b"".join(escape_json(record_line(record).decode()).encode() for record in records)
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
 def check_study(study: Study) -> None:
     """Raise DatasetError for people and shares that no study can have."""
-    check_annotators(study.annotators)
-    shares = {name: getattr(study, name) for name in ("attention", "repeats", "share")}
-    for name, value in shares.items():
-        if not 0 <= value <= (1 if name == "share" else 0.5):
+    names = study.annotators
+    if not names:
+        raise DatasetError("a study has at least one annotator")
+    for name in names:  # of files, and in addresses
+        if not _NAME.fullmatch(name):
             raise DatasetError(
-                f"{name} is a share, from 0 to {1 if name == 'share' else 0.5}, got {value:g}"
+                f"annotator {name!r}: letters, digits, '.', '_' and '-' are expected, at most 64, "
+                "and a letter or a digit first"
             )
-    if not 1 <= study.overlap <= len(study.annotators):
+    if len({name.casefold() for name in names}) < len(names):
+        raise DatasetError(
+            f"annotators have to differ, also in lower case, got {', '.join(sorted(names))}"
+        )
+    if not 1 <= study.overlap <= len(names):
         raise DatasetError(
             f"an overlap of {study.overlap} needs as many annotators, at least 1, and there are "
-            f"{len(study.annotators)}"
+            f"{len(names)}"
         )
-    if not 0 < study.probability <= 1:
-        raise DatasetError(f"a probability of drawing lies in (0, 1], got {study.probability:g}")
 
 
 def _item_faults(item: Item, study: Study, images: Mapping[str, ImageArtifact]) -> Iterator[str]:
     least, most = _OPTIONS[study.kind]
-    options = [option.option for option in item.options]
-    if item.item != item_digest(study.kind, item.question, options):
-        yield f"its digest is not that of an item of the task {study.kind}"
     if not item.question:
         yield "it has no question"
-    if not least <= len(options) <= most:
+    if not least <= len(item.options) <= most:
         expected = f"{least} to {most}" if most > least else most
-        yield f"the task {study.kind} has {expected} options, got {len(options)}"
+        yield f"the task {study.kind} has {expected} options, got {len(item.options)}"
     names = [option_name(option) for option in item.options]
     if study.kind == "verify" and len(set(names)) < len(names):
         yield "a name is offered twice"
-    missing = images_of(item) - images.keys()
-    if missing:
-        yield f"{len(missing)} of its images are missing"
-        return
     largest = max((max(images[digest].size) for digest in images_of(item)), default=0)
     if largest > MOST_SIDE:
         yield f"an image has a side of {largest} pixels, and {MOST_SIDE} are the most of a page"
-    if not 0 < item.probability <= 1:
-        yield f"a probability of drawing lies in (0, 1], got {item.probability:g}"
-    if item.kind != "item":
-        yield known_fault(study.kind, item)
 
 
 # -- items of one's own, from a file of lines: for answers that no run of this package has made ----

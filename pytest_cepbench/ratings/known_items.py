@@ -1,15 +1,13 @@
-"""Practice and attention items, made for a study whose items have no known answers.
+"""Attention items: a study's own, an answer against itself with words and tiles shuffled.
 
-Practice items are of the embedded world of shapes, whose truth is certain. Attention items are the
-study's own: an answer against the same one with its words and the tiles of its images shuffled, so
-that they cannot be told from others before they are read. Answers in which that can hardly be seen
-are left out. Tasks without options have nothing to damage, and take the world's.
+They cannot be told from other items before they are read. Answers in which the damage can hardly be
+seen are left out, and so are tasks without options, which have nothing to damage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import count, islice
+from itertools import islice
 from math import ceil
 from pathlib import Path
 
@@ -17,20 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_cepbench.artifacts.image import ImageArtifact
-from pytest_cepbench.datasets.shapes.samples import (
-    LOOKS,
-    below,
-    derived_seed,
-    random_generator,
-    scene_of,
-    some,
-)
-from pytest_cepbench.datasets.shapes.scene import CELLS, COLORS, Scene, caption, render
+from pytest_cepbench.datasets.shapes.samples import below, derived_seed, random_generator, some
 from pytest_cepbench.files import digest_text
-from pytest_cepbench.ratings.consent import write_texts
-from pytest_cepbench.ratings.folder import open_session
 from pytest_cepbench.ratings.items import make_item, write_study
-from pytest_cepbench.ratings.records import Fields, Item, ItemKind, Part, Source, Study, Task
+from pytest_cepbench.ratings.records import Fields, Item, Part, Source, Study
 
 MOST_ATTENTION = 100
 
@@ -53,141 +41,26 @@ def begin_study(
     items: Sequence[Item],
     images: Mapping[str, ImageArtifact],
     sources: Iterable[Source] = (),
-) -> None:
-    """Write a new study with its known items, the texts that people read, and their addresses.
+) -> str:
+    """Write a new study with its attention items.
 
-    Parameters and errors as of `write_study`.
-    """
-    known, known_images = known_items(study, items, images)
-    write_study(folder, study, [*items, *known], {**images, **known_images}, sources)
-    write_texts(folder, study.kind)
-    open_session(folder, study.annotators)
-
-
-def known_items(
-    study: Study, items: Sequence[Item], images: Mapping[str, ImageArtifact]
-) -> tuple[list[Item], _Images]:
-    """Items with known answers for a study, and their images.
-
-    items, images: of the study itself.
-    Returns `study.practice` practice items, and for each item `study.attention` attention items,
-    at most `MOST_ATTENTION` in all; fewer where too few of the study's items can be damaged so that
-    everybody sees it, which `attention_remark` tells.
+    Parameters and errors as of `write_study`. For each item there are `study.attention` attention
+    items, at most `MOST_ATTENTION` in all.
+    Returns a line where too few of the study's items can be damaged so that everybody sees it;
+    empty else.
     """
     made: _Images = {}
-    practice = list(islice(_worlds(study, "practice", made), study.practice))
-    wanted = _attention_wanted(study, len(items))
-    attention: Iterator[Item] = _worlds(study, "attention", made)
-    if study.kind not in ("describe", "verify"):
-        attention = _damaged(study, items, images, made)
-    return [*practice, *islice(attention, wanted)], made
-
-
-def attention_remark(study: Study, items: Iterable[Item]) -> str:
-    """What the organizer is told where a study has fewer attention items than it asked for.
-
-    items: all of the study. Empty where there are enough.
-    """
-    kinds = [item.kind for item in items]
-    have, wanted = kinds.count("attention"), _attention_wanted(study, kinds.count("item"))
-    if have >= wanted:
+    wanted = min(ceil(study.attention * len(items)), MOST_ATTENTION)
+    if study.kind in ("describe", "verify"):
+        wanted = 0
+    attention = list(islice(_damaged(study, items, images, made), wanted))
+    write_study(folder, study, [*items, *attention], {**images, **made}, sources)
+    if len(attention) == wanted:
         return ""
     return (
-        f"{have} of {wanted} attention items: the answers to other items are too short, or too "
-        "plain, to be damaged so that everybody sees it"
+        f"{len(attention)} of {wanted} attention items: the answers to other items are too short, "
+        "or too plain, to be damaged so that everybody sees it"
     )
-
-
-def _attention_wanted(study: Study, items: int) -> int:
-    """How many attention items a study of so many items asks for."""
-    return min(ceil(study.attention * items), MOST_ATTENTION)
-
-
-# -- the world of shapes -------------------------------------------------------------------------
-
-
-def _worlds(study: Study, kind: ItemKind, made: _Images) -> Iterator[Item]:
-    """Items of scenes, without end; their images are added."""
-    for number in count(1):
-        rng = random_generator(derived_seed(study.seed, f"{kind} {number}"))
-        first, *others = some(rng, LOOKS, 4)
-        other = next((look for look in others if look[1] != first[1]), None)
-        if other is None:  # all of one color
-            continue
-        cells = some(rng, range(CELLS), 2)
-        scene, wrong = (
-            scene_of(cells, [look, others[-1]]) for look in (first, (first[0], other[1], first[2]))
-        )
-        unrelated = scene_of(cells[:1], [others[-1]])
-        place = below(rng, 2)
-        seed = derived_seed(study.seed, str(number))
-        yield _scene_item(study.kind, kind, (scene, wrong, unrelated), place, (seed, made))
-
-
-def _scene_item(
-    task: Task,
-    kind: ItemKind,
-    scenes: tuple[Scene, Scene, Scene],
-    place: int,
-    drawing: tuple[int, _Images],
-) -> Item:
-    """An item whose answer is known.
-
-    scenes: what is asked about, the same with one wrong color, and one that misses an object.
-    place: of the right one of two options.
-    drawing: seed of the images, and where they are added.
-    """
-    right, wrong, _ = scenes
-    seed, made = drawing
-
-    def drawn(scene: Scene) -> Part:
-        """A scene as a part, drawn large enough for people."""
-        image = ImageArtifact(render(scene, seed).pixels.repeat(6, axis=0).repeat(6, axis=1))
-        made[image.digest] = image
-        return Part(image=image.digest)
-
-    words, wrong_words = (
-        caption(scene).replace(" :", ":").replace(" ,", ",") for scene in (right, wrong)
-    )
-    pairs = zip(right.objects, wrong.objects, strict=True)
-    good, bad = next((a, b) for a, b in pairs if a.color != b.color)
-    difference = f"a {good.shape} is {good.color}, and not {bad.color}"
-    colors = sorted({scene_object.color for scene_object in right.objects})
-    winner = ("first", "second")[place]
-    known: Fields
-    question, options = [Part(text=f"Draw {words}.")], []
-    if task == "pair":
-        text = Part(text="I have drawn it as you asked:")
-        options = [[text, drawn(right)], [text, drawn(wrong)]]
-        known = {"winner": winner, "why": f"In what was asked for, {difference}."}
-    elif task == "grades":
-        pictures = [[drawn(scene)] for scene in scenes]
-        order = [0, 1, 2] if place == 0 else [2, 0, 1]
-        at = {number: here for here, number in enumerate(order)}
-        known = {
-            "better": [[at[0], at[1]], [at[0], at[2]]],
-            "why": f"In what was asked for, {difference}; the third misses an object.",
-        }
-        return make_item(task, question, [pictures[number] for number in order], kind, known)
-    else:
-        question = [drawn(right)]
-    if task == "caption":
-        options = [[Part(text=words)], [Part(text=wrong_words)]]
-        known = {"winner": winner, "why": f"In the image, {difference}."}
-    elif task == "describe":
-        known = {
-            "words": [[color] for color in colors],
-            "why": f"One description of it is: {words}.",
-        }
-    elif task == "verify":
-        options = [[Part(text=color)] for color in COLORS]
-        known = {"ticked": colors, "why": f"The image shows {words}."}
-    if "winner" in known and place:
-        options = options[::-1]
-    return make_item(task, question, options, kind, known)
-
-
-# -- the study's own items, damaged --------------------------------------------------------------
 
 
 def _damaged(

@@ -7,8 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, Self
 
@@ -17,26 +16,15 @@ import msgspec
 from pytest_cepbench.artifacts.outcome import ANSWER_ERRORS, AnswerError
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.escapes import one_line
+from pytest_cepbench.files import digest_text
 from pytest_cepbench.ratings.assignment import Assignment, Slot
-from pytest_cepbench.ratings.consent import Consents
-from pytest_cepbench.ratings.folder import (
-    SESSION,
-    LineFile,
-    Ratings,
-    Remarks,
-    Session,
-    Votes,
-    counted_votes,
-    open_session,
-    read_votes,
-)
-from pytest_cepbench.ratings.items import WHY, expected_answer, images_of, is_right
+from pytest_cepbench.ratings.folder import STUDY, LineFile, Ratings, counted_votes, read_votes
+from pytest_cepbench.ratings.items import images_of
 from pytest_cepbench.ratings.records import (
     Fields,
     Grade,
     Item,
     Study,
-    Task,
     Vote,
     VoteKind,
     fault_of,
@@ -143,11 +131,8 @@ def make_vote(
         "shown": tuple(shown), "skip": answer.skip, **who,
     }  # fmt: skip
     try:
-        vote = (
-            Vote(**fields)
-            if answer.skip
-            else Vote(**fields, **_own(study.kind, answer, item, shown))
-        )
+        own = {} if answer.skip else _own(answer, study, item, shown)
+        vote = Vote(**fields, **own)
         fault = fault_of(vote, study, item)
     except (IndexError, KeyError, TypeError) as error:
         raise DatasetError(
@@ -158,14 +143,16 @@ def make_vote(
     return vote
 
 
-def _own(task: Task, answer: SentAnswer, item: Item, shown: Sequence[str | int]) -> dict[str, Any]:
+def _own(
+    answer: SentAnswer, study: Study, item: Item, shown: Sequence[str | int]
+) -> dict[str, Any]:
     """The fields of a vote that are those of its task alone."""
-    match task:
+    match study.kind:
         case "pair" | "caption":
-            meaning = un_swapped(task, answer.verdict, shown)
+            meaning = un_swapped(study.kind, answer.verdict, shown)
             if meaning is None:
                 raise DatasetError(
-                    f"{one_line(answer.verdict, 40)!r} is no verdict of the task {task}"
+                    f"{one_line(answer.verdict, 40)!r} is no verdict of the task {study.kind}"
                 )
             sides = dict(zip("AB", shown, strict=True))
             errors = {
@@ -206,37 +193,11 @@ def _own(task: Task, answer: SentAnswer, item: Item, shown: Sequence[str | int])
 
 
 class ShownItem(NamedTuple):
-    """What a person is shown.
-
-    slot: its opaque name.
-    order: of its options.
-    """
+    """What a person is shown. slot: its opaque name. order: of its options."""
 
     slot: str
     item: Item
-    kind: VoteKind
     order: tuple[str | int, ...]
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """What a person who practises is told. right: whether the answer was the known one."""
-
-    right: bool
-    expected: str
-    why: str
-
-
-@dataclass(frozen=True)
-class Undone:
-    """An answer that a person took back.
-
-    slot: the opaque name of what is shown again.
-    form: what they had filled in.
-    """
-
-    slot: str
-    form: Fields
 
 
 class LiveStudy:
@@ -250,7 +211,6 @@ class LiveStudy:
     def __init__(self, ratings: Ratings, clock: Callable[[], float] = time.monotonic) -> None:
         self.ratings, self._clock = ratings, clock
         study = ratings.study
-        self.session: Session = open_session(ratings.path, study.annotators)
         with ExitStack() as opened:
             opened.callback(os.close, _lock(ratings))
             votes = read_votes(ratings)
@@ -262,25 +222,22 @@ class LiveStudy:
                         f"{path} has votes of {annotator!r}: move them to {expected.name}, and "
                         "start again"
                     )
-            self.remarks: Remarks = votes.remarks
-            self.consents = Consents(ratings.path)
+            self.remarks = votes.remarks
             self._records = {name: list(votes.records.get(name, ())) for name in study.annotators}
             self._files = {name: LineFile(ratings.vote_path(name)) for name in study.annotators}
             for file in self._files.values():
                 opened.callback(file.close)
             self._opened = opened.pop_all()
-        self._keys = {name: {v.key for v in own if v.key} for name, own in self._records.items()}
-        in_order: list[Vote] = []  # of each person, as far as they count
-        for own in self._records.values():
-            counted = {id(vote) for vote in counted_votes(own).values()}
-            in_order += [vote for vote in own if id(vote) in counted]
-        self.assignment = Assignment(study, list(ratings.items.values()), in_order)
+        counted = {
+            id(vote) for own in self._records.values() for vote in counted_votes(own).values()
+        }
+        in_order = [v for own in self._records.values() for v in own if id(v) in counted]
+        self.assignment = Assignment(study, ratings.items.values(), in_order)
         self._images = {
-            self.session.opaque("image", digest): digest
+            self.image_name(digest): digest
             for item in ratings.items.values()
             for digest in images_of(item)
         }
-        self._slots: dict[str, dict[str, Slot]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -292,20 +249,9 @@ class LiveStudy:
         """Close the files, and let another server have the study."""
         self._opened.close()
 
-    @property
-    def votes(self) -> Votes:
-        """All records so far."""
-        records = {name: tuple(own) for name, own in self._records.items()}
-        return Votes(records, self.remarks)
-
-    @property
-    def leased(self) -> int:
-        """Items that people have on lease now."""
-        return self.assignment.leased(self._clock())
-
     def image_name(self, digest: str) -> str:
-        """The opaque name of an image."""
-        return self.session.opaque("image", digest)
+        """A name of an image that tells nothing, the same for the same image."""
+        return digest_text(f"{self.ratings.study.seed} image {digest}")[:32]
 
     def image_bytes(self, name: str) -> bytes | None:
         """The file of an image; None for a name that is none. Raises DatasetError."""
@@ -320,85 +266,64 @@ class LiveStudy:
 
     def upcoming(self, annotator: str) -> list[ShownItem]:
         """What a person is shown now, and next."""
-        shown = []
-        for slot in self.assignment.upcoming(annotator, self._clock()):
-            item = self.ratings.items[slot.item]
-            order = self.assignment.shown(item, annotator, slot.kind)
-            shown.append(ShownItem(self._slot_name(annotator, slot), item, slot.kind, order))
-        return shown
+        return [
+            ShownItem(
+                self._slot_name(annotator, slot),
+                self.ratings.items[slot.item],
+                self.assignment.shown(self.ratings.items[slot.item], annotator, slot.kind),
+            )
+            for slot in self.assignment.upcoming(annotator, self._clock())
+        ]
 
     def _slot_name(self, annotator: str, slot: Slot) -> str:
-        name = self.session.opaque("slot", annotator, slot.item, slot.kind)
-        self._slots.setdefault(annotator, {})[name] = slot
-        return name
+        words = (str(self.ratings.study.seed), "slot", annotator, slot.item, slot.kind)
+        return digest_text("\0".join(words))[:32]
 
-    def save(self, annotator: str, answer: SentAnswer) -> Feedback | None:
+    def save(self, annotator: str, answer: SentAnswer) -> None:
         """Write an answer to the disk. An answer that is sent again is not written again.
 
-        Returns feedback where the person practises.
         Raises DatasetError for what is no answer, and WriteError where it could not be written.
         """
-        known = self._slots.setdefault(annotator, {})
-        if answer.slot not in known:  # it may be of an earlier server
-            for asked in self.ratings.items.values():
-                kinds: tuple[VoteKind, ...] = (asked.kind,)
-                for kind in (*kinds, "repeat") if asked.kind == "item" else kinds:
-                    self._slot_name(annotator, Slot(asked.item, kind))
-        if answer.slot not in known:
+        every = (
+            Slot(item.item, kind)
+            for item in self.ratings.items.values()
+            for kind in ((item.kind, "repeat") if item.kind == "item" else (item.kind,))
+        )
+        slot = next((own for own in every if self._slot_name(annotator, own) == answer.slot), None)
+        if slot is None:
             raise DatasetError("an answer to something that this study does not ask")
-        slot = known[answer.slot]
         item = self.ratings.items[slot.item]
         shown = self.assignment.shown(item, annotator, slot.kind)
-        vote = make_vote(
-            answer, self.ratings.study, item, slot.kind, shown, annotator=annotator, at=_now()
-        )
-        if answer.key not in self._keys[annotator]:
+        study = self.ratings.study
+        vote = make_vote(answer, study, item, slot.kind, shown, annotator=annotator, at=_now())
+        if all(vote.key != known.key for known in self._records[annotator]):
             self._append(vote)
             self.assignment.answer(vote)
-        if slot.kind != "practice":
-            return None
-        return Feedback(
-            is_right(vote.task, item.known, vote),
-            expected_answer(vote.task, item.known, shown, item),
-            str(item.known.get(WHY, "")),
-        )
 
-    def undo(self, annotator: str, key: str) -> Undone | None:
-        """Withdraw a person's last answer; None where there is none. Raises WriteError."""
-        if key in self._keys[annotator]:
-            return self._undone(annotator, key)
-        slot = self.assignment.last(annotator)
-        if slot is None:
-            return None
-        study = self.ratings.study
-        self._append(
-            Vote(
-                task=study.kind,
-                item=slot.item,
-                annotator=annotator,
-                key=key,
-                at=_now(),
-                page=f"{study.kind}/1",
-                kind=slot.kind,
-                undo=True,
-            )
-        )
-        self.assignment.withdraw(annotator)
-        return self._undone(annotator, key)
+    def undo(self, annotator: str, key: str) -> Fields | None:
+        """Withdraw a person's last answer; None where there is none. Raises WriteError.
 
-    def _undone(self, annotator: str, key: str) -> Undone:
-        """What the record with a key took back."""
+        The same key again withdraws nothing more.
+        Returns what they had filled in, as `form`, and the opaque name of its `slot`.
+        """
         records = self._records[annotator]
+        if all(vote.key != key for vote in records):
+            slot = self.assignment.last(annotator)
+            if slot is None:
+                return None
+            task = self.ratings.study.kind
+            own: Fields = {"item": slot.item, "kind": slot.kind, "page": f"{task}/1"}
+            self._append(Vote(task=task, annotator=annotator, key=key, at=_now(), undo=True, **own))
+            self.assignment.withdraw(annotator)
         at = next(place for place, vote in enumerate(records) if vote.key == key)
-        counting = (annotator, records[at].item, records[at].kind)
-        vote = counted_votes(records[:at]).get(counting)
-        slot = self._slot_name(annotator, Slot(records[at].item, records[at].kind))
-        return Undone(slot, {} if vote is None else form_of(vote, self.ratings.items[vote.item]))
+        undone = records[at]
+        vote = counted_votes(records[:at]).get((annotator, undone.item, undone.kind))
+        form = {} if vote is None else form_of(vote, self.ratings.items[vote.item])
+        return {"slot": self._slot_name(annotator, Slot(undone.item, undone.kind)), "form": form}
 
     def _append(self, vote: Vote) -> None:
         self._files[vote.annotator].append(record_line(vote))
         self._records[vote.annotator].append(vote)
-        self._keys[vote.annotator].add(vote.key)
 
 
 def _now() -> str:
@@ -407,22 +332,15 @@ def _now() -> str:
 
 def _lock(ratings: Ratings) -> int:
     """The lock of the one server that a study has; it ends with the process."""
-    path = ratings.path / SESSION
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError as error:
-        raise WriteError(f"{path} cannot be opened: {error.strerror or error}") from error
+    path = ratings.path / STUDY
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(file)
-        raise WriteError(
-            f"another server has {str(ratings.path)!r}: end it, or use its addresses"
-        ) from None
     except OSError as error:
-        with suppress(OSError):
-            os.close(file)
-        raise WriteError(
-            f"{path} cannot be locked ({error.strerror or error}): use a disk of this machine"
-        ) from error
+        os.close(file)
+        if isinstance(error, BlockingIOError):
+            why = f"another server has {str(ratings.path)!r}: end it, or use its addresses"
+        else:
+            why = f"{path} cannot be locked ({error.strerror or error}): use a local disk"
+        raise WriteError(why) from error
     return file

@@ -25,10 +25,10 @@ the names fit the image (MMGenBench, 3.3)."""
 
 TASKS: tuple[Task, ...] = get_args(Task)
 
-ItemKind = Literal["item", "practice", "attention"]
-"""Of an item: one of the study, one with feedback at the start, one whose answer is known."""
+ItemKind = Literal["item", "attention"]
+"""Of an item: one of the study, or a hidden one whose answer is known."""
 
-VoteKind = Literal["item", "practice", "attention", "repeat"]
+VoteKind = Literal["item", "attention", "repeat"]
 """Of a vote; a repeat is an item that the annotator has judged before."""
 
 Side = Literal["first", "second"]
@@ -68,7 +68,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A question to people.
 
     item: its digest, as `item_digest` has it.
-    known: the right answer of practice and attention items, as `known_answers` reads it.
+    known: the right answer of attention items, as `is_right` reads it.
     probability: with which it was drawn among all that could have been asked, in (0, 1].
     """
 
@@ -105,9 +105,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     seed: of the orders in which people see items and options.
     created: time in ISO 8601.
     annotators: names of the people, who answer under an address each.
-    overlap: how many people judge an item of the share; of all others one person does.
-    share: of the items that several people judge, in [0, 1].
-    practice: items at the start whose right answers are shown.
+    overlap: how many people judge each item.
     attention: share of hidden items whose answer is known, in [0, 1).
     repeats: share of items that come again with other sides, in [0, 1).
     probability: share of the suite's battles that was drawn, in (0, 1].
@@ -123,8 +121,6 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     created: str = ""
     annotators: tuple[str, ...]
     overlap: int = 1
-    share: float = 0.0
-    practice: int = 5
     attention: float = 0.05
     repeats: float = 0.05
     probability: float = 1.0

@@ -16,7 +16,6 @@ from pytest_cepbench.ratings.records import Vote
 from pytest_cepbench.ratings.votes import SCALES, vote_table
 
 # -- how annotators did on the hidden items: attention items, and items that came a second time ----
-# The operator's page and `cepbench agree people` both count with these functions.
 
 
 def attention_results(ratings: Ratings, votes: Votes) -> Iterator[tuple[Vote, bool]]:
@@ -89,7 +88,6 @@ class AnnotatorSummary:
     seconds: median per judged item; None of none.
     attention: hidden checks answered right, and all that were answered.
     repeats: equal answers to items that came again, and all of them.
-    practised: practice items that were answered.
     doubt: as of `doubtful_annotators`; empty for none.
     """
 
@@ -99,25 +97,7 @@ class AnnotatorSummary:
     seconds: float | None
     attention: tuple[int, int]
     repeats: tuple[int, int]
-    practised: int
     doubt: str = ""
-
-
-@dataclass(frozen=True)
-class StudySummary:
-    """How a study stands.
-
-    people: in the order of the study.
-    items, complete: to be judged, and judged by as many people as are to.
-    alpha: Krippendorff's over all items that several people judged; None where it has no value.
-    several: those items.
-    """
-
-    people: tuple[AnnotatorSummary, ...]
-    items: int
-    complete: int
-    alpha: float | None
-    several: int
 
 
 def summarize_people(ratings: Ratings, votes: Votes) -> tuple[AnnotatorSummary, ...]:
@@ -140,18 +120,10 @@ def summarize_people(ratings: Ratings, votes: Votes) -> tuple[AnnotatorSummary, 
                 seconds=median(vote.seconds for vote in judged) if judged else None,
                 attention=(sum(checks), len(checks)),
                 repeats=(sum(again), len(again)),
-                practised=sum(vote.kind == "practice" for vote in given),
                 doubt=doubts.get(name, ""),
             )
         )
     return tuple(people)
-
-
-def summarize(ratings: Ratings, votes: Votes, complete: int) -> StudySummary:
-    """The summary of a study. complete: items judged by as many people as are to."""
-    items = [item for item in ratings.items.values() if item.kind == "item"]
-    alpha, several = agreement_so_far(ratings, votes.answers())
-    return StudySummary(summarize_people(ratings, votes), len(items), complete, alpha, several)
 
 
 def _by_annotator(results: Iterable[tuple[Vote, bool]]) -> dict[str, list[bool]]:
@@ -172,12 +144,3 @@ def agreement_so_far(ratings: Ratings, answers: Iterable[Vote]) -> tuple[float |
             )
             return alpha, len(set(table.owners[several]))
     return None, 0
-
-
-def shares(answers: Iterable[Vote]) -> Iterator[tuple[str, int]]:
-    """Each verdict in the items' own order, and how often it was given; of pairs and captions."""
-    counts: dict[str, int] = {}
-    for vote in answers:
-        verdict = f"tie, {vote.winner}" if vote.tie else vote.winner
-        counts[verdict] = counts.get(verdict, 0) + 1
-    yield from sorted(counts.items())

@@ -87,7 +87,7 @@ def battle_votes(
 ) -> dict[str, BattleVotes]:
     """Digest of each judged item of a study of pairs -> its votes, in the order of the items.
 
-    Practice, attention and repeated items are left out.
+    Attention and repeated items are left out.
     annotators: whose votes count; everybody's where empty.
     Raises DatasetError for a study of another kind and for an unknown annotator.
     """
@@ -105,7 +105,7 @@ def battle_votes(
 
 
 def study_items(ratings: Ratings) -> Iterable[tuple[str, Item]]:
-    """The items that are asked for their answers: none of practice, none whose answer is known."""
+    """The items that are asked for their answers: none whose answer is known."""
     return ((digest, item) for digest, item in ratings.items.items() if item.kind == "item")
 
 
@@ -321,7 +321,7 @@ class PeopleScore(NamedTuple):
 
 
 def people_scores(ratings: Ratings, votes: Votes) -> list[PeopleScore]:
-    """Every vote on the outputs of models; practice, attention and repeats are left out.
+    """Every vote on the outputs of models; attention and repeats are left out.
 
     Raises DatasetError for a study without models to compare, and where its sources are not there.
     """

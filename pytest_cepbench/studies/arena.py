@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from statistics import fmean
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from pytest_cepbench.datasets.opening.questions import (
     META_TOPICS,
     TASKS,
 )
-from pytest_cepbench.datasets.opening.verdict_files import ScoredAnswer
 from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.metrics.battles import (
     TIE_POLICIES,
@@ -30,7 +28,6 @@ from pytest_cepbench.metrics.battles import (
     Pairing,
     TiePolicy,
     battle_records,
-    mean_of_rounded_means,
     pairwise_win_rates,
 )
 from pytest_cepbench.metrics.judge_agreement import (
@@ -49,8 +46,6 @@ from pytest_cepbench.metrics.pair_models import (
 )
 
 Grouping = Literal["task", "meta-topic", "capability", "difficulty"]
-
-Judged = TypeVar("Judged", JudgedBattle, ScoredAnswer)
 
 _CAPABILITY = {task: name for name, tasks in CAPABILITIES.items() for task in tasks}
 
@@ -93,8 +88,6 @@ class Leaderboard:
     regularized: whether the battles alone leave the ratings without bound; see `Ratings`.
     forfeits: battles that a model lost for want of an answer.
     unjudged: arranged battles without verdict that are no forfeits.
-    unarranged: verdicts on battles that are not among the arranged ones, where these are known.
-    remarks: on how the verdicts were read.
     pair_win_rates: by tie policy, of each model against each other one, in the order of the
     standings; None where they never met. Forfeits do not count.
     curves: of each model, in that order, its win rate (ties forced) over its first battles in a
@@ -112,11 +105,9 @@ class Leaderboard:
     regularized: bool
     forfeits: int
     unjudged: int
-    unarranged: int
     standings: tuple[Standing, ...]
     pair_win_rates: Mapping[TiePolicy, tuple[tuple[float | None, ...], ...]]
     curves: tuple[tuple[tuple[int, float, float, float], ...], ...]
-    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -150,14 +141,14 @@ def make_leaderboard(
     forfeits: Sequence[Forfeit] = (),
     without_answer: Collection[str] = (),
     forfeit_policy: ForfeitPolicy = "charged_and_credited",
-    grouping: Grouping | Mapping[str, str] | None = None,
+    grouping: Grouping | None = None,
 ) -> Leaderboard:
     """A leaderboard of the models of a panel.
 
     battles: verdicts of one judge.
     arranged: battles that were to be judged; those without verdict are forfeits of the models in
     `without_answer`, and else merely unjudged.
-    grouping: of questions by their OpenING ids, or the group of each question by its id.
+    grouping: of questions by their OpenING ids.
     forfeits: where they are known. Forfeits count in win rates, not in ratings.
     Raises DatasetError where the verdicts cannot rank the models, and for a model without answer
     that was not arranged to battle.
@@ -167,7 +158,7 @@ def make_leaderboard(
         ratings = fit_ratings(table, pair_model)
     except ValueError as error:
         raise DatasetError(f"{name}: {error}") from error
-    found, unjudged, unarranged = _forfeits(name, battles, arranged, without_answer)
+    found, unjudged = _forfeits(name, battles, arranged, without_answer)
     lost = [*forfeits, *found]
     records = battle_records(table, lost, forfeit_policy)
     groups = _groups(battles, grouping)
@@ -209,7 +200,6 @@ def make_leaderboard(
         regularized=ratings.regularized,
         forfeits=0 if forfeit_policy == "ignored" else len(lost),
         unjudged=unjudged,
-        unarranged=unarranged,
         standings=tuple(standings),
         pair_win_rates={policy: rates(policy) for policy in TIE_POLICIES},
         curves=tuple(_curve(battles, standing.model) for standing in standings),
@@ -225,65 +215,6 @@ def _seen_errors(battles: Sequence[JudgedBattle]) -> Counter[tuple[str, str]]:
         for kind in kinds
     }
     return Counter((model, kind) for model, _, kind in wrong)
-
-
-@dataclass(frozen=True)
-class ScoredModel:
-    """One row of a board of scores.
-
-    answers: how many were scored.
-    overall: the mean of the criteria's means, each rounded to two digits as the authors do.
-    error: standard error of the answers' own means, clustered by question.
-    groups: overall score in each group of questions; None where the model has none there.
-    """
-
-    model: str
-    answers: int
-    overall: float
-    error: float
-    criteria: Mapping[str, float]
-    groups: Mapping[str, float | None]
-
-
-@dataclass(frozen=True)
-class ScoreBoard:
-    """Models by the scores of their single answers, the best first. questions: how many."""
-
-    name: str
-    questions: int
-    models: tuple[ScoredModel, ...]
-
-
-def make_score_board(
-    name: str, answers: Sequence[ScoredAnswer], grouping: Grouping | None = None
-) -> ScoreBoard:
-    """A board of the models whose answers a judge scored. Source: OpenING, Table 4 and Fig. 6."""
-    groups = _groups(answers, grouping)
-    rows = []
-    for model in dict.fromkeys(answer.model for answer in answers):
-        own = [answer for answer in answers if answer.model == model]
-        overall, means = _score_of(own)
-        of_answers = np.array([fmean(answer.scores.values()) for answer in own])
-        sums: dict[str, float] = {}  # questions are the clusters
-        for answer, deviation in zip(own, of_answers - of_answers.mean(), strict=True):
-            sums[answer.question] = sums.get(answer.question, 0.0) + float(deviation)
-        error = float(np.sqrt(np.square(list(sums.values())).sum())) / len(own)
-        by_group: dict[str, float | None] = {}
-        for group in sorted(groups):
-            part = [answer for answer in groups[group] if answer.model == model]
-            by_group[group] = _score_of(part)[0] if part else None
-        rows.append(ScoredModel(model, len(own), overall, error, means, by_group))
-    rows.sort(key=lambda row: -row.overall)
-    return ScoreBoard(name, len({answer.question for answer in answers}), tuple(rows))
-
-
-def _score_of(answers: Sequence[ScoredAnswer]) -> tuple[float, dict[str, float]]:
-    return mean_of_rounded_means(
-        {
-            criterion: [answer.scores[criterion] for answer in answers]
-            for criterion in answers[0].scores
-        }
-    )
 
 
 def compare_judges(
@@ -324,10 +255,8 @@ def _forfeits(
     battles: Sequence[JudgedBattle],
     arranged: Sequence[Pairing],
     without_answer: Collection[str],
-) -> tuple[list[Forfeit], int, int]:
-    """The forfeits among the arranged battles; how many others have no verdict, and how many
-    verdicts are on battles that were not arranged, where these are known.
-    """
+) -> tuple[list[Forfeit], int]:
+    """The forfeits among the arranged battles, and how many others have no verdict."""
     known = {model for pairing in arranged for model in (pairing.first, pairing.second)}
     if absent := sorted(set(without_answer) - known):
         among = f"among the arranged battles: {', '.join(sorted(known))} are" if known else "known"
@@ -341,9 +270,7 @@ def _forfeits(
         for p in missing
         if (p.first in without_answer) != (p.second in without_answer)
     ]
-    places = {(p.question, p.first, p.second) for p in arranged}
-    unarranged = sum((b.question, b.first, b.second) not in places for b in battles)
-    return forfeits, len(missing) - len(forfeits), unarranged if arranged else 0
+    return forfeits, len(missing) - len(forfeits)
 
 
 _POINTS = 20
@@ -364,15 +291,15 @@ def _curve(
 
 
 def _groups(
-    given: Sequence[Judged], grouping: Grouping | Mapping[str, str] | None
-) -> dict[str, list[Judged]]:
-    """Battles, or scored answers, by the name of their group, groups in order of their ids."""
+    battles: Sequence[JudgedBattle], grouping: Grouping | None
+) -> dict[str, list[JudgedBattle]]:
+    """Battles by the name of their group, groups in order of their ids."""
     if grouping is None:
         return {}
-    groups: dict[str, list[Judged]] = {}
-    for each in sorted(given, key=lambda each: each.question):
+    groups: dict[str, list[JudgedBattle]] = {}
+    for battle in sorted(battles, key=lambda battle: battle.question):
         # By the question's OpenING id; the id's own digits where OpenING has no such task.
-        question, task, topic = each.question, each.question[:4], each.question[:2]
+        task, topic = battle.question[:4], battle.question[:2]
         match grouping:
             case "task":
                 name = TASKS.get(task, task)
@@ -383,7 +310,5 @@ def _groups(
             case "difficulty":
                 known = "hard tasks" if task in HARD_TASKS else "common tasks"
                 name = known if task in TASKS else task
-            case _:
-                name = grouping[question]
-        groups.setdefault(name, []).append(each)
+        groups.setdefault(name, []).append(battle)
     return groups

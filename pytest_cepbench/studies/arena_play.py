@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from math import comb
-from typing import Literal
 
 from pytest_cepbench.artifacts import Failure, digest_text
 from pytest_cepbench.chains import RoleRunner
@@ -39,8 +38,6 @@ from pytest_cepbench.studies.judge_card import (
     shown_in_order,
 )
 from pytest_cepbench.studies.rated_items import RatedRun, answers_of, check_samples, load_answers
-
-Modality = Literal["text", "image"]
 
 
 @dataclass(frozen=True)
@@ -137,15 +134,12 @@ def arrange(
     *,
     seed: int = 0,
     limit: int | None = None,
-    only: Modality | None = None,
 ) -> Battles:
     """The battles of so many rounds.
 
     samples: with questions; the first category of each is its task.
     rounds: battles of each question, at most the number of pairs of models.
     limit: so many battles, the first of all; all where None.
-    only: leave the other modality out of the answers. An answer of which nothing is left is
-        missing. Source: OpenING, section 5.2.
     Raises DatasetError for models of one name, too few of them or too many rounds.
     """
     names = [entrant.name for entrant in entrants]
@@ -168,13 +162,7 @@ def arrange(
 
     @cache
     def answer(question: str, model: str) -> PieceRefs | None:
-        own = answers[model](known[question])
-        if only is None or own is None:
-            return own
-        pieces = zip(own.pieces, own.inputs, strict=True)
-        kept = [(piece, given) for piece, given in pieces if given[0] == only]
-        name = f"{own.name}, its {only}s alone"
-        return PieceRefs(name, *map(tuple, zip(*kept, strict=True))) if kept else None
+        return answers[model](known[question])
 
     def pair(battle: Pairing) -> AnswerPair:
         return AnswerPair(

@@ -1,8 +1,6 @@
 """Files of battles: chats to train judges with, or a table to measure them on.
 
-Chats are written twice, as two families of trainers read them: `train.jsonl` with a prompt and its
-completion, whose parts are in lists (trl), `train.llamafactory.jsonl` with `<image>` in its text
-and `dataset_info.json` beside it (LLaMA-Factory). Both name the same files of images.
+A chat is a prompt and its completion, whose parts are in lists, as trl reads them.
 """
 
 from __future__ import annotations
@@ -10,13 +8,11 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-
-from PIL import Image
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import WINNERS, Winner
@@ -91,7 +87,7 @@ def stored_battles(path: Path) -> Iterator[TrainingBattle]:
 def people_battles(path: Path) -> Iterator[TrainingBattle]:
     """Those of a study of pairs, with the majority of the votes on each.
 
-    Items that nobody judged are left out, and so are practice, attention and repeated ones. Raises
+    Items that nobody judged are left out, and so are attention and repeated ones. Raises
     DatasetError for a folder that holds no such study, for images that are lost, and where nobody
     has voted.
     """
@@ -129,31 +125,26 @@ def _loaded(refs: PieceRefs | None, store: Store) -> Sequence[Piece]:
 
 
 def _piece(piece: str | SeedImage) -> Piece:
-    return piece if isinstance(piece, str) else _image(piece)
+    return piece if isinstance(piece, str) else piece.load().to_pil()
 
 
 def _pieces(steps: Sequence[GoldStep]) -> list[Piece]:
     pieces: list[Piece] = []
     for step in steps:
         pieces += [step.text] if step.text else []
-        pieces += [] if step.image is None else [_image(step.image)]
+        pieces += [] if step.image is None else [_piece(step.image)]
     return pieces
-
-
-def _image(image: SeedImage) -> Image.Image:
-    return image.load().to_pil()
 
 
 ExportFormat = Literal["chat", "battles"]
 
 IMAGES = "images"
 
-_MARKER = "<image>"
 _TRAIN, _UNSEEN = "train", "unseen"
 
 _CONTROLS = re.compile(
     r"<[|\uff5c][^<>\[\]|\uff5c\s]+[|\uff5c]>"
-    # What LLaMA-Factory counts as media, and control tokens of chat models that read images.
+    # What trainers count as media, and control tokens of chat models that read images.
     r"|</?(?:image|video|audio|s|bos|eos|pad|unk|mask|tool_call|tool_response|start_of_turn"
     r"|end_of_turn|start_of_image|end_of_image|image_soft_token|end_of_utterance|global-img"
     r"|fake_token_around_image|row_\d+_col_\d+)>"
@@ -166,16 +157,16 @@ _CONTROLS = re.compile(
 class TrainingExport:
     """What was written.
 
-    battles: of each split. rows: lines of each split; of chats two to a battle.
+    battles: of each split. rows: lines of each file; of chats two to a battle.
     images: files of images.
     verdicts: how often each verdict was given, in the order of the answers at hand.
     """
 
     folder: Path
-    battles: dict[str, int] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
+    battles: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
     images: int = 0
-    verdicts: dict[str, int] = field(default_factory=dict)
+    verdicts: Counter[str] = field(default_factory=Counter)
 
 
 def write_training(
@@ -185,115 +176,52 @@ def write_training(
     prompt: JudgePrompt,
     unseen: Collection[str] = (),
 ) -> TrainingExport:
-    """Write battles into a folder that is new or empty, an image once however often it is shown.
+    """Write battles into a new folder, an image once however often it is shown.
 
     prompt: what the judge is asked, of chats.
     unseen: models or categories whose battles go into a split of their own.
-    Raises WriteError where the folder holds something or cannot be written, and for a name in
-    `unseen` that no battle has, and what `battles` raises. The folder is as it was before then, and
-    when the process is killed.
+    Raises WriteError where the folder is there or cannot be written, and for a name in `unseen`
+    that no battle has, and what `battles` raises. There is no folder then, and none when the
+    process is killed.
     """
-    if folder.exists() and (not folder.is_dir() or set(folder.iterdir()) - {_partial(folder)}):
-        raise WriteError(
-            f"{str(folder)!r} is there already: name a new folder with --out, or empty it"
-        )
+    if folder.exists():
+        raise WriteError(f"{str(folder)!r} is there already: name a new folder with --out")
     export = TrainingExport(folder)
+    partial = folder.parent / f".{folder.resolve().name}.partial"
+    lines: dict[str, list[str]] = {}
+    known: set[str] = set()
     try:
-        with _whole(folder) as partial:
-            album = _Album(partial)
-            lines = _lines(battles, layout, prompt, unseen, album, export)
-            for name, rows in lines.items():
-                (partial / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
+        (partial / IMAGES).mkdir(parents=True)
+        album = _Album(partial)
+        for battle in battles:
+            known |= battle.names
+            split = _UNSEEN if battle.names & set(unseen) else _TRAIN
+            export.battles[split] += 1
+            export.verdicts[battle.verdict] += 1
             if layout == "chat":
-                info = json.dumps(
-                    {f"battles_{s}": _info(s) for s in sorted(export.battles)}, indent=2
-                )
-                (partial / "dataset_info.json").write_text(f"{info}\n", encoding="utf-8")
+                name, rows = f"{split}.jsonl", _chats(battle, prompt, album)
+            else:
+                name = FILE_NAME if split == _TRAIN else f"{_UNSEEN}-{FILE_NAME}"
+                rows = [_table(battle, album)]
+            lines.setdefault(name, []).extend(rows)
+            export.rows[name] += len(rows)
+        if absent := sorted(set(unseen) - known):
+            names = ", ".join(sorted(known)) or "none is named"
+            raise WriteError(
+                f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
+            )
+        for name, rows in lines.items():
+            (partial / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        partial.rename(folder)
     except OSError as error:
         raise WriteError(
             f"{error.filename or folder} could not be written: {error.strerror}"
         ) from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
     export.images = len(album.written)
     return export
-
-
-def _info(split: str) -> dict[str, Any]:
-    """What LLaMA-Factory reads first of a split."""
-    return {
-        "file_name": f"{split}.llamafactory.jsonl",
-        "formatting": "sharegpt",
-        "columns": {"messages": "messages", "images": "images"},
-        "tags": {
-            "role_tag": "role",
-            "content_tag": "content",
-            "user_tag": "user",
-            "assistant_tag": "assistant",
-            "system_tag": "system",
-        },
-    }
-
-
-def _lines(
-    battles: Iterable[TrainingBattle],
-    layout: ExportFormat,
-    prompt: JudgePrompt,
-    unseen: Collection[str],
-    album: _Album,
-    export: TrainingExport,
-) -> dict[str, list[str]]:
-    """The lines of each file, their images written, battles and rows counted."""
-    lines: dict[str, list[str]] = {}
-    known: set[str] = set()
-    for battle in battles:
-        known |= battle.names
-        split = _UNSEEN if battle.names & set(unseen) else _TRAIN
-        export.battles[split] = export.battles.get(split, 0) + 1
-        export.verdicts[battle.verdict] = export.verdicts.get(battle.verdict, 0) + 1
-        if layout == "battles":
-            name = FILE_NAME if split == _TRAIN else f"{_UNSEEN}-{FILE_NAME}"
-            files = {name: [_table(battle, album)]}
-        else:
-            files = _chats(battle, prompt, album, split)
-        for name, rows in files.items():
-            lines.setdefault(name, []).extend(rows)
-            export.rows[name] = export.rows.get(name, 0) + len(rows)
-    if absent := sorted(set(unseen) - set(known)):
-        names = ", ".join(sorted(known)) or "none is named"
-        raise WriteError(
-            f"--unseen {absent[0]}: no battle has that model or category; there are: {names}"
-        )
-    return lines
-
-
-def _partial(folder: Path) -> Path:
-    """Where files are written first: beside a new folder, within one that exists.
-
-    An existing folder may be a mount, which cannot be replaced.
-    """
-    return (folder if folder.exists() else folder.parent) / f".{folder.resolve().name}.partial"
-
-
-@contextmanager
-def _whole(folder: Path) -> Iterator[Path]:
-    """A folder to write into, whose content is moved to `folder` at the end; else it is removed."""
-    partial, existed = _partial(folder), folder.exists()
-    created = [parent for parent in folder.parents if not parent.exists()]
-    try:
-        shutil.rmtree(partial, ignore_errors=True)  # of a process that was killed
-        (partial / IMAGES).mkdir(parents=True)
-        yield partial
-        if existed:
-            for path in sorted(partial.iterdir(), key=Path.is_file):  # images first, then tables
-                path.rename(folder / path.name)
-            partial.rmdir()
-        else:
-            partial.rename(folder)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        for parent in created:
-            with suppress(OSError):
-                parent.rmdir()
-        raise
 
 
 @dataclass
@@ -314,32 +242,22 @@ class _Album:
         return name
 
 
-def _chats(
-    battle: TrainingBattle, prompt: JudgePrompt, album: _Album, split: str
-) -> dict[str, list[str]]:
-    """Rows of both layouts: the battle in either order of the answers."""
-    parts, marked = [], []
+def _chats(battle: TrainingBattle, prompt: JudgePrompt, album: _Album) -> list[str]:
+    """The battle in either order of the answers."""
+    rows = []
     for shown, winner in ((battle.battle, battle.verdict), battle.mirrored()):
         pieces = break_up(_CONTROLS, prompt.show(shown))
-        images = [album.add(piece) for piece in pieces if not isinstance(piece, str)]
-        verdict = prompt.phrases[winner]
-        facts = {"images": images, "battle": battle.id}
-        places = {"verdict": winner, "answers": prompt.bounds(shown)}
         # As prompt and completion: of rows with all turns in one list, trl learns the prompt too.
-        turns = {
+        row = {
             "prompt": [_turn("system", [prompt.system]), _turn("user", pieces)],
-            "completion": [_turn("assistant", [verdict])],
+            "completion": [_turn("assistant", [prompt.phrases[winner]])],
+            "images": [album.add(piece) for piece in pieces if not isinstance(piece, str)],
+            "battle": battle.id,
+            "verdict": winner,
+            "answers": prompt.bounds(shown),
         }
-        parts.append(json.dumps(turns | facts | places, ensure_ascii=False))
-        # With nothing between the pieces, since chat templates put nothing between parts.
-        text = "".join(piece if isinstance(piece, str) else _MARKER for piece in pieces)
-        messages = [
-            {"role": "system", "content": prompt.system},
-            {"role": "user", "content": text},
-            {"role": "assistant", "content": verdict},
-        ]
-        marked.append(json.dumps({"messages": messages} | facts, ensure_ascii=False))
-    return {f"{split}.jsonl": parts, f"{split}.llamafactory.jsonl": marked}
+        rows.append(json.dumps(row, ensure_ascii=False))
+    return rows
 
 
 def _turn(role: str, pieces: Sequence[Piece]) -> dict[str, Any]:

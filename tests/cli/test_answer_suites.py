@@ -19,8 +19,6 @@ REFUSED = "cepbench: suite 'arena' asks for interleaved answers: "
 @pytest.mark.parametrize(
     ("argv", "who"),
     [
-        (["study", "--vary=lengths", "."], "a study of lengths"),
-        (["study", "--vary=weighting", "."], "a study of weighting"),
         (
             ["study", "--vary=encoders", ".", "--encoder=shapes:", "--encoder=a/b"],
             "a study of encoders",

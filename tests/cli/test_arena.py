@@ -37,7 +37,7 @@ def write(path: Path, battles: Sequence[JudgedBattle], **more: Any) -> None:
 
 @pytest.fixture
 def panels(home: Home) -> Home:
-    """Verdicts of two judges, the arranged battles, and files that are none."""
+    """Verdicts of two judges, and files that are none."""
     write(home.path / "people.json", PANEL)
     write(
         home.path / "judge.json",
@@ -47,18 +47,11 @@ def panels(home: Home) -> Home:
         home.path / "careless.json",
         [JudgedBattle(b.question, b.second, b.first, "A") for b in PANEL],
     )
-    arranged = [
-        *PANEL,
-        JudgedBattle("late", "m00", "m01", "A"),
-        JudgedBattle("later", "m01", "m02", "A"),
-    ]
-    write(home.path / "battles.json", arranged)
     pair = PANEL[0].question, PANEL[0].first, PANEL[0].second
     write(home.path / "extra.json", PANEL, reason="why")
     write(home.path / "nobody.json", [])
     write(home.path / "twice.json", [*PANEL, JudgedBattle(*pair, "B")])
     write(home.path / "self.json", [JudgedBattle("1", "m00", "m00", "A")])
-    write(home.path / "elsewhere.json", arranged[-2:])
     (home.path / "sub").mkdir()
     write(home.path / "sub" / "people.json", PANEL)
     return home
@@ -92,16 +85,13 @@ def test_leaderboard(panels: Home) -> None:
     assert rates[0][1] + rates[1][0] == pytest.approx(1)
 
 
-def test_forfeits_and_groups(panels: Home) -> None:
-    """Battles without verdict are forfeits of the named model; groups have a table of their own."""
+def test_groups(panels: Home) -> None:
+    """Groups have a table of their own, by the model of pairs that is named."""
     ended = panels.command(
-        *("arena", "leaderboard", "people.json", "--battles=battles.json", "--no-answer=M00"),
-        *("--forfeits=charged", "--by=meta-topic", "--pair-model=davidson"),
+        "arena", "leaderboard", "people.json", "--by=meta-topic", "--pair-model=davidson"
     )
 
     assert ended.code == 0
-    assert "forfeits: 1 battles without an answer count in the win rates" in ended.out
-    assert "1 arranged battles have no verdict and are left out" in ended.out
     assert "Elo points by the davidson model" in ended.out.replace("\n", " ")
     assert "people: win rate with ties as 1/2, in percent" in ended.out
 
@@ -173,18 +163,9 @@ def test_agreement(panels: Home) -> None:
             ["leaderboard", "people.json", "sub/../people.json"],
             "-people': rename one, results are named after them",
         ),
-        (["leaderboard", "people.json", "--no-answer=m00"], "--no-answer needs --battles FILE"),
-        (
-            ["leaderboard", "people.json", "--battles=battles.json", "--no-answer=m09"],
-            "'m09' is not among the arranged battles: m00, m01, m02 are",
-        ),
         (["leaderboard", "nobody.json"], "file 'nobody.json' holds no battle"),
         (["leaderboard", "twice.json"], "keep one of them, and the verdicts of two judges in"),
         (["leaderboard", "self.json"], "self.json, record 1: 'm00' cannot battle against itself"),
-        (
-            ["leaderboard", "people.json", "--battles=elsewhere.json"],
-            "--battles elsewhere.json: none of the verdicts of people.json is on them",
-        ),
         (["judges", "people.json", "careless.json"], "people and careless judged no battle both"),
         (["judges", "people.json", "judge.json", "--unseen=x"], "no battle has the model 'x'"),
     ],
@@ -196,127 +177,3 @@ def test_refused(panels: Home, argv: list[str], message: str) -> None:
     assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)
     assert message in ended.err
     assert not (panels.path / ".cepbench").exists()
-
-
-def test_refused_by_the_parser(panels: Home) -> None:
-    """A misspelt pair model gets the nearest one."""
-    ended = panels.command("arena", "leaderboard", "people.json", "--pair-model=davidsn")
-
-    ended.refused("Did you mean 'davidson'?")
-
-
-def test_equal_ids_count_once_where_that_is_asked_for(home: Home) -> None:
-    """The last verdict of one question and two ids stays, as in the authors' script; it is said."""
-    write(home.path / "all.json", PANEL)  # each with the ids 0 and 1
-    questions = {battle.question for battle in PANEL}
-    ended = home.command("arena", "leaderboard", "all.json", "--merge-equal-ids")
-    (board,) = board_of(home, "all")["leaderboards"]
-
-    assert ended.code == 0, ended.err
-    assert board["verdicts"] == len(questions)
-    lost = len(PANEL) - len(questions)
-    assert f"{lost} verdicts have the ids of others and do not count" in ended.out
-    assert f"{PANEL[0].question}: {PANEL[0].first} against {PANEL[0].second}" in board["remarks"][0]
-
-
-def test_a_list_of_other_battles_is_a_warning(home: Home) -> None:
-    """Forfeits follow from it: their number means nothing where it is of other verdicts."""
-    write(home.path / "some.json", PANEL[:-20])
-    write(home.path / "other.json", [*PANEL[:40], *PANEL[-20:]])
-    lost = PANEL[-1].first
-    ended = home.command(
-        "arena", "leaderboard", "some.json", "--battles=other.json", f"--no-answer={lost}"
-    )
-    (board,) = board_of(home, "some")["leaderboards"]
-
-    assert ended.code == 0, ended.err
-    assert board["unarranged"] == len(PANEL) - 60
-    assert f"warning: {len(PANEL) - 60} of {len(PANEL) - 20:,} verdicts are on battles" in one_line(
-        ended.out
-    )
-    write(home.path / "whole.json", PANEL)
-    ended = home.command(
-        "arena", "leaderboard", "some.json", "--battles=whole.json", f"--no-answer={lost}"
-    )
-    unjudged = board_of(home, "some")["leaderboards"][0]["unjudged"]
-    warned = "battles of the list lack a verdict beside" in one_line(ended.out)
-    assert warned == (unjudged > 10)
-
-
-SCORES = {
-    "a": {"0101001": (9, 8), "0101002": (7, 8), "0201001": (8, 8)},
-    "b": {"0101001": (5, 6), "0101002": (5, 6), "0501001": (2, 3)},
-}
-
-
-def write_scores(path: Path, **more: Any) -> None:
-    """Scores of two models in two criteria, as OpenING's files have them."""
-    records = [
-        {
-            "data_id": question,
-            "model": {"id": "0", "name": model},
-            "score": {
-                name: {"Score": score, "Justification": "why"}
-                for name, score in zip(("Correctness", "Richness"), scores, strict=True)
-            }
-            | more,
-        }
-        for model, own in SCORES.items()
-        for question, scores in own.items()
-    ]
-    path.write_text(json.dumps(records), "utf-8")
-
-
-def test_scores_of_single_answers_are_ranked(home: Home) -> None:
-    """Means by criterion, overall as the authors compute it, and by meta-topic."""
-    write_scores(home.path / "scores.json")
-    ended = home.command("arena", "leaderboard", "scores.json", "--by=meta-topic")
-    (board,) = board_of(home, "scores")["scores"]
-
-    assert ended.code == 0, ended.err
-    assert [row["model"] for row in board["models"]] == ["a", "b"]
-    assert board["models"][0]["criteria"] == {"Correctness": 8.0, "Richness": 8.0}
-    assert board["models"][1]["overall"] == 4.5
-    assert board["models"][1]["groups"] == {
-        "GUI Navigation": 2.5, "Multimodal Report Generation": None, "Storybook Creation": 5.5,
-    }  # fmt: skip
-    means = np.array([5.5, 5.5, 2.5])
-    error = np.sqrt(np.square(means - means.mean()).sum()) / 3
-    assert board["models"][1]["error"] == pytest.approx(error)
-
-
-@pytest.mark.parametrize(
-    ("argv", "says"),
-    [
-        (["scores.json", "people.json"], "files of scores and of verdicts are given"),
-        (["scores.json", "--merge-equal-ids"], "--merge-equal-ids is for verdicts of battles"),
-        (["scores.json", "--battles=people.json"], "--battles is for verdicts of battles"),
-        (["high.json"], "record 1"),
-        (["odd.json"], "has the criteria Correctness, the first answer"),
-    ],
-)
-def test_wrong_scores_are_refused(panels: Home, argv: list[str], says: str) -> None:
-    """In one line, and nothing is written."""
-    write_scores(panels.path / "scores.json")
-    write_scores(panels.path / "high.json", More={"Score": 11})
-    records = json.loads((panels.path / "scores.json").read_text("utf-8"))
-    del records[-1]["score"]["Richness"]
-    (panels.path / "odd.json").write_text(json.dumps(records), "utf-8")
-    ended = panels.command("arena", "leaderboard", *argv)
-
-    assert ended.code in (1, 2)
-    assert says in ended.err
-    assert ended.err.count("\n") == 1
-    assert not (panels.path / ".cepbench/arena").exists()
-
-
-def board_of(home: Home, name: str) -> dict[str, Any]:
-    """The JSON of a leaderboard."""
-    path = home.path / f".cepbench/arena/leaderboard-{name}.json"
-    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
-    return document
-
-
-def one_line(text: str) -> str:
-    """Without line breaks."""
-    return " ".join(text.split())

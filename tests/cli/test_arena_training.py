@@ -12,17 +12,12 @@ from PIL import Image
 
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.judged_battles import VERDICT, load_judged_battles
-from pytest_cepbench.datasets.opening.verdict_files import write_battles
-from pytest_cepbench.metrics.battles import JudgedBattle
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.records import Vote
 from tests.cli.conftest import Home
-from tests.datasets.opening.files import png, put_answer, put_questions, question
 from tests.ratings.studies import BLUE, RED, make_study
 from tests.ratings.voted import cast
-
-UID = "0101001"
 
 SUITE = Path(__file__).parents[2] / "suites" / "judge"
 
@@ -86,25 +81,6 @@ def test_chats_are_battles_in_both_orders(suite: Home) -> None:
                 assert image.size == (64, 64)
 
 
-def test_the_other_layout_marks_images_in_the_text(suite: Home) -> None:
-    """As many marks as images, whatever answers say; its description names files and columns."""
-    suite.command("arena", "training", "judge", "--out=chats", "--unseen=swap")
-
-    for split, number in (("train", 8), ("unseen", 8)):
-        chats = rows(suite.path / "chats" / f"{split}.llamafactory.jsonl")
-        assert len(chats) == number
-        for row in chats:
-            assert row["messages"][1]["content"].count("<image>") == len(row["images"])
-    info = json.loads((suite.path / "chats" / "dataset_info.json").read_text())
-    assert {own["file_name"] for own in info.values()} == {
-        "train.llamafactory.jsonl",
-        "unseen.llamafactory.jsonl",
-    }
-    told = [str(row["prompt"]) for row in rows(suite.path / "chats" / "train.jsonl")]
-    told += [str(row["prompt"]) for row in rows(suite.path / "chats" / "unseen.jsonl")]
-    assert any("<b>x</b>" in text for text in told)
-
-
 def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
     """The same questions, answers and verdicts, its images in files."""
     ended = suite.command("arena", "training", "judge", "--format=battles", "--out=table")
@@ -123,9 +99,7 @@ def test_a_table_is_read_by_the_suite_again(suite: Home) -> None:
 
 def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
     """Those of a model that is named go into the split of the unseen."""
-    ended = home.command(
-        *("arena", "training", "shapes-arena", "--samples=24", "--unseen=blind"), "--out=chats"
-    )
+    ended = home.command("arena", "training", "shapes-arena", "--unseen=blind", "--out=chats")
 
     assert ended.code == 0, ended.err
     train, unseen = (rows(home.path / "chats" / f"{name}.jsonl") for name in ("train", "unseen"))
@@ -134,34 +108,11 @@ def test_battles_of_the_embedded_world_have_models(home: Home) -> None:
     assert not {row["battle"] for row in train} & {row["battle"] for row in unseen}
 
 
-def test_battles_of_the_embedded_world_have_categories(home: Home) -> None:
-    """Those of a category that is named go into the split of the unseen."""
-    first = home.command("arena", "training", "shapes-arena", "--samples=24", "--out=all")
-    assert first.code == 0, first.err
-    categories = [
-        row["battle"].partition("/")[0] for row in rows(home.path / "all" / "train.jsonl")
-    ]
-    held_out = categories[0]
-
-    ended = home.command(
-        *("arena", "training", "shapes-arena", "--samples=24", f"--unseen={held_out}"),
-        "--out=chats",
-    )
-
-    assert ended.code == 0, ended.err
-    unseen = rows(home.path / "chats" / "unseen.jsonl")
-    assert len(unseen) == categories.count(held_out)
-    assert {row["battle"].partition("/")[0] for row in unseen} == {held_out}
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["judge", "--unseen=move"], "--unseen move: no battle has that model or category"),
-        (["judge", "--seed=-1"], "--seed '-1': a whole number from 0 on is expected"),
-        (["judge", "--samples=none"], "--samples"),
         (["elsewhere"], "no suite at 'elsewhere'"),
-        (["elsewhere.json"], "file 'elsewhere.json' cannot be read"),
         (["toy"], "has no battles with stored verdicts: its loader is 'shapes'"),
     ],
 )
@@ -230,48 +181,3 @@ def test_a_study_that_nobody_judged_is_refused(home: Home) -> None:
     assert "nobody has judged a battle" in ended.err
     assert len(ended.err.strip().splitlines()) == 1
     assert not (home.path / "chats").exists()
-
-
-@pytest.fixture
-def verdicts(home: Home) -> Home:
-    """Two of people's verdicts in OpenING's format, and one on a model without answers."""
-    put_questions(home.path / "questions", [question(UID)])
-    put_answer(home.path / "Wordy_output", UID, [{"text": "It ends.", "image": f"{UID}-o-0.jpg"}])
-    (home.path / "Wordy_output" / f"{UID}-o-0.jpg").write_bytes(png(40))
-    people = [JudgedBattle(UID, "Wordy", "Human", "Tie(B)"), JudgedBattle(UID, "Wordy", "x", "A")]
-    for name in ("people.json", "people.jsonl"):
-        write_battles(home.path / name, people)
-    return home
-
-
-@pytest.mark.parametrize("name", ["people.json", "people.jsonl"])
-def test_verdicts_in_the_released_format_are_a_source(verdicts: Home, name: str) -> None:
-    """A list or one verdict a line; the battles are those of the questions and answers named."""
-    files = ("--data=opening=questions", "--answers", "Wordy_output")
-    command = ("arena", "training", name, *files, "--out=chats")
-
-    refused = verdicts.command(*command)
-    assert refused.code != 0
-    assert "1 of 2 battles cannot be shown to a judge" in refused.err
-    ended = verdicts.command(*command, "--partial")
-
-    assert ended.code == 0, ended.err
-    assert f"{name}: 1 battles left out, of models without a folder of answers" in ended.err
-    first, mirrored = rows(verdicts.path / "chats" / "train.jsonl")
-    assert said(first) == "Tie (B is better)"
-    assert said(mirrored) == "Tie (A is better)"
-    texts = [part["text"] for part in first["prompt"][1]["content"]]
-    assert texts == [
-        *("Question:", "How does it go on?", None, "Answer A:", "It ends.", None, "Answer B:"),
-        *("It ends well.", None, PROMPT.closing),
-    ]
-    pictures = [(verdicts.path / "chats" / name).is_file() for name in first["images"]]
-    assert pictures == [True] * 3
-
-
-def test_verdicts_without_questions_are_refused(verdicts: Home) -> None:
-    """The line names the option that says where they lie."""
-    ended = verdicts.command("arena", "training", "people.json", "--out=chats")
-    assert ended.code != 0
-    assert "--data opening=FOLDER" in ended.err
-    assert len(ended.err.strip().splitlines()) == 1

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from pytest_cepbench.models import python_model
 from pytest_cepbench.suites import load_suite
@@ -40,12 +39,6 @@ def written(project: Home, name: str = "photos") -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def measured(project: Home) -> str:
-    """The report of what was measured."""
-    path = project.path / ".cepbench" / "studies" / "init-photos.md"
-    return path.read_text(encoding="utf-8")
-
-
 @pytest.mark.slow
 def test_two_commands_to_a_verdict(project: Home) -> None:
     """What init accepts, the next run of pytest holds a model to."""
@@ -73,27 +66,11 @@ def test_tolerances_come_from_the_noise(project: Home) -> None:
     assert 0.01 < tolerance < max(case["tolerance"] for case in suite["cases"].values())
     sentences = re.findall(r"^(It will|A checkpoint)", ended.out, re.MULTILINE)
     assert sentences == ["It will", "It will", "A checkpoint"]
-    report = measured(project)
-    assert "tolerance: measured" in report
-    (cells,) = re.findall(r"^\| overall \| 30 \| (.*) \|$", report, re.MULTILINE)
-    shown, held, visible, needed = cells.split(" | ")
-    assert f"It will see a drop of {visible} or more of the whole" in ended.out
-    assert float(shown) == pytest.approx(tolerance, rel=0.01)
-    assert tolerance < float(visible)
-    assert int(held) >= 80
-    assert int(needed) <= 30
-    assert "fewer than 20 images: cats (12), dogs (18). Give more" in report.replace("\\", "")
-
-
-def test_nothing_is_lost_of_the_pilot(project: Home) -> None:
-    """The models are asked for the samples of the pilot once: their results are in the store."""
-    assert init(project, "--samples=18", "--seeds=2").code == 0
-    ended = project.command("calibrate", "suites/photos", MODEL, "--seeds=2", "--baselines=none")
-    assert "0 model inputs" in ended.out
+    assert "fewer than 20 images: cats (12), dogs (18). Give more" in " ".join(ended.out.split())
 
 
 def test_what_is_written(project: Home) -> None:
-    """A suite with relative paths, its test, a folder for baselines, and a workflow that parses."""
+    """A suite with relative paths, its test, and a folder for baselines."""
     ended = init(project, "--no-measure", "--name=my-own")
     assert ended.code == 0
     suite = written(project, "my-own")
@@ -105,10 +82,6 @@ def test_what_is_written(project: Home) -> None:
     load_suite(project.path / "suites" / "my-own" / "suite.toml")
     assert (project.path / "suites" / "my-own" / "test_my_own.py").is_file()
     assert (project.path / "baselines" / "my-own").is_dir()
-    workflow = project.path / ".github" / "workflows" / "gate-my-own.yml"
-    steps = yaml.safe_load(workflow.read_text(encoding="utf-8"))["jobs"]["gate"]["steps"]
-    (gate,) = (step["run"] for step in steps if step.get("name") == "Gate")
-    assert gate.startswith('pytest suites/my-own "--model=$CHECKPOINT" --cep-report=')
 
 
 def test_without_measuring_the_default_is_named_as_one(project: Home) -> None:
@@ -158,14 +131,6 @@ def test_nothing_is_overwritten(project: Home) -> None:
     ended = init(project)
     ended.refused("suites/photos/suite.toml", "is there already", code=1)
     assert contents(project.path) == before
-
-
-def test_a_link_that_leads_nowhere_is_not_written_through(project: Home, tmp_path: Path) -> None:
-    """It is a file that is there already."""
-    (project.path / "suites" / "photos").mkdir(parents=True)
-    (project.path / "suites" / "photos" / "suite.toml").symlink_to(tmp_path / "elsewhere")
-    assert init(project, "--no-measure").code == 1
-    assert not (tmp_path / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from pytest_cepbench.ratings.folder import read_ratings, read_votes
 from tests.cli.conftest import Home
 from tests.plugin.project import contents
-from tests.ratings.serving import ROOT, agree, request, served, slots
+from tests.ratings.serving import ROOT, request, served, slots
 from tests.ratings.studies import make_study
 
 LONG = "two of the many things that were asked for"
@@ -37,22 +36,27 @@ def items(home: Home) -> str:
 
 
 def test_a_study_of_items_of_ones_own(home: Home, items: str) -> None:
-    """Its folder has the items, checks, texts and, for the owner alone, addresses."""
+    """Its folder has the items and checks; items whose answers cannot be damaged are told."""
     ended = home.command(
         "rate", "ask", items, "--kind=pair", "--out=ratings/mine", "--annotators=ann,ben",
-        "--only-write", "--share=0.5", "--attention=0.1", "--seed=7",
+        "--only-write", "--overlap=1", "--seed=7",
     )  # fmt: skip
     assert (ended.code, ended.out) == (0, "")
     assert "ratings/mine: 30 items for 2 annotators" in ended.err
     folder = home.path / "ratings" / "mine"
     ratings = read_ratings(folder)
     study = ratings.study
-    assert (study.annotators, study.overlap, study.share) == (("ann", "ben"), 2, 0.5)
-    assert (study.seed, study.suite, study.practice) == (7, "", 5)
+    assert (study.annotators, study.overlap) == (("ann", "ben"), 1)
+    assert (study.seed, study.suite) == (7, "")
     kinds = [item.kind for item in ratings.items.values()]
-    assert [kinds.count(kind) for kind in ("item", "practice", "attention")] == [30, 5, 3]
-    assert stat.S_IMODE((folder / "session.json").stat().st_mode) == 0o600
-    assert (folder / "consent.md").is_file()
+    assert [kinds.count(kind) for kind in ("item", "attention")] == [30, 2]
+    text = "".join(
+        json.dumps({"question": ["Which?"], "options": [["red"], [f"blue {n}"]]}) + "\n"
+        for n in range(20)
+    )
+    (home.path / "short.jsonl").write_text(text)
+    ended = home.command("rate", "ask", "short.jsonl", "--kind=pair", "--out=s", "--only-write")
+    assert "0 of 1 attention items: " in ended.err
 
 
 def test_a_suite_gives_images_to_describe(home: Home) -> None:
@@ -92,15 +96,7 @@ def test_a_suite_of_one_iteration_can_be_described(home: Home) -> None:
         (["items.jsonl", "--kind=pair", "--out=r", "--annotators=0"], 2, "at least one annotator"),
         (["items.jsonl", "--kind=pair", "--out=r", "--overlap=4"], 2, "overlap of 4 needs"),
         (["items.jsonl", "--kind=pair", "--out=r", "--overlap=x"], 2, "--overlap 'x'"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--share=x"], 2, "--share 'x': a number"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--share=2"], 2, "from 0 to 1"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--attention", "-0.1"], 2, "got -0.1"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--attention=-1"], 2, "from 0 to 0.5, got -1"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--attention=nan"], 2, "got nan"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--attention=inf"], 2, "got inf"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--repeats=-inf"], 2, "repeats is a share"),
         (["items.jsonl", "--kind=pair", "--out=r", "--seed=x"], 2, "--seed 'x'"),
-        (["items.jsonl", "--kind=pair", "--out=r", "--practice=x"], 2, "--practice 'x'"),
         (["items.jsonl", "--kind=pair", "--out=r", "--samples=3"], 2, "are of suites"),
         (["items.jsonl", "--kind=describe", "--out=r"], 2, "task describe has 0 options"),
         ([".", "--kind=caption", "--out=r"], 2, "there is no such store"),
@@ -126,8 +122,7 @@ def test_mistakes_are_one_line(
     [
         (["--kind=pair"], "goes on as it was written: drop --kind"),
         (["--annotators=5", "--seed=1"], "drop --annotators, --seed"),
-        (["--practice=0", "--attention=0.3"], "drop --practice, --attention"),
-        (["--repeats=0.05", "--samples=3"], "drop --repeats, --samples"),
+        (["--overlap=1", "--samples=3"], "drop --overlap, --samples"),
         (["--report=none.json", "--data=a=b"], "drop --report, --data"),
         (["--store=elsewhere"], "drop --store"),
         (["--port=x"], "--port 'x': a number is expected"),
@@ -169,7 +164,6 @@ def test_a_served_study_goes_on_after_an_interrupt(tmp_path: Path) -> None:
         with served(tmp_path / "study") as server:
             address = server.addresses["a1"]
             seen.append(address.split("/a/")[1])
-            agree(address)
             slot = slots(address)[0]
             body = {"key": f"key-{len(seen):06d}", "slot": slot, "verdict": "A"}
             assert request(address, "vote", body).content["saved"]
@@ -204,7 +198,7 @@ def test_a_server_listens_on_an_address_of_ipv6(tmp_path: Path) -> None:
         address = server.addresses["a1"]
         assert address.startswith("http://[::1]:")
         with urlopen(address) as response:
-            assert b"Before you begin" in response.read()
+            assert b"You are a1." in response.read()
 
 
 @pytest.mark.slow
@@ -224,20 +218,3 @@ def test_packages_of_the_server_are_missed_before_anything_is_said(tmp_path: Pat
     assert ended.returncode == 2
     assert 'pip install "pytest-cepbench[pages]"' in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_the_server_says_that_there_are_fewer_attention_items(tmp_path: Path) -> None:
-    """Where answers cannot be damaged visibly; nothing is said where there are enough."""
-    pytest.importorskip("starlette")
-    make_study(tmp_path / "plain", "pair", attention=0.2)
-    with served(tmp_path / "plain") as server:
-        assert not any("attention items" in line for line in server.said)
-    items = "".join(
-        json.dumps({"question": ["Which?"], "options": [["red"], [f"blue {n}"]]}) + "\n"
-        for n in range(20)
-    )
-    (tmp_path / "items.jsonl").write_text(items)
-    options = ("--kind=pair", f"--out={tmp_path / 'short'}")
-    with served(tmp_path / "items.jsonl", *options) as server:
-        assert any(line.startswith("0 of 1 attention items: ") for line in server.said)

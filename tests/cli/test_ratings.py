@@ -74,25 +74,6 @@ def test_agreement_is_printed_and_written(home: Home, rated: Ratings) -> None:
     assert content["annotators"][0]["votes"] == 12
 
 
-def test_the_rest_of_a_study_is_told_in_minutes(home: Home) -> None:
-    """At the median of the seconds so far, over all annotators; nothing of a study that is done."""
-    ratings = make_study(
-        home.path / "ratings/may", "pair", 40, annotators=2, share=1.0, overlap=2, repeats=0.1
-    )
-    items = list(ratings.items.values())
-    cast(ratings, *(side_vote(item, "a1", "A", seconds=30.0) for item in items[:10]))
-    ended = home.command("agree", "people", "ratings/may", "--draws=10")
-    for item in items:
-        cast(ratings, *(side_vote(item, name, "A") for name in ("a1", "a2")))
-    done = home.command("agree", "people", "ratings/may", "--draws=10")
-
-    # Two answers to each of 40 items are 80, of which 10 are given; repeats are a tenth more.
-    words = "70 answers to come: about 19 minutes for each of 2 annotators, at 30.0 seconds"
-    assert words in " ".join(ended.out.split())
-    assert (ended.code, done.code) == (0, 0)
-    assert "to come" not in done.out
-
-
 def test_mistakes_are_told_in_a_line(home: Home, rated: Ratings) -> None:
     """No folder, nothing to compare, two files of one annotator, a wrong option."""
     make_study(home.path / "ratings/words", "describe", 2)

@@ -88,24 +88,6 @@ def test_encoders(home: Home) -> None:
     assert len(set(roles)) == 2
 
 
-def test_lengths(home: Home) -> None:
-    """Words and values of each band, side by side."""
-    ended = home.study("lengths", ".", "--metrics=gc")
-    words = [(entry["model"], entry["variant"]) for entry in home.document("lengths")["words"]]
-    assert words == [(model, band) for model in "abc" for band in ("<20", "20-60", ">60")]
-    assert line(ended.out, "<20 and >60")[0] == "1.0000"
-
-
-def test_weighting(home: Home) -> None:
-    """GC and s over models, recomputed from their columns."""
-    ended = home.study("weighting", ".")
-    (entry,) = home.document("weighting")["weightings"]
-    columns = [[row[name] for row in entry["rows"]] for name in ("weighted", "last")]
-    by_method = {c["method"]: c["value"] for c in entry["models"]}
-    assert by_method["pearson"] == pytest.approx(np.corrcoef(columns)[0, 1])
-    assert line(ended.out, "a  ")[:3] == [f"{columns[0][0]:.4f}", f"{columns[1][0]:.4f}", "16"]
-
-
 def test_a_second_run_asks_no_model(home: Home) -> None:
     """The same command again loads nothing, and finds the same."""
     home.study("generators", ".", *GENERATORS)

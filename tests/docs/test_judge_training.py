@@ -130,13 +130,14 @@ def test_script_learns_from_what_stands_in_the_answers(tmp_path: Path) -> None:
     """Only the verdict's tokens are learned, and each answer is where its tokens are."""
     from transformers import AutoProcessor
 
-    write_training(tmp_path, battles(), "chat", PROMPT)
-    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
+    folder = tmp_path / "battles"
+    write_training(folder, battles(), "chat", PROMPT)
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     script = runpy.run_path(str(SCRIPT))
     for row in rows:
         script["without_empty_texts"](row)
     processor = AutoProcessor.from_pretrained(START)
-    batch = script["Battles"](processor, tmp_path)(rows)
+    batch = script["Battles"](processor, folder)(rows)
 
     leads = {"A": 1, "B": -1, "Tie(A)": 0.5, "Tie(B)": -0.5}
     shown = [

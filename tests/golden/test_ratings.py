@@ -16,8 +16,8 @@ OPTIONS = [[Part(text="Here:"), Part(image="2" * 64)], [Part(text="No.")]]
 
 def test_lines_of_a_ratings_folder() -> None:
     """Digests of items and options, and every field of a line as it is written."""
-    known = {"winner": "first", "why": "It is there."}
-    item = make_item("pair", QUESTION, OPTIONS, "practice", known, probability=0.25)
+    known = {"winner": "first"}
+    item = make_item("pair", QUESTION, OPTIONS, "attention", known, probability=0.25)
     vote: dict[str, Any] = {
         "item": item.item, "annotator": "ann", "key": "0123456789abcdef", "seconds": 7.4,
         "at": "2026-11-22T10:00:00.120Z", "browser": (1280, 800), "note": "dark",

@@ -18,7 +18,6 @@ from pytest_cepbench.metrics.correlation import (
     Correlation,
     Method,
     correlation,
-    correlation_estimate,
     correlation_matrix,
     mean_of_pairs,
     rank_table,
@@ -42,25 +41,6 @@ def value_of(first: Array, second: Array, method: Method) -> float:
     result = correlation(first, second, method)
     assert result is not None
     return result.value
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_bootstrap_interval_holds_the_coefficient(method: Method) -> None:
-    """Narrower over more models, the same again, and none of a constant column."""
-    random = np.random.default_rng(0)
-    x = random.standard_normal(40)
-    y = x + random.standard_normal(40)
-    few, many = (correlation_estimate(x[:n], y[:n], method, draws=200) for n in (8, 40))
-
-    assert many == correlation_estimate(x, y, method, draws=200)
-    assert many.value == value_of(x, y, method)
-    assert few.low is not None
-    assert few.high is not None
-    assert many.low is not None
-    assert many.high is not None
-    assert -1 <= few.low < many.low < many.value < many.high <= 1
-    assert many.high - many.low < few.high - few.low
-    assert correlation_estimate(np.zeros(5), x[:5], method, draws=5).value is None
 
 
 def ranks_of(column: Array) -> Array:

@@ -25,7 +25,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Any]:
-    """Opens a person's page in a browser profile of its own, past the first page.
+    """Opens a person's page in a browser profile of its own, past the instructions.
 
     Takes an address and options of the profile. No script of a page may fail.
     """
@@ -38,9 +38,9 @@ def open_page(browser: Any) -> Iterator[Any]:
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(address)
-        if page.locator("#agree").count():
-            page.click("#agree")
         page.wait_for_selector("[data-slot]")
+        if page.locator("dialog[open]").count():
+            page.keyboard.press("Escape")
         see(page)
         return page
 
@@ -53,6 +53,6 @@ def open_page(browser: Any) -> Iterator[Any]:
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[tuple[Path, Server]]:
     """A study of pairs for two people, who judge every item, and its server."""
-    make_study(tmp_path / "study", "pair", overlap=2, share=1.0)
+    make_study(tmp_path / "study", "pair", overlap=2)
     with served(tmp_path / "study") as server:
         yield tmp_path / "study", server

@@ -40,13 +40,11 @@ def picture(number: int, channel: int) -> ImageArtifact:
 def make_study(
     folder: Path, task: Task, count: int = 12, annotators: int = 2, **settings: Any
 ) -> Ratings:
-    """A written study, with the texts of its pages."""
+    """A written study."""
     names = tuple(f"a{number + 1}" for number in range(annotators))
     closed = NAMES if task == "verify" else ()
     study = Study(kind=task, suite="toy", annotators=names, names=closed)
-    study = msgspec.structs.replace(
-        study, **{"practice": 0, "attention": 0, "repeats": 0} | settings
-    )
+    study = msgspec.structs.replace(study, **{"attention": 0, "repeats": 0} | settings)
     items: list[Item] = []
     images: dict[str, ImageArtifact] = {}
     sources: list[Source] = []

@@ -1,4 +1,4 @@
-"""The application as browsers and strangers reach it: tokens, headers, bodies, no double vote."""
+"""The application as browsers and strangers reach it: headers, bodies, no double vote."""
 
 from __future__ import annotations
 
@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_cepbench.option_values import bind
-from pytest_cepbench.ratings.app import render_item, to_html
+from pytest_cepbench.ratings.app import render_item
 from pytest_cepbench.ratings.folder import read_ratings
 from pytest_cepbench.ratings.live_study import LiveStudy
 from pytest_cepbench.ratings.records import Task
-from tests.ratings.serving import Reply, agree, records, request, slots
+from tests.ratings.serving import Reply, records, request, slots
 from tests.ratings.studies import make_study
 from tests.ratings.voted import give
 from tests.report.pages import read_page
@@ -29,14 +27,12 @@ PAGE = {"Content-Type": "application/json", "X-Cepbench": "1"}
 
 
 class Site:
-    """A served study. folder: of it. a1, a2, operator: addresses."""
+    """A served study. folder: of it. a1, a2: addresses."""
 
     def __init__(self, live: LiveStudy, port: int) -> None:
         self.folder, self.live = live.ratings.path, live
-        base = f"http://127.0.0.1:{port}"
-        self.a1, self.a2 = (f"{base}/a/{live.session.tokens[name]}/" for name in ("a1", "a2"))
-        self.operator = f"{base}/o/{live.session.operator}/"
-        self.base = f"{base}/"
+        self.base = f"http://127.0.0.1:{port}/"
+        self.a1, self.a2 = (f"{self.base}a/{name}/" for name in ("a1", "a2"))
 
     def vote(self, key: str = "12345678", **fields: Any) -> Reply:
         """An answer of a1 to what is shown."""
@@ -47,21 +43,18 @@ class Site:
 
 @contextmanager
 def served_site(folder: Path, count: int = 5) -> Iterator[Site]:
-    """A study of pairs for two people, served by a thread; both have agreed."""
+    """A study of pairs for two people, served by a thread."""
     import uvicorn
 
     from pytest_cepbench.ratings.app import make_app
 
-    make_study(folder, "pair", count=count, overlap=2, share=1.0)
+    make_study(folder, "pair", count=count, overlap=2)
     with LiveStudy(read_ratings(folder)) as live, bind(0) as listener:
-        hosts = ["127.0.0.1", "rate.example.org"]
-        app = make_app(live, hosts)
+        app = make_app(live, ["127.0.0.1", "rate.example.org"])
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", server_header=False))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         site = Site(live, listener.getsockname()[1])
-        agree(site.a1)
-        agree(site.a2)
         try:
             yield site
         finally:  # or a test that fails would never end
@@ -85,7 +78,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def test_pages_run_nothing_but_their_own(untouched: Site) -> None:
     """A nonce of each response for the three files that are named; all else is refused."""
-    first, second = request(untouched.a1), request(untouched.operator)
+    first, second = request(untouched.a1), request(untouched.a2)
     nonces = set()
     for reply in (first, second):
         policy = reply.headers["content-security-policy"]
@@ -107,7 +100,6 @@ def test_items_of_every_task_are_sound_html(tmp_path: Path, task: Task) -> None:
     """Every tag closes and every attribute has quotes, whatever names and texts contain."""
     make_study(tmp_path / "study", task, count=3)
     with LiveStudy(read_ratings(tmp_path / "study")) as live:
-        live.consents.agree("a1")
         shown = live.upcoming("a1")
         assert shown
         for item in shown:
@@ -118,37 +110,30 @@ def test_items_of_every_task_are_sound_html(tmp_path: Path, task: Task) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "a/none/", "a/none/upcoming", "a/none/image/x", "o/none/", "o/none/part", "", "a/",
-        "page/x", "page/../records.py", "page/rate.html.jinja", "sources.jsonl",
-        "a/none/../../session.json",
+        "a/none/", "a/none/upcoming", "a/none/image/x", "", "a/", "page/x",
+        "page/../records.py", "page/rate.html.jinja", "sources.jsonl", "a/a1/../../study.json",
     ],
 )  # fmt: skip
-def test_without_a_token_there_is_nothing(untouched: Site, path: str) -> None:
+def test_without_a_name_there_is_nothing(untouched: Site, path: str) -> None:
     """Neither pages nor images, and no file of the folder."""
     assert request(untouched.base, path).status == 404
 
 
-@pytest.mark.parametrize("role", ["a", "o"])
 @pytest.mark.parametrize(
-    "token", ["%ff%fe", "%00", "%C3%A9", "%ed%a0%80", "%", "%zz", "a" * 60_000, "%0d%0aX:%20y"]
+    "name", ["%ff%fe", "%00", "%C3%A9", "%ed%a0%80", "%", "%zz", "a" * 60_000, "%0d%0aX:%20y"]
 )
-def test_an_address_of_any_bytes_is_none(untouched: Site, role: str, token: str) -> None:
-    """A token is compared as bytes, whatever it holds; nothing is an error of the server."""
-    for page in ("", "part", "image/%ff"):
-        assert 400 <= request(untouched.base, f"{role}/{token}/{page}").status < 500
-    assert 400 <= request(untouched.base, f"{role}/{token}/vote", b"{").status < 500
+def test_an_address_of_any_bytes_is_none(untouched: Site, name: str) -> None:
+    """Nothing is an error of the server."""
+    for page in ("", "image/%ff"):
+        assert 400 <= request(untouched.base, f"a/{name}/{page}").status < 500
+    assert 400 <= request(untouched.base, f"a/{name}/vote", b"{").status < 500
 
 
-def test_a_token_opens_its_own_pages_alone(untouched: Site) -> None:
-    """An annotator is no operator, an operator no annotator, and images have opaque names."""
-    token = untouched.a1.split("/")[-2]
-    operator = untouched.operator.split("/")[-2]
-    assert request(untouched.base, f"o/{token}/").status == 404
-    assert request(untouched.base, f"a/{operator}/").status == 404
+def test_images_have_opaque_names(untouched: Site) -> None:
+    """Not those of their files, which a store has too."""
     digest = next((untouched.folder / "images").iterdir()).stem
     assert request(untouched.a1, f"image/{digest}").status == 404
-    name = untouched.live.image_name(digest)
-    reply = request(untouched.a1, f"image/{name}")
+    reply = request(untouched.a1, f"image/{untouched.live.image_name(digest)}")
     assert (reply.status, reply.headers["content-type"]) == (200, "image/webp")
     assert digest not in str(reply.headers)
 
@@ -173,35 +158,6 @@ def test_votes_come_from_the_page(site: Site, headers: dict[str, str], status: i
     body = {"key": "12345678", "slot": slots(site.a1)[0], "verdict": "A"}
     assert request(site.a1, "vote", body, headers=headers).status == status
     assert len(records(site.folder)) == (status == 200)
-
-
-def test_nobody_is_asked_before_they_agree(site: Site) -> None:
-    """Neither items nor votes; the page itself shows the texts."""
-    site.live.consents._agreed.clear()
-    assert request(site.a1, "upcoming").status == 403
-    assert request(site.a1, "vote", {"key": "12345678", "slot": "s"}).status == 403
-    assert request(site.a1, "undo", {"key": "12345678"}).status == 403
-    assert b"Before you begin" in request(site.a1).body
-    agree(site.a1)
-    assert b"Before you begin" not in request(site.a1).body
-    assert request(site.a1, "upcoming").status == 200
-
-
-def test_consent_is_kept_with_its_text(tmp_path: Path) -> None:
-    """Over restarts and cut lines; another text has to be agreed to again."""
-    make_study(tmp_path, "pair")
-    with LiveStudy(read_ratings(tmp_path)) as live:
-        assert "a1" not in live.consents
-        live.consents.agree("a1")
-    with (tmp_path / "consents.jsonl").open("a") as stream:
-        stream.write('{"v":1,"anno')
-    with LiveStudy(read_ratings(tmp_path)) as live:
-        assert "a1" in live.consents
-        live.consents.agree("a2")
-    (tmp_path / "consent.md").write_text("# Other terms")
-    with LiveStudy(read_ratings(tmp_path)) as live:
-        assert "a1" not in live.consents
-        assert "a2" not in live.consents
 
 
 @pytest.mark.parametrize(
@@ -234,7 +190,6 @@ def test_an_answer_that_is_sent_twice_is_written_once(site: Site) -> None:
     site.live.close()
     with LiveStudy(read_ratings(site.folder)) as live:
         assert slot not in [shown.slot for shown in live.upcoming("a1")]
-        assert live._keys["a1"] == {"12345678"}
 
 
 def test_undo_is_done_once(site: Site) -> None:
@@ -271,53 +226,9 @@ def test_a_skipped_item_is_not_shown_again(tmp_path: Path) -> None:
     assert len(records(tmp_path)) == 20
 
 
-def test_the_operator_sees_progress(site: Site) -> None:
-    """Of each person; no verdict, no model."""
-    site.vote()
-    part = request(site.operator, "part").body.decode()
-    assert re.search(r"<th[^>]*>a1</th>\s*<td[^>]*>1</td>", part), part
-    assert "first" not in part
-    assert "SECRET" not in part
-
-
-@pytest.mark.parametrize(
-    ("common", "shown"),
-    [
-        (9, r"<dd>\u2013 <span class=\"soft\">\(9 items by several people, shown from 10 on\)"),
-        (10, r"<dd>alpha -?\d\.\d\d <span class=\"soft\">\(10 items by several people\)"),
-    ],
-)
-def test_agreement_is_shown_from_ten_items_on(common: int, shown: str, tmp_path: Path) -> None:
-    """Fewer items of several people say next to nothing of how far they agree."""
-    with served_site(tmp_path / "study", count=common) as site:
-        for number in range(common):
-            for name, address in (("a1", site.a1), ("a2", site.a2)):
-                body = {"slot": slots(address)[0], "verdict": "AB"[number % 2], "seconds": 1.0}
-                assert request(address, "vote", body | {"key": f"{name}-{number:05}"}).status == 200
-        part = request(site.operator, "part").body.decode()
-    assert re.search(shown, part), part
-
-
 def test_one_server_has_a_study(untouched: Site) -> None:
     """Two would give the same item to two people."""
     from pytest_cepbench.errors import WriteError
 
     with pytest.raises(WriteError, match="another server has"):
         LiveStudy(read_ratings(untouched.folder))
-
-
-def test_the_part_of_markdown() -> None:
-    """Headings, paragraphs, lists of both kinds, emphasis; no links, images or code."""
-    text = "# One\nA **b** & c\n\n- d\n  e\n- <f>\n\n1. g\n2. h\n\n## Two\n[a](b) ![i](j) `k`"
-    assert str(to_html(text)) == (
-        "<h1>One</h1>\n<p>A <strong>b</strong> &amp; c</p>\n<ul>\n<li>d\ne</li>\n"
-        "<li>&lt;f&gt;</li>\n</ul>\n<ol>\n<li>g</li>\n<li>h</li>\n</ol>\n<h2>Two</h2>\n"
-        "<p>[a](b) ![i](j) `k`</p>\n"
-    )
-
-
-@given(text=st.text(st.sampled_from('#-*1. \n<b>"&ax'), max_size=60) | st.text(max_size=40))
-def test_no_text_becomes_markup(text: str) -> None:
-    """Whatever it holds: the tags are those of the part, and without attributes of the text's."""
-    left = re.sub(r"</?(?:h[1-6]|p|strong|em|ul|ol|li)>|<ol start=\"[0-9]+\">", "", to_html(text))
-    assert "<" not in left

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.ratings.assignment import AHEAD, LEASE, Assignment, Order, Slot
+from pytest_cepbench.ratings.assignment import AHEAD, LEASE, Assignment, Slot
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, ItemKind, Part, Study, Task, Vote
 
-CHECKS: tuple[tuple[ItemKind, int], ...] = (("practice", 3), ("attention", 20))
 
-
-def items_of(task: Task, count: int, options: int = 2) -> list[Item]:
+def items_of(task: Task, count: int, options: int = 2, kind: ItemKind = "item") -> list[Item]:
     """Items of texts."""
     names = [[Part(text=f"option {number}")] for number in range(options)]
-    return [make_item(task, [Part(text=f"question {number}")], names) for number in range(count)]
+    return [make_item(task, [Part(text=f"{kind} {n}")], names, kind) for n in range(count)]
 
 
 def study_of(people: int = 2, kind: Task = "pair", **settings: object) -> Study:
-    """A study of so many people, without practice and hidden items."""
+    """A study of so many people, without hidden items."""
     names = tuple(f"a{number + 1}" for number in range(people))
-    own = {"practice": 0, "attention": 0.0, "repeats": 0.0} | settings
+    own = {"attention": 0.0, "repeats": 0.0} | settings
     return Study(kind=kind, annotators=names, **own)  # type: ignore[arg-type]
 
 
-def answered(slot: Slot, annotator: str, task: Task = "pair", *, skip: str = "") -> Vote:
+def answered(slot: Slot, annotator: str, *, skip: str = "") -> Vote:
     """A vote for a slot."""
-    return Vote(task=task, item=slot.item, annotator=annotator, kind=slot.kind, skip=skip)
+    return Vote(task="pair", item=slot.item, annotator=annotator, kind=slot.kind, skip=skip)
 
 
 def work(assignment: Assignment, annotator: str, count: int, now: float = 0.0) -> list[Slot]:
@@ -48,7 +45,7 @@ def test_sides_are_counterbalanced(seed: int, count: int, people: int) -> None:
     """Each person sees half of the items swapped, and neighbours see each item differently."""
     items = items_of("pair", count)
     study = study_of(people, seed=seed)
-    order = Order(study, items)
+    order = Assignment(study, items)
     shown = {name: [order.shown(item, name, "item") for item in items] for name in study.annotators}
     for sides in shown.values():
         assert abs(2 * sides.count(("second", "first")) - count) <= 1
@@ -63,8 +60,7 @@ def test_outputs_are_shuffled_as_in_a_latin_square(seed: int, options: int) -> N
     """As many people as outputs see each output once at each place."""
     (item,) = items_of("grades", 1, options)
     study = study_of(options, "grades", seed=seed)
-    order = Order(study, [item])
-    rows = [order.shown(item, name, "item") for name in study.annotators]
+    rows = [Assignment(study, [item]).shown(item, name, "item") for name in study.annotators]
     assert all(sorted(row) == list(range(options)) for row in rows)
     assert all(len(set(column)) == options for column in zip(*rows, strict=True))
 
@@ -73,7 +69,7 @@ def test_everyone_has_an_order_of_their_own() -> None:
     """The same after a restart, another for another seed."""
     items = items_of("pair", 30)
     orders = [
-        Order(study_of(seed=seed), items).of(name, "item")
+        [slot.item for slot in work(Assignment(study_of(seed=seed), items), name, 30)]
         for seed, name in ((0, "a1"), (0, "a1"), (0, "a2"), (1, "a1"))
     ]
     assert orders[0] == orders[1]
@@ -82,29 +78,29 @@ def test_everyone_has_an_order_of_their_own() -> None:
 
 
 @given(
-    count=st.integers(1, 40), people=st.integers(1, 4), share=st.sampled_from([0.0, 0.2, 1.0]),
+    count=st.integers(1, 40),
+    people=st.integers(1, 4),
+    overlap=st.integers(1, 4),
     turns=st.lists(st.integers(0, 3), max_size=200),
-)  # fmt: skip
+)
 def test_each_item_is_judged_by_as_many_as_it_needs(
-    count: int, people: int, share: float, turns: list[int]
+    count: int, people: int, overlap: int, turns: list[int]
 ) -> None:
     """Whoever works when: no more than are wanted, and in the end no fewer."""
-    items = items_of("pair", count)
-    study = study_of(people, overlap=people, share=share)
-    assignment = Assignment(study, items, [])
+    items, wanted = items_of("pair", count), min(people, overlap)
+    study = study_of(people, overlap=wanted)
+    assignment = Assignment(study, items)
     judged: Counter[str] = Counter()
     for turn in [*turns, *(list(range(people)) * (count + 1))]:
         name = study.annotators[turn % people]
         judged.update(slot.item for slot in work(assignment, name, 1))
-    order = Order(study, items)
-    assert judged == {item.item: order.judges(item.item) for item in items}
-    assert all(judges in (1, people) for judges in judged.values())
+    assert judged == {item.item: wanted for item in items}
     assert not any(assignment.is_waiting(name) for name in study.annotators)
 
 
 def test_leases_keep_people_apart_until_they_end() -> None:
     """Two people hold different items; what one leaves lying goes to the other after 30 minutes."""
-    assignment = Assignment(study_of(), items_of("pair", 4), [])
+    assignment = Assignment(study_of(), items_of("pair", 4))
     first = assignment.upcoming("a1", 0.0)
     assert len(first) == AHEAD
     second = assignment.upcoming("a2", 1.0)
@@ -112,7 +108,6 @@ def test_leases_keep_people_apart_until_they_end() -> None:
     assert len(work(assignment, "a2", 10, 2.0)) == 2
     assert assignment.upcoming("a2", LEASE - 1) == []
     assert assignment.is_waiting("a2")
-    assert assignment.leased(LEASE - 1) == 2
     taken = assignment.upcoming("a2", LEASE + 1)
     assert sorted(taken) == sorted(first)
     assert assignment.upcoming("a1", LEASE + 2) == []
@@ -122,7 +117,7 @@ def test_leases_keep_people_apart_until_they_end() -> None:
 
 def test_a_lease_is_kept_while_its_person_works() -> None:
     """Looking again is a sign of life."""
-    assignment = Assignment(study_of(), items_of("pair", 4), [])
+    assignment = Assignment(study_of(), items_of("pair", 4))
     held = assignment.upcoming("a1", 0.0)
     assert assignment.upcoming("a1", LEASE - 1) == held
     assert not set(assignment.upcoming("a2", LEASE + 1)) & set(held)
@@ -130,7 +125,7 @@ def test_a_lease_is_kept_while_its_person_works() -> None:
 
 def test_a_skipped_item_goes_to_another_person() -> None:
     """And not to the same one again."""
-    assignment = Assignment(study_of(), items_of("pair", 1), [])
+    assignment = Assignment(study_of(), items_of("pair", 1))
     (slot,) = assignment.upcoming("a1", 0.0)
     assignment.answer(answered(slot, "a1", skip="broken image"))
     assert assignment.upcoming("a1", 0.0) == []
@@ -139,7 +134,7 @@ def test_a_skipped_item_goes_to_another_person() -> None:
 
 def test_an_answer_that_is_taken_back_is_shown_again() -> None:
     """Before what was shown meanwhile; taken back twice, the one before it."""
-    assignment = Assignment(study_of(1), items_of("pair", 6), [])
+    assignment = Assignment(study_of(1), items_of("pair", 6))
     done = work(assignment, "a1", 2)
     shown = assignment.upcoming("a1", 0.0)
     assignment.withdraw("a1")
@@ -151,34 +146,25 @@ def test_an_answer_that_is_taken_back_is_shown_again() -> None:
     assert len(work(assignment, "a1", 10)) == 6
 
 
-@pytest.mark.parametrize("stop", [0, 1, 7, 30, 60])
-def test_people_go_on_where_they_stopped(stop: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stop", [0, 1, 7, 30])
+def test_people_go_on_where_they_stopped(stop: int) -> None:
     """A new server, which knows the votes alone, shows what the old one would have shown."""
-    items = items_of("pair", 40) + [
-        make_item(
-            "pair", [Part(text=f"check {n}")], [[Part(text="a")], [Part(text="b")]], "attention"
-        )
-        for n in range(10)
-    ]
+    items = items_of("pair", 40) + items_of("pair", 10, kind="attention")
     study = study_of(1, attention=0.2, repeats=0.1)
-    assignment = Assignment(study, items, [])
+    assignment = Assignment(study, items)
     done = work(assignment, "a1", stop)
     again = Assignment(study, items, [answered(slot, "a1") for slot in done])
     assert again.upcoming("a1", 0.0)[:1] == assignment.upcoming("a1", 0.0)[:1]
 
 
 def test_checks_are_hidden_among_the_items() -> None:
-    """Practice first, then 5 % attention items and 5 % repeats, each once, repeats far apart."""
-    checks = [
-        make_item("pair", [Part(text=f"{kind} {n}")], [[Part(text="a")], [Part(text="b")]], kind)
-        for kind, count in CHECKS
-        for n in range(count)
-    ]  # fmt: skip
-    study = study_of(1, practice=3, attention=0.05, repeats=0.05)
-    assignment = Assignment(study, [*items_of("pair", 200), *checks], [])
+    """5 % attention items and 5 % repeats, each once, repeats far apart; as many as were said."""
+    study = study_of(1, attention=0.05, repeats=0.05)
+    items = items_of("pair", 200) + items_of("pair", 20, kind="attention")
+    assignment = Assignment(study, items)
+    assert assignment.progress("a1") == (0, 220)
     shown = work(assignment, "a1", 1000)
     assert len(shown) == len(set(shown))
-    assert [slot.kind for slot in shown[:3]] == ["practice"] * 3
     kinds = Counter(slot.kind for slot in shown)
     assert kinds["item"] == 200
     assert 9 <= kinds["attention"] <= 12
@@ -189,32 +175,13 @@ def test_checks_are_hidden_among_the_items() -> None:
             assert places[slot] - places[Slot(slot.item, "item")] > 5
 
 
-def test_there_is_no_check_when_none_is_wanted() -> None:
-    """Shares of 0."""
-    assignment = Assignment(study_of(1), items_of("pair", 50), [])
-    assert {slot.kind for slot in work(assignment, "a1", 100)} == {"item"}
-
-
-def checked(study: Study, count: int) -> list[Item]:
-    """Items of a study, with practice and attention items."""
-    own: tuple[tuple[ItemKind, int], ...] = (
-        ("practice", study.practice),
-        ("attention", round(count * 0.2)),
-    )
-    return items_of("pair", count) + [
-        make_item("pair", [Part(text=f"{kind} {n}")], [[Part(text="a")], [Part(text="b")]], kind)
-        for kind, wanted in own
-        for n in range(wanted)
-    ]
-
-
 @given(seed=st.integers(0, 10**6), skips=st.lists(st.booleans(), min_size=1, max_size=7))
 def test_what_was_skipped_does_not_come_again(seed: int, skips: list[bool]) -> None:
-    """No skipped item is a repeat, nor one of practice or attention; also after a restart."""
-    study = study_of(1, practice=3, attention=0.2, repeats=0.3, seed=seed)
-    items = checked(study, 40)
+    """No skipped item is a repeat, nor an attention item; also after a restart."""
+    study = study_of(1, attention=0.2, repeats=0.3, seed=seed)
+    items = items_of("pair", 40) + items_of("pair", 8, kind="attention")
     kinds = {item.item: item.kind for item in items}
-    assignment = Assignment(study, items, [])
+    assignment = Assignment(study, items)
     votes: list[Vote] = []
     for turn in range(1000):
         if turn == 30:
@@ -230,22 +197,3 @@ def test_what_was_skipped_does_not_come_again(seed: int, skips: list[bool]) -> N
     assert not skipped & set(repeated)
     assert all(kinds[item] == "item" for item in repeated)
     assert bool(repeated) or all(skips)
-
-
-@pytest.mark.parametrize(("people", "share"), [(1, 0.0), (5, 0.2), (5, 1.0), (3, 0.0)])
-def test_how_much_there_will_be_is_said_from_the_start(people: int, share: float) -> None:
-    """The number never changes, and is near what each of equally diligent people ends with."""
-    study = study_of(people, overlap=min(people, 3), share=share, attention=0.1, repeats=0.1)
-    items = checked(study, 60)
-    assignment = Assignment(study, items, [])
-    said = {name: {assignment.progress(name)} for name in study.annotators}
-    for turn in range(1000):
-        shown = [work(assignment, name, 1) for name in study.annotators]
-        if not any(shown):
-            break
-        for name in study.annotators:
-            said[name].add(assignment.progress(name))
-        assert turn < 200
-    for name, pairs in said.items():
-        (about,) = {about for _, about in pairs}
-        assert abs(assignment.progress(name)[0] - about) <= max(2, 0.15 * about)

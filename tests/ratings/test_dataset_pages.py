@@ -14,7 +14,7 @@ import pytest
 
 from pytest_cepbench.cli import main
 from tests.construction.scenes import write_scenes
-from tests.ratings.serving import ROOT, addresses_of, read_lines, records, see, slot
+from tests.ratings.serving import ROOT, addresses_of, read_lines, records, see
 
 pytest.importorskip("starlette")
 
@@ -62,13 +62,6 @@ def test_labels_are_ticked_and_counted(
     assert main(["dataset", "patterns", "photos", *words]) == 0
     with verifying(tmp_path / "bench", "--annotators=ada") as addresses:
         page = open_page(addresses["ada"])
-        for _ in range(3):  # practice items, whose right answers are told
-            before = slot(page)
-            see(page)
-            page.keyboard.press("Enter")
-            page.get_by_role("dialog").wait_for()
-            page.keyboard.press("Enter")
-            page.wait_for_selector(f"main[data-slot]:not([data-slot='{before}'])")
         assert page.get_by_text(HOSTILE).first.is_visible()
         assert page.locator("input:checked").count() == 0  # what the model said is not shown
         answer(page, "2", "1", "Enter")

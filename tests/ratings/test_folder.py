@@ -54,7 +54,6 @@ def test_a_study_is_read_as_it_was_written(ratings: Ratings) -> None:
             digest = option.parts[1].image
             assert digest is not None
             assert ratings.image(digest).digest == digest
-    assert "session.json" in (ratings.path / ".gitignore").read_text()
 
 
 def test_a_folder_without_a_study_is_refused(ratings: Ratings) -> None:
@@ -164,7 +163,7 @@ def test_what_is_no_regular_file_is_refused(ratings: Ratings) -> None:
     with pytest.raises(DatasetError, match="named pipe"):
         read_votes(ratings)
     ratings.vote_path("a1").unlink()
-    ratings.vote_path("a1").symlink_to(ratings.path / "session.json")
+    ratings.vote_path("a1").symlink_to(ratings.path / "study.json")
     with pytest.raises(DatasetError, match="cannot be read"):
         read_votes(ratings)
     with pytest.raises(WriteError, match="could not be opened for writing"):

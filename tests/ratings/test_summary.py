@@ -1,4 +1,4 @@
-"""How a study stands: checks failed, repeats, seconds, agreement; and scores for bets."""
+"""How a study stands: checks failed, repeats, seconds, agreement."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.metrics.judge_agreement import krippendorff_alpha
-from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes, counted_votes
+from pytest_cepbench.ratings.folder import Ratings, Remarks, Votes
 from pytest_cepbench.ratings.records import TASKS, Task, Vote
-from pytest_cepbench.ratings.summary import doubtful_annotators, shares, summarize
+from pytest_cepbench.ratings.summary import agreement_so_far, doubtful_annotators, summarize_people
 from pytest_cepbench.ratings.votes import SCALES
-from pytest_cepbench.studies.rating_agreement import measure_agreement
 from tests.ratings.studies import make_study
 from tests.ratings.voted import make
 
@@ -41,7 +40,7 @@ def verdicts(ratings: Ratings, given: dict[str, str], **fields: Any) -> list[Vot
 
 def test_people_are_summed_up(tmp_path: Path) -> None:
     """Judged and skipped items, failed attention, equal repeats, the median of seconds."""
-    ratings = make_study(tmp_path, "pair", count=4, practice=1, attention=0.4)
+    ratings = make_study(tmp_path, "pair", count=4, attention=0.4)
     items = list(ratings.items.values())
     own = [item for item in items if item.kind == "item"]
     checks = [item for item in items if item.kind == "attention"]
@@ -56,15 +55,11 @@ def test_people_are_summed_up(tmp_path: Path) -> None:
         winner = item.known["winner"] if right else other[item.known["winner"]]
         vote = make(ratings, item, kind="attention")
         votes.append(msgspec.structs.replace(vote, winner=winner))
-    practice = next(item for item in items if item.kind == "practice")
-    votes.append(make(ratings, practice, kind="practice"))
-    summary = summarize(ratings, votes_of(*votes), complete=3)
-    first, second = summary.people
-    assert (first.votes, first.skipped, first.practised, first.seconds) == (3, 1, 1, 4)
+    first, second = summarize_people(ratings, votes_of(*votes))
+    assert (first.votes, first.skipped, first.seconds) == (3, 1, 4)
     assert first.attention == (1, 2)
     assert first.repeats == (1, 2)
     assert (second.votes, second.seconds) == (0, None)
-    assert (summary.items, summary.complete, summary.alpha) == (4, 3, None)
 
 
 def test_careless_raters_are_doubted(tmp_path: Path) -> None:
@@ -92,11 +87,11 @@ def test_agreement_is_krippendorffs(tmp_path: Path) -> None:
     """Ordinal over the four verdicts, of the items that several people judged."""
     ratings = make_study(tmp_path, "pair", count=5, annotators=3)
     given = {"a1": "1=2 1", "a2": "112= ", "a3": " =2  "}
-    summary = summarize(ratings, votes_of(*verdicts(ratings, given)), complete=0)
+    alpha, several = agreement_so_far(ratings, verdicts(ratings, given))
     marks = {"1": 0.0, "=": 1.0, "2": 3.0, " ": np.nan}
     table = np.array([[marks[mark] for mark in row] for row in given.values()])
-    assert summary.alpha == pytest.approx(krippendorff_alpha(table, "ordinal"))
-    assert summary.several == 3
+    assert alpha == pytest.approx(krippendorff_alpha(table, "ordinal"))
+    assert several == 3
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -112,16 +107,8 @@ def test_equal_answers_have_equal_marks(task: Task, tmp_path: Path) -> None:
             assert first
 
 
-def test_verdicts_are_counted_by_side(tmp_path: Path) -> None:
-    """Ties apart."""
-    ratings = make_study(tmp_path, "pair", count=3)
-    votes = verdicts(ratings, {"a1": "1=2", "a2": "222"})
-    assert list(shares(votes)) == [("first", 1), ("second", 4), ("tie, first", 1)]
-    assert len(counted_votes(votes)) == 6
-
-
 @pytest.mark.parametrize("task", TASKS)
-def test_the_page_and_agreement_count_hidden_items_alike(task: Task, tmp_path: Path) -> None:
+def test_hidden_items_are_counted(task: Task, tmp_path: Path) -> None:
     """Ties count for the side they lean to; what was skipped is neither passed nor failed."""
     ratings = make_study(tmp_path, task, count=6, attention=0.5)
     own = [item for item in ratings.items.values() if item.kind == "item"]
@@ -131,10 +118,9 @@ def test_the_page_and_agreement_count_hidden_items_alike(task: Task, tmp_path: P
     if task == "pair":
         again[0] = msgspec.structs.replace(again[0], verdict=f"Tie({again[0].verdict})", tie=True)
     votes += [*again, make(ratings, own[3], kind="repeat", skip="other")]
-    votes.append(make(ratings, checks[0], kind="attention", skip="broken image"))
-    votes.append(make(ratings, checks[1], kind="attention"))
-    page = summarize(ratings, votes_of(*votes), complete=0).people[0]
-    report = measure_agreement(ratings, votes_of(*votes), draws=10).annotators[0]
-    assert report == page
-    assert page.attention[1] == 1
-    assert report.repeats == ((0, 0) if task == "describe" else (3, 3))
+    if checks:
+        votes.append(make(ratings, checks[0], kind="attention", skip="broken image"))
+        votes.append(make(ratings, checks[1], kind="attention"))
+    first, _ = summarize_people(ratings, votes_of(*votes))
+    assert first.attention[1] == (1 if checks else 0)
+    assert first.repeats == ((0, 0) if task == "describe" else (3, 3))

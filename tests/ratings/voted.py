@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_cepbench.artifacts import ImageArtifact
 from pytest_cepbench.artifacts.outcome import Winner
-from pytest_cepbench.ratings.assignment import Order
+from pytest_cepbench.ratings.assignment import Assignment
 from pytest_cepbench.ratings.folder import LineFile, Ratings, read_ratings
 from pytest_cepbench.ratings.items import write_study
 from pytest_cepbench.ratings.live_study import LiveStudy, SentAnswer, ShownItem, make_vote
@@ -29,14 +29,12 @@ SIDES = ("first", "second")
 def write_rated(
     folder: Path, rated: RatedItems, annotators: tuple[str, ...] = ("ada", "bob"), **more: Any
 ) -> Ratings:
-    """A study of items that were made of runs, without practice and hidden checks."""
+    """A study of items that were made of runs, without hidden checks."""
     study = Study(
         kind=rated.task,
         suite=rated.suite,
         annotators=annotators,
         overlap=len(annotators),
-        share=1.0,
-        practice=0,
         attention=0.0,
         repeats=0.0,
         probability=rated.probability,
@@ -127,7 +125,7 @@ def give(live: LiveStudy, annotator: str, **fields: Any) -> ShownItem | None:
     if not upcoming:
         return None
     shown = upcoming[0]
-    key = f"key-{annotator}-{len(live.votes.records[annotator])}"
+    key = f"key-{annotator}-{live.assignment.progress(annotator)[0]}"
     live.save(annotator, SentAnswer(key=key, slot=shown.slot, **(fields or answer_fields(shown))))
     return shown
 
@@ -136,7 +134,7 @@ def make(
     ratings: Ratings, item: Item, annotator: str = "a1", kind: VoteKind = "item", **fields: Any
 ) -> Vote:
     """The vote of a person for an item."""
-    shown = Order(ratings.study, list(ratings.items.values())).shown(item, annotator, kind)
-    own = fields or answer_fields(ShownItem("", item, kind, shown))
+    shown = Assignment(ratings.study, ratings.items.values()).shown(item, annotator, kind)
+    own = fields or answer_fields(ShownItem("", item, shown))
     answer = SentAnswer(key=f"{annotator}-{item.item[:8]}-{kind}", slot="", seconds=3.5, **own)
     return make_vote(answer, ratings.study, item, kind, shown, annotator=annotator, at=AT)

@@ -58,17 +58,6 @@ def test_forfeits_count_in_win_rates_alone() -> None:
     assert (board.standings[0].win_rates["fdt"] or 0) < (plain.standings[0].win_rates["fdt"] or 0)
 
 
-def test_forfeits_that_are_ignored() -> None:
-    """Nothing changes, and none is counted."""
-    arranged = [Pairing("x1", "m00", "m02")]
-    board = make_leaderboard(
-        "p", PANEL, arranged=arranged, without_answer=["m00"], forfeit_policy="ignored"
-    )
-
-    assert board.forfeits == 0
-    assert board.standings == make_leaderboard("p", PANEL).standings
-
-
 @pytest.mark.parametrize(
     ("arranged", "message"),
     [

@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.gate.measurement import CaseKey
-from pytest_cepbench.studies.grids import (
+from pytest_cepbench.studies.study import (
+    Grid,
+    ModelSpread,
+    StudyCell,
     agreements,
-    chain_agreement,
-    correlate,
     mean_spread,
     spread_over,
 )
-from pytest_cepbench.studies.study_data import Grid, ModelSpread, StudyCell
-from pytest_cepbench.suites.suite_run import CaseMeasurement
 
 SCORES = st.lists(
     st.integers(min_value=-1000, max_value=1000).map(lambda n: n / 1000), min_size=2, max_size=8
@@ -98,32 +96,6 @@ def test_agreement_is_scipys(rows: list[tuple[int, int, int]]) -> None:
         cells_of_pairs = [actual.matrix[i][j] for i, j in ((0, 1), (0, 2), (1, 2))]
         assert [cell and cell.value for cell in cells_of_pairs] == pytest.approx(expected, abs=1e-9)
         assert actual.mean == pytest.approx(np.mean(expected), abs=1e-9)
-
-
-def measurement(scores: dict[str, dict[str, float]]) -> CaseMeasurement:
-    """A measurement of these scores."""
-    return CaseMeasurement.of(CaseKey("s", "overall", "gc"), "GC@2", True, scores, {}, {})
-
-
-def test_a_sample_in_two_categories_is_one_chain() -> None:
-    """Chains are correlated once each, matched by their sample, in whatever order they come."""
-    weighted = measurement({"x": {"1": 0.1, "2": 0.4, "3": 0.2}, "y": {"2": 0.4, "4": 0.9}})
-    last = measurement({"y": {"4": 0.8, "2": 0.5}, "x": {"3": 0.3, "2": 0.5, "1": 0.0}})
-    actual = chain_agreement("m", weighted, last)
-    expected = reference().pearsonr([0.1, 0.4, 0.2, 0.9], [0.0, 0.5, 0.3, 0.8])
-    assert (actual.chains, actual.weighted, actual.last) == (4, weighted.value, last.value)
-    assert actual.pearson is not None
-    assert actual.pearson.value == pytest.approx(expected.statistic)
-    interval = expected.confidence_interval()
-    assert (actual.pearson.low, actual.pearson.high) == pytest.approx((interval.low, interval.high))
-    assert actual.spearman is not None
-    assert actual.spearman.value == pytest.approx(1.0)
-
-
-def test_two_rows_are_not_correlated() -> None:
-    """Two points always lie on a line: their coefficient would be -1 or 1, whatever they are."""
-    assert correlate([0.1, 0.2], [0.5, 0.3], "pearson") is None
-    assert correlate([0.1, 0.2, 0.3], [0.5, 0.3, 0.1], "pearson") is not None
 
 
 @pytest.mark.parametrize(("higher_is_better", "ranks"), [(True, [1, 2, 2]), (False, [3, 1, 1])])

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.grids import run_study
-from pytest_cepbench.studies.prepared_study import prepare_study
-from pytest_cepbench.studies.study_data import Named, StudySpec
+from pytest_cepbench.studies.study import Named, StudySpec, prepare_study, run_study
 from pytest_cepbench.suites import (
     ChainRun,
     ModelPool,
@@ -25,7 +22,6 @@ from tests.studies.toy import COLORS, TOY, A, B, C, seeds, study, values, write_
 WORLD = Named("world", "shapes:")
 MOVING = Named("moving", "shapes:?move=0.3")
 DEAD = Named("dead", "shapes:?blank=1")
-BANDED = Named("banded", "python:tests.studies.toy:BandedDescriber")
 
 
 def gated(folder: Path, text: str, choices: RoleChoices, part: str = "overall") -> float:
@@ -79,54 +75,6 @@ def test_an_encoder_is_exchanged_in_its_seat(seat: str, tmp_path: Path) -> None:
     assert expected[0] != expected[1]
 
 
-def test_lengths_count_the_words_that_were_said(tmp_path: Path) -> None:
-    """Each band is asked for in the prompt; the counts and the share inside are of what came."""
-    result = study(tmp_path, "lengths", [BANDED], metrics=("gc",))
-    counted = {row.variant: row.statistics for row in result.words}
-    assert list(counted) == ["<20", "20-60", ">60"]
-    assert {s.n for s in counted.values()} == {16}
-    odd = (counted["<20"].mean or 0) - 19  # share of the texts with one word more
-    assert 0 < odd < 1
-    for band, words, inside in (("<20", 19, 1 - odd), ("20-60", 60, 1 - odd), (">60", 61, 1.0)):
-        assert counted[band].mean == pytest.approx(words + odd)
-        assert counted[band].std == pytest.approx(np.sqrt(odd * (1 - odd) * 16 / 15))
-        assert counted[band].within == pytest.approx(inside)
-    prompts = [cell.identity["describe prompt"] for cell in result.grids[0].cells]
-    assert len(set(prompts)) == 3
-
-
-def test_lengths_say_what_the_suite_says_of_length(tmp_path: Path) -> None:
-    """A length in the suite's own prompt and a cut of descriptions are told to the reader."""
-    text = TOY.replace('"describe"', '"describe in less than 500 words"\nmax_words = 70')
-    result = study(tmp_path, "lengths", [A], text=text)
-    assert any("'describe in less than 500 words'" in note for note in result.notes)
-    assert any("cut at 70 words" in note for note in result.notes)
-    assert not study(tmp_path, "lengths", [A]).notes
-
-
-@pytest.mark.slow
-def test_weighting_compares_the_same_chains(tmp_path: Path) -> None:
-    """GC@2 and s(2) are on one set of similarities: (s1 + 2 s2) / 3 and s2."""
-    result = study(tmp_path, "weighting", [A, B, C])
-    (weighting,) = result.weightings
-    assert (weighting.weighted, weighting.last) == ("GC@2", "s(2)")
-    text = TOY.replace("[metrics.gc]", '[metrics.gc]\nkind = "s"')
-    for row, model in zip(weighting.rows, (A, B, C), strict=True):
-        assert row.weighted == gated(tmp_path, TOY, RoleChoices(model.spec))
-        assert row.last == gated(tmp_path, text, RoleChoices(model.spec))
-        assert row.chains == 16
-    assert {c.method for c in weighting.models} == {"pearson", "spearman", "kendall"}
-    assert {c.n for c in weighting.models} == {3}
-
-
-def test_weighting_takes_each_set_of_similarities_once(tmp_path: Path) -> None:
-    """gc, s, sim over the same iterations are one comparison; another last iteration is another."""
-    text = TOY.replace("iterations = 2", "iterations = 3")
-    text += '[metrics.s]\n[metrics.sim]\n[metrics.gc2]\nkind = "gc"\nat = 2\n'
-    result = study(tmp_path, "weighting", [A], text=text)
-    assert [(w.metric, w.weighted) for w in result.weightings] == [("gc", "GC@3"), ("gc2", "GC@2")]
-
-
 def test_a_generator_that_fails_everything_is_left_out(tmp_path: Path) -> None:
     """Its cells say why; the correlation of the others stands."""
     result = study(tmp_path, "generators", [A, B, C], [WORLD, MOVING, DEAD], metrics=("gc",))
@@ -149,18 +97,6 @@ def test_a_model_that_fails_everything_is_left_out_of_correlations(tmp_path: Pat
     assert "needs 3 models" in (grid.undefined or "")
     assert [spread.spread is None for spread in grid.spreads] == [False, False, True]
     assert "no voice" in result.errors[0][2]
-
-
-def test_a_model_that_lacks_a_variant_is_left_out_of_correlations(tmp_path: Path) -> None:
-    """Its own spread is over what it has; means and correlations over the models that have all."""
-    terse = Named("terse", "python:tests.studies.toy:TerseDescriber")
-    result = study(tmp_path, "lengths", [A, terse, B, C], metrics=("gc",))
-    (grid,) = result.grids
-    assert grid.complete == ("a", "b", "c")
-    assert [spread.spread.runs for spread in grid.spreads if spread.spread] == [3, 2, 3, 3]
-    assert [cell.n for row in grid.agreements[0].matrix for cell in row if cell] == [3] * 9
-    assert [(m, v) for m, v, _ in result.errors] == [("terse", ">60")]
-    assert [row.variant for row in result.words if row.model == "terse"] == ["<20", "20-60"]
 
 
 def test_failures_are_counted_as_the_gate_does(tmp_path: Path) -> None:

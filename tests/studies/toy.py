@@ -12,9 +12,14 @@ import numpy.typing as npt
 from PIL import Image
 
 from pytest_cepbench.store import Store
-from pytest_cepbench.studies.grids import run_study
-from pytest_cepbench.studies.prepared_study import prepare_study
-from pytest_cepbench.studies.study_data import FinishedStudy, Named, StudyName, StudySpec
+from pytest_cepbench.studies.study import (
+    FinishedStudy,
+    Named,
+    StudyName,
+    StudySpec,
+    prepare_study,
+    run_study,
+)
 from pytest_cepbench.suites import ModelPool
 from tests.plugin.project import SHAPES
 
@@ -53,35 +58,6 @@ class MuteDescriber:
     ) -> list[str]:
         """Raise."""
         raise ArithmeticError("no voice")
-
-
-class BandedDescriber:
-    """Says as many words as the prompt's band asks for, and one more in every second text."""
-
-    fingerprint = "banded/1"
-    seeded = False
-
-    def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str]:
-        """Texts of 19 and 20, 60 and 61, or 61 and 62 words."""
-        words = 19 if "fewer than 20" in prompt else 60 if "between 20 to 60" in prompt else 61
-        means = [int(np.asarray(image).sum()) for image in images]
-        return [" ".join(["word"] * (words + mean % 2)) for mean in means]
-
-
-class TerseDescriber(BandedDescriber):
-    """Refuses to say much."""
-
-    fingerprint = "terse/1"
-
-    def describe(
-        self, images: Sequence[Image.Image], prompt: str, seeds: Sequence[int]
-    ) -> list[str]:
-        """As `BandedDescriber`; raise where more than 60 words are asked for."""
-        if "more than 60" in prompt:
-            raise ArithmeticError("too much")
-        return super().describe(images, prompt, seeds)
 
 
 def write_suite(folder: Path, text: str = TOY) -> Path:

@@ -8,9 +8,8 @@ object a line; a list of arranged battles is the same without `winner`. Verdicts
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -18,7 +17,7 @@ from uuid import uuid4
 import msgspec
 
 from pytest_cepbench.artifacts import digest_text
-from pytest_cepbench.artifacts.outcome import HIGHEST_SCORE, WINNERS, AnswerError
+from pytest_cepbench.artifacts.outcome import WINNERS, AnswerError
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json, read_json_lines
 from pytest_cepbench.errors import DatasetError, WriteError
 from pytest_cepbench.metrics.battles import JudgedBattle, Pairing
@@ -39,25 +38,6 @@ class _Battle(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 class _Verdict(_Battle, forbid_unknown_fields=True, kw_only=True):
     winner: Any
-
-
-class _Score(msgspec.Struct):
-    score: Annotated[float, msgspec.Meta(ge=0, le=HIGHEST_SCORE)] = msgspec.field(name="Score")
-
-
-class _Scored(msgspec.Struct, forbid_unknown_fields=True):
-    question: Annotated[str, msgspec.Meta(min_length=1)] = msgspec.field(name="data_id")
-    model: _Model
-    score: Annotated[dict[str, _Score], msgspec.Meta(min_length=1)]
-
-
-@dataclass(frozen=True)
-class ScoredAnswer:
-    """Scores of one answer. scores: criterion -> 0 to 10."""
-
-    question: str
-    model: str
-    scores: Mapping[str, float]
 
 
 class ModelNames:
@@ -102,50 +82,6 @@ def _verdicts(path: Path, names: ModelNames) -> Iterator[tuple[JudgedBattle, _Ba
             )
         places[key] = place
         yield JudgedBattle(*key, winner, record.errors), record
-
-
-def holds_scores(path: Path) -> bool:
-    """Whether a file is of scores of single answers, by its first record. Raises DatasetError."""
-    _, first = next(_objects(path), ("", None))
-    return isinstance(first, dict) and "score" in first and "winner" not in first
-
-
-def read_scores(path: Path, names: ModelNames) -> list[ScoredAnswer]:
-    """Scores by criteria, as OpenING's `gpt-score_results.json` has them.
-
-    An answer that was scored twice counts twice, as in the authors' script. Raises DatasetError for
-    a file that cannot be read, unknown or missing fields, scores beyond 0 to 10, and answers of
-    which one has other criteria than the first.
-    """
-    scored: list[ScoredAnswer] = []
-    for place, value in _objects(path):
-        record = convert_record(place, value, _Scored)
-        scores = {name: each.score for name, each in record.score.items()}
-        if scored and scores.keys() != scored[0].scores.keys():
-            raise DatasetError(
-                f"{place}: has the criteria {', '.join(sorted(scores))}, the first answer of the "
-                f"file {', '.join(sorted(scored[0].scores))}"
-            )
-        scored.append(ScoredAnswer(record.question, names(record.model.name), scores))
-    if not scored:
-        raise DatasetError(f"file {str(path)!r} holds no score")
-    return scored
-
-
-def merge_equal_ids(path: Path, names: ModelNames) -> tuple[list[JudgedBattle], list[JudgedBattle]]:
-    """Verdicts with one of each question and pair of model ids, and those that fall away by it.
-
-    The last of equal ones stays. Source: OpenING's script of win rates; its files give two models
-    the id 11, and the printed Table 12 lacks two verdicts for it. Raises DatasetError as above.
-    """
-    kept: dict[tuple[str, str, str], JudgedBattle] = {}
-    lost = []
-    for verdict, record in _verdicts(path, names):
-        key = (verdict.question, str(record.first.id), str(record.second.id))
-        if key in kept:
-            lost.append(kept.pop(key))
-        kept[key] = verdict
-    return list(kept.values()), lost
 
 
 def read_battles(path: Path, names: ModelNames | None = None) -> list[Pairing]:

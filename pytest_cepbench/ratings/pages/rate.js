@@ -22,13 +22,11 @@ const state = {
   refusal: "", // what the server said of an answer that is wrong in itself
   refusedAt: 0,
   shown: null,
-  practising: false, // an answer is on its way, and its item stays until the feedback was read
   since: 0, // when it was shown
   hidden: 0, // milliseconds for which the page was hidden since then
   hiddenSince: 0,
   pasted: false,
   blank: "", // the item as nothing is filled in, as text
-  unseen: new Set(), // parts of the answers that have not been in view, where they stand in a column
   timer: 0,
 };
 
@@ -118,9 +116,7 @@ async function sendAll() {
       warn("");
       say("saved");
       adopt(reply);
-      if (reply.feedback && state.practising) tell(reply.feedback);
     } else {
-      state.practising = false;
       state.refusal = `An answer was refused, and is not saved: ${reply.reason ?? response.status}.`;
       state.refusedAt = performance.now();
       say("");
@@ -131,40 +127,19 @@ async function sendAll() {
   return true;
 }
 
-// Whether it is the answer that is wrong, and not the address, the consent or what lies between.
+// Whether it is the answer that is wrong, and not the address or what lies between.
 function isWrong(response, reply) {
   return [400, 409, 413, 422].includes(response.status) && reply.saved === false;
 }
 
 // Says why the server takes nothing now; answers stay in this browser. False, for `send`.
-async function refused(response, reply) {
-  if (response.status === 403 && (await askAgain())) return false;
+function refused(response, reply) {
   if (response.status === 404) {
     return later(
       "The server does not know this address. Reload this page, or ask for a new address if that does not help.",
     );
   }
   return later(`Not saved: ${reply.reason ?? "the server has a problem"}.`);
-}
-
-// Shows the first page, whose text has changed since this person agreed to it; false if it has not.
-async function askAgain() {
-  let intro;
-  try {
-    const page = await (await fetch(BASE, { cache: "no-store" })).text();
-    intro = new DOMParser().parseFromString(page, "text/html").getElementById("intro");
-  } catch {
-    return false;
-  }
-  if (!intro) return false;
-  delete stage.dataset.slot;
-  state.shown = null;
-  element("tools").hidden = true;
-  stage.replaceChildren(document.adoptNode(intro));
-  say("");
-  warn(`The text below has changed: read it and agree to it before you go on.${keptWords()}`);
-  document.documentElement.scrollTop = 0;
-  return true;
 }
 
 function keptWords() {
@@ -175,12 +150,11 @@ function later(words) {
   say(state.unsent.length ? "not saved" : "", true);
   warn(words + keptWords());
   state.timer = setTimeout(resume, RETRY);
-  if (!state.shown && !state.practising) showEnd();
+  if (!state.shown) showEnd();
   return false;
 }
 
 async function resume() {
-  if (element("intro")) return; // until it is agreed to
   if (await send()) await look();
 }
 
@@ -217,7 +191,9 @@ function adopt(reply) {
     ? [state.shown, ...upcoming.filter((item) => item.slot !== state.shown.slot)]
     : upcoming;
   for (const item of state.items.slice(1)) preload(item);
-  if (!state.shown && !state.practising) show();
+  if (!state.shown) show();
+  if (done === 0 && state.shown && !sessionStorage.getItem(BASE)) open("help-dialog"); // what to look at
+  sessionStorage.setItem(BASE, "seen");
 }
 
 function preload(item) {
@@ -239,8 +215,6 @@ function show() {
   state.blank = JSON.stringify(filled());
   fill(stored(DRAFT + item.slot) ?? {});
   document.documentElement.scrollTop = 0;
-  state.unseen = new Set(stage.querySelectorAll(".sides .step"));
-  watch();
   (stage.querySelector("textarea") ?? stage.querySelector("h1")).focus({ preventScroll: true });
   markOutput(0);
   check();
@@ -273,13 +247,6 @@ function showEnd() {
   }
 }
 
-function tell(feedback) {
-  element("feedback-title").textContent = feedback.right ? "That is right." : "Another answer was expected.";
-  element("feedback-expected").textContent = feedback.expected;
-  element("feedback-why").textContent = feedback.why;
-  open("feedback-dialog");
-}
-
 // -- answers -------------------------------------------------------------------------------------
 
 // Whether a click or a key can be an answer to what is shown, and not to what was there before.
@@ -287,34 +254,6 @@ function isMeant(event) {
   if (!state.shown || event.detail > 1) return false; // the second click of a double click
   if (performance.now() - state.since >= LOOKED) return true;
   say("not counted: this item has only just come", true);
-  return false;
-}
-
-// Where answers stand below each other, as on a phone, a vote counts when the end of each step of
-// both was in view, between the question above and the buttons below.
-function watch() {
-  const sides = stage.querySelector(".sides");
-  if (!sides || !state.unseen.size) return;
-  const inColumn = getComputedStyle(sides).gridTemplateColumns.split(" ").length === 1;
-  const top = Math.max(0, stage.querySelector(".question").getBoundingClientRect().bottom);
-  const bottom = stage.querySelector(".verdicts").getBoundingClientRect().top;
-  for (const step of state.unseen) {
-    const box = step.getBoundingClientRect();
-    const loaded = [...step.querySelectorAll("img")].every((image) => image.complete);
-    const least = Math.min(40, box.height / 2);
-    if (!inColumn || (loaded && box.bottom > top && box.bottom < bottom + least)) state.unseen.delete(step);
-  }
-  for (const button of stage.querySelectorAll("[data-verdict]")) {
-    button.setAttribute("aria-disabled", state.unseen.size > 0);
-  }
-}
-
-function isSeen() {
-  watch();
-  const [step] = state.unseen;
-  if (!step) return true;
-  say(`not counted: see ${step.getAttribute("aria-label")} first`, true);
-  step.scrollIntoView({ block: "end" });
   return false;
 }
 
@@ -335,8 +274,7 @@ function answer(fields) {
   state.unsent.push([name, content]);
   store(name, content);
   state.shown = null;
-  state.practising = item.practice;
-  if (!item.practice) show();
+  show();
   send();
 }
 
@@ -434,7 +372,7 @@ function rankOf(output) { return Number(output.querySelector("select").value); }
 
 function check() { // whether there is an answer to save
   const save = stage.querySelector("button.save");
-  if (!save || save.id === "agree") return;
+  if (!save) return;
   const text = stage.querySelector("textarea");
   if (text) {
     const words = text.value.split(/\s+/).filter(Boolean).length;
@@ -476,7 +414,7 @@ function enlarge(picture = null) {
 const TOOLS = { u: undo, s: () => open("skip-dialog"), n: () => open("note-dialog"), "?": () => open("help-dialog") };
 
 function press(event) {
-  if (event.repeat || event.altKey || event.metaKey || element("intro")) return;
+  if (event.repeat || event.altKey || event.metaKey) return;
   const dialog = document.querySelector("dialog[open]");
   if (dialog) return pressInDialog(event, dialog);
   if (!state.shown) return pressAtTheEnd(event);
@@ -494,7 +432,7 @@ function press(event) {
 }
 
 function pressAtTheEnd(event) { // there is still something to take back, and to read
-  if (state.practising || event.ctrlKey || !["u", "?"].includes(event.key)) return;
+  if (event.ctrlKey || !["u", "?"].includes(event.key)) return;
   event.preventDefault();
   TOOLS[event.key]();
 }
@@ -540,28 +478,15 @@ function click(event) {
   if (event.target.matches(".picture")) return enlarge(event.target);
   if (!button) return;
   if (button.dataset.verdict) {
-    if (isMeant(event) && isSeen()) answer({ verdict: button.dataset.verdict, errors: errors() });
+    if (isMeant(event)) answer({ verdict: button.dataset.verdict, errors: errors() });
   } else if (button.dataset.reason) {
     button.closest("dialog").close();
     if (isMeant(event)) answer({ skip: button.dataset.reason });
-  } else if (button.id === "agree") agree();
-  else if (button.matches(".close")) button.closest("dialog").close();
+  } else if (button.matches(".close")) button.closest("dialog").close();
   else if (button.matches(".save")) save(event);
   else if (button.id === "undo") undo();
   else if (button.id === "enlarge") enlarge();
   else if (["skip", "note", "help"].includes(button.id)) open(`${button.id}-dialog`);
-}
-
-async function agree() {
-  try {
-    const response = await post("agree", {});
-    const reply = await response.json();
-    if (!response.ok) return warn(`Not saved: ${reply.reason}.${keptWords()}`);
-    element("intro").remove();
-    await resume();
-  } catch {
-    warn("No connection to the server: press again in a moment.");
-  }
 }
 
 document.addEventListener("keydown", press);
@@ -581,13 +506,6 @@ document.addEventListener("visibilitychange", () => {
     state.hiddenSince = 0;
   }
 });
-element("feedback-dialog").addEventListener("close", () => {
-  state.practising = false;
-  show();
-});
-addEventListener("scroll", watch, { passive: true });
-addEventListener("resize", watch);
-document.addEventListener("load", watch, true); // of images, which have no height before
 addEventListener("online", resume);
 addEventListener("offline", () => { state.offline = true; });
 collect();

@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 from pytest_cepbench.artifacts.outcome import WINNERS
 from pytest_cepbench.datasets.opening.verdict_files import (
     ModelNames,
-    ScoredAnswer,
-    holds_scores,
     model_id,
     read_battles,
-    read_scores,
     read_verdicts,
     write_battles,
 )
@@ -118,46 +115,6 @@ def test_refused(tmp_path: Path, content: Any, message: str) -> None:
     path = write(tmp_path, content)
     with pytest.raises(DatasetError, match=message) as raised:
         read_verdicts(path)
-    assert str(path) in str(raised.value)
-
-
-def score(model: str = "a", **scores: object) -> Any:
-    """One record of a file of scores."""
-    given = {name: {"Score": value, "Justification": "why"} for name, value in scores.items()}
-    return {"data_id": "1", "model": {"id": "0", "name": model}, "score": given}
-
-
-def test_scores_of_single_answers(tmp_path: Path) -> None:
-    """An answer that was scored twice counts twice; criteria come in any order."""
-    records = [score("GILL", clear=0, rich=10), score("gill", rich=5, clear=7.5)]
-    path = write(tmp_path, records)
-
-    assert holds_scores(path)
-    assert not holds_scores(write(tmp_path, [record()], "battles.json"))
-    assert read_scores(path, ModelNames()) == [
-        ScoredAnswer("1", "GILL", {"clear": 0, "rich": 10}),
-        ScoredAnswer("1", "GILL", {"rich": 5, "clear": 7.5}),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([], "holds no score"),
-        ([score(clear=10.1)], "record 1, .*<= 10"),
-        ([score(clear=-1)], "record 1, .*>= 0"),
-        ([score()], "record 1, score: .*length >= 1"),
-        (
-            [score(rich=1, clear=1), score(clear=1), score(clear=1)],
-            "record 2: has the criteria clear, the first answer of the file clear, rich",
-        ),
-    ],
-)
-def test_scores_that_are_refused(tmp_path: Path, content: Any, message: str) -> None:
-    """Each with file and record."""
-    path = write(tmp_path, content)
-    with pytest.raises(DatasetError, match=message) as raised:
-        read_scores(path, ModelNames())
     assert str(path) in str(raised.value)
 
 

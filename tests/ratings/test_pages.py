@@ -1,0 +1,545 @@
+"""The pages as annotators use them: keys, reloads, a lost connection, what they give away.
+
+A real server process, and real key presses in Chromium.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_cepbench.ratings.folder import read_ratings, read_votes
+from pytest_cepbench.ratings.items import make_item, write_study
+from pytest_cepbench.ratings.records import TASKS, Part, Study, Task
+from tests.ratings.serving import Server, press, records, request, see, served, slot, slots
+from tests.ratings.studies import BLUE, HOSTILE, RED, SAMPLE, make_study
+from tests.report.browser import axe_core
+
+pytest.importorskip("starlette")
+
+pytestmark = pytest.mark.slow
+
+
+def end(server: Server) -> int:
+    """Kill a server as a crash does. Returns its port."""
+    server.process.kill()
+    server.process.wait()
+    return server.port
+
+
+def left_alone(folder: Path, open_page: Any) -> tuple[Any, int]:
+    """A page of a new study of pairs whose server was killed, and the port that it had."""
+    make_study(folder, "pair")
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        page.wait_for_load_state("networkidle")
+        return page, end(server)
+
+
+def answer_alone(page: Any, key: str, kept: int) -> None:
+    """Answer without a server, and wait until the page says how many answers it keeps."""
+    see(page)
+    page.keyboard.press(key)
+    page.get_by_text(f"{kept} answer{'s are' if kept > 1 else ' is'} kept").wait_for()
+
+
+def kept(page: Any, kind: str) -> list[str]:
+    """Names of what a page keeps in its browser. kind: answer or draft."""
+    return [name for name in page.evaluate("Object.keys(localStorage)") if f" {kind} " in str(name)]
+
+
+def red_side(page: Any) -> str:
+    """The side of the red answer, whatever it is called."""
+    texts = [page.locator(f"[data-side={side}] .words").inner_text() for side in "AB"]
+    return "A" if texts[0].startswith("It is red") else "B"
+
+
+def write_study_of_one(folder: Path, annotator: str) -> None:
+    """A study of one pair for one person."""
+    item = make_item("pair", [Part(text="?")], [[Part(text="a")], [Part(text="b")]])
+    write_study(folder, Study(kind="pair", annotators=(annotator,)), [item], {})
+
+
+def test_a_study_is_rated_by_keyboard_alone(pair: tuple[Path, Server], open_page: Any) -> None:
+    """Each key is a verdict; all is done after the last item, and nothing was clicked."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    for number in range(11):
+        press(page, "1234"[number % 4])
+    see(page)
+    page.keyboard.press("4")
+    page.get_by_text("All done. Thank you!").wait_for()
+    votes = records(folder)
+    assert [vote["verdict"] for vote in votes] == ["A", "Tie(A)", "Tie(B)", "B"] * 3
+    assert len({vote["item"] for vote in votes}) == 12
+    assert all(vote["browser"] == [1280, 800] and vote["seconds"] >= 0 for vote in votes)
+
+
+def test_the_red_answer_wins_wherever_it_is(pair: tuple[Path, Server], open_page: Any) -> None:
+    """Two people see each item with other sides, and the record says which answer won."""
+    folder, server = pair
+    seen: dict[str, list[str]] = {"a1": [], "a2": []}
+    for name, sides in seen.items():
+        page = open_page(server.addresses[name])
+        for number in range(12):
+            side = red_side(page)
+            sides.append(side)
+            if number < 11:
+                press(page, "1" if side == "A" else "4")
+            else:
+                see(page)
+                page.keyboard.press("1" if side == "A" else "4")
+                page.get_by_text("All done").wait_for()
+        assert sides.count("A") == 6
+    by_item = [{vote["item"]: vote for vote in records(folder, name)} for name in seen]
+    for item, vote in by_item[0].items():
+        other = by_item[1][item]
+        assert vote["winner"] == other["winner"] == "first"
+        assert vote["shown"] == other["shown"][::-1]
+        assert {vote["verdict"], other["verdict"]} == {"A", "B"}
+    assert list(by_item[0]) != list(by_item[1])  # an order of one's own
+
+
+def test_a_killed_server_keeps_what_was_saved(tmp_path: Path, open_page: Any) -> None:
+    """SIGKILL after "saved": the vote is there, and the next server goes on at the same item.
+
+    An answer that was given while there was no server is sent to the next one, once.
+    """
+    folder = tmp_path / "study"
+    make_study(folder, "pair")
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        press(page, "1")
+        shown = slot(page)
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        port = server.port
+    assert [vote["verdict"] for vote in records(folder)] == ["A"]
+    see(page)
+    page.keyboard.press("4")
+    page.get_by_text("1 answer is kept in this browser").wait_for()
+    with served(folder, f"--port={port}") as server:
+        page.get_by_text("saved", exact=True).wait_for()
+        assert shown not in slots(server.addresses["a1"])
+        page.wait_for_selector("[data-slot]")
+        assert slot(page) == slots(server.addresses["a1"])[0]
+    assert [vote["verdict"] for vote in records(folder)] == ["A", "B"]
+
+
+def test_markup_of_models_stays_text(pair: tuple[Path, Server], open_page: Any) -> None:
+    """Neither scripts nor attributes of answers do anything, and all of it can be read."""
+    _, server = pair
+    page = open_page(server.addresses["a1"])
+    shown = ""
+    for number in range(12):
+        shown += page.locator("main").inner_text()
+        if number < 11:
+            press(page, "1")
+    assert HOSTILE[0] in shown
+    assert HOSTILE[1] in shown
+    assert "\\u202e" in shown
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main img[src=x]").count() == 0
+
+
+def test_answers_wait_for_the_connection(pair: tuple[Path, Server], open_page: Any) -> None:
+    """Offline the page says so and keeps answers, over a reload too; online each is saved once."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    page.wait_for_load_state("networkidle")
+    page.context.set_offline(True)
+    page.keyboard.press("1")
+    page.get_by_text("1 answer is kept in this browser").wait_for()
+    see(page)
+    page.keyboard.press("4")
+    page.get_by_text("2 answers are kept in this browser").wait_for()
+    page.get_by_text("No connection to the server. This page").wait_for()
+    page.keyboard.press("1")  # nothing is shown that it could answer
+    assert not (folder / "votes" / "a1.jsonl").read_text()
+    page.context.set_offline(False)
+    page.get_by_text("saved", exact=True).wait_for()
+    page.wait_for_selector("[data-slot]")
+    assert [vote["verdict"] for vote in records(folder)] == ["A", "B"]
+    assert not page.locator("#warning").is_visible()
+
+
+def test_an_answer_whose_reply_was_lost_is_kept_once(
+    pair: tuple[Path, Server], open_page: Any
+) -> None:
+    """The server has it, the page does not know: sent again, it is not written again."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    lost: list[Any] = []
+
+    def lose(route: Any) -> Any:
+        if lost:
+            return route.continue_()
+        lost.append(route.fetch())
+        return route.abort()
+
+    page.route("**/vote", lose)
+    page.keyboard.press("1")
+    page.get_by_text("1 answer is kept in this browser").wait_for()
+    assert len(records(folder)) == 1
+    page.reload()
+    page.wait_for_selector("[data-slot]")
+    page.get_by_text("saved", exact=True).wait_for()
+    assert len(records(folder)) == 1
+    assert page.evaluate("localStorage.length") == 0
+
+
+def test_a_double_click_is_one_answer(pair: tuple[Path, Server], open_page: Any) -> None:
+    """The second click would be an answer to an item that nobody has seen."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    page.get_by_role("button", name="A is better").dblclick(delay=20)
+    page.get_by_text("saved", exact=True).wait_for()
+    see(page)
+    page.get_by_role("button", name="Skip").click()
+    page.get_by_role("button", name="Cannot be decided").dblclick()
+    page.wait_for_timeout(500)
+    assert [vote.get("verdict", vote.get("skip")) for vote in records(folder)] == [
+        "A",
+        "cannot be decided",
+    ]
+
+
+def test_an_answer_needs_a_look(pair: tuple[Path, Server], open_page: Any) -> None:
+    """Six quick presses are one answer; a press every 0.3 s is one each, and is told when not."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    # The page's own clock, which stands still while a busy machine takes its time.
+    page.evaluate(
+        "() => { let now = performance.now(); performance.now = () => now; "
+        "window.pass = (time) => { now += time; }; }"
+    )
+    with page.expect_response(re.compile("/vote$")):
+        for _ in range(6):
+            page.keyboard.press("2")
+    page.wait_for_timeout(400)
+    assert len(records(folder)) == 1
+    page.evaluate("pass(400)")
+    press(page, "1")
+    page.keyboard.press("1")
+    assert page.locator("#status").inner_text() == "not counted: this item has only just come"
+    for _ in range(5):
+        page.evaluate("pass(300)")
+        press(page, "4")
+    assert [vote["verdict"] for vote in records(folder)] == ["Tie(A)", "A", *"BBBBB"]
+
+
+def test_keys_work_at_the_end(tmp_path: Path, open_page: Any) -> None:
+    """The last answer can be taken back, and help be read; also after a reload."""
+    folder = tmp_path / "study"
+    make_study(folder, "pair", count=2)
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        press(page, "1")
+        last = slot(page)
+        for reload in (False, True):
+            see(page)
+            page.keyboard.press("4")
+            page.get_by_text("All done. Thank you!").wait_for()
+            if reload:
+                page.reload()
+                page.get_by_text("All done. Thank you!").wait_for()
+            assert page.locator("#progress").inner_text() == "2 done"
+            assert not page.get_by_role("button", name="Skip").is_visible()
+            page.keyboard.press("?")
+            page.get_by_role("dialog", name="Help").wait_for()
+            page.keyboard.press("Escape")
+            page.keyboard.press("u")
+            assert slot(page) == last
+            assert page.get_by_role("button", name="Skip").is_visible()
+
+
+def test_errors_of_answers_are_ticked_and_come_back_with_undo(
+    pair: tuple[Path, Server], open_page: Any
+) -> None:
+    """They are kept with the vote, and beside it until then, as a reload shows."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    side = red_side(page)
+    page.get_by_text("Errors of the answers").click()
+    page.locator(f"input.error[data-of={side}][value=factual]").check()
+    page.reload()
+    slot(page)
+    assert page.locator(f"input.error[data-of={side}][value=factual]").is_checked()
+    press(page, "1")
+    assert page.locator("input.error:checked").count() == 0
+    assert records(folder)[0]["errors"] == {"first": ["factual"]}
+    page.keyboard.press("u")
+    page.get_by_text("taken back").wait_for()
+    assert page.locator("input.error:checked").get_attribute("value") == "factual"
+
+
+def test_answers_outlast_an_address_that_is_not_known(tmp_path: Path, open_page: Any) -> None:
+    """Such as of another study on this port: the page says so, and sends them when it is back."""
+    folder = tmp_path / "study"
+    page, port = left_alone(folder, open_page)
+    answer_alone(page, "1", 1)
+    write_study_of_one(tmp_path / "other", annotator="zed")
+    with served(tmp_path / "other", f"--port={port}"):
+        page.get_by_text("The server does not know this address").wait_for()
+        assert "1 answer is kept" in page.locator("#warning").inner_text()
+    assert records(folder) == []
+    with served(folder, f"--port={port}"):
+        page.get_by_text("saved", exact=True).wait_for()
+    assert [vote["verdict"] for vote in records(folder)] == ["A"]
+
+
+def test_two_pages_of_one_person_keep_an_answer_each(tmp_path: Path, open_page: Any) -> None:
+    """Both are closed before the server is back; the next page sends both."""
+    folder = tmp_path / "study"
+    make_study(folder, "pair")
+    with served(folder) as server:
+        address = server.addresses["a1"]
+        first = open_page(address)
+        press(first, "2")
+        second = first.context.new_page()
+        second.goto(address)
+        second.wait_for_selector("[data-slot]")
+        assert slot(first) == slot(second)
+        port = end(server)
+    answer_alone(first, "1", 1)
+    answer_alone(second, "4", 2)  # it takes over that of the first one
+    assert len(kept(second, "answer")) == 2
+    third = first.context.new_page()
+    first.close()
+    second.close()
+    with served(folder, f"--port={port}"):
+        third.goto(address)
+        third.wait_for_selector("[data-slot]")
+        third.get_by_text("saved", exact=True).wait_for()
+    assert [vote["verdict"] for vote in records(folder)] == ["Tie(A)", "A", "B"]
+    assert kept(third, "answer") == []
+
+
+def test_what_is_wrong_in_itself_is_dropped_and_told(tmp_path: Path, open_page: Any) -> None:
+    """It would be refused for ever: the person is told, and the answer behind it is saved."""
+    folder = tmp_path / "study"
+    page, port = left_alone(folder, open_page)
+    answer_alone(page, "1", 1)
+    (name,) = kept(page, "answer")
+    wrong = json.loads(page.evaluate("(name) => localStorage.getItem(name)", name))
+    wrong["slot"] = "0" * 32
+    page.evaluate("([name, text]) => localStorage.setItem(name, text)", [name, json.dumps(wrong)])
+    page.close()
+    with served(folder, f"--port={port}") as server:
+        page = page.context.new_page()
+        page.goto(server.addresses["a1"])
+        page.get_by_text("An answer was refused, and is not saved: an answer to").wait_for()
+        page.keyboard.press("Escape")  # a new tab shows what to look at
+        assert kept(page, "answer") == []
+        page.wait_for_selector("[data-slot]")
+        press(page, "4")
+        assert page.locator("#warning").is_visible()  # it cannot be missed
+    assert [vote["verdict"] for vote in records(folder)] == ["B"]
+
+
+def test_what_a_proxy_refuses_is_no_fault_of_an_answer(
+    pair: tuple[Path, Server], open_page: Any
+) -> None:
+    """Only what the server itself calls wrong is dropped, whatever lies between answers."""
+    folder, server = pair
+    page = open_page(server.addresses["a1"])
+    page.wait_for_load_state("networkidle")
+    page.route("**/vote", lambda route: route.fulfill(status=400, body="Invalid host header"))
+    answer_alone(page, "1", 1)
+    page.unroute("**/vote")
+    page.get_by_text("saved", exact=True).wait_for()
+    assert [vote["verdict"] for vote in records(folder)] == ["A"]
+
+
+def test_a_description_outlasts_a_reload(tmp_path: Path, open_page: Any) -> None:
+    """So does a note; what is saved is kept no longer, and the next item is empty."""
+    folder = tmp_path / "study"
+    make_study(folder, "describe", count=3)
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        page.keyboard.type("A red frame around")
+        page.get_by_role("button", name="Note").click()
+        page.keyboard.type("dark")
+        page.keyboard.press("Escape")
+        page.reload()
+        page.wait_for_selector("[data-slot]")
+        assert page.input_value("#description") == "A red frame around"
+        assert page.locator(".count").inner_text() == "4"
+        assert page.input_value("#note-text") == "dark"
+        assert len(kept(page, "draft")) == 1
+        page.locator("#description").press("End")
+        page.keyboard.type(" a dark area")
+        press(page, "Control+Enter")
+        assert (page.input_value("#description"), page.input_value("#note-text")) == ("", "")
+        assert kept(page, "draft") == []
+    (vote,) = records(folder)
+    assert (vote["text"], vote["note"]) == ("A red frame around a dark area", "dark")
+
+
+FILLED: dict[Task, list[str]] = {
+    "pair": ["3"],
+    "caption": ["2"],
+    "grades": ["g", "1", "m", "3", "p", "2", "Enter"],
+    "describe": ["h", "i", "Control+Enter"],
+    "verify": ["1", "3", "Enter"],
+}
+
+
+@pytest.mark.parametrize("task", FILLED)
+def test_an_answer_that_is_taken_back_is_filled_in_again(
+    task: Task, tmp_path: Path, open_page: Any
+) -> None:
+    """Saved once more as it is, it is the same answer; a draft keeps it over another reload."""
+    folder = tmp_path / "study"
+    make_study(folder, task, count=4)
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        if task == "verify":
+            page.get_by_text("Other names (").click()
+            page.locator("input.other").first.check()
+            page.locator("main h1").focus()
+        first = slot(page)
+        press(page, *FILLED[task])
+        page.reload()
+        slot(page)
+        page.get_by_role("button", name="Undo").click()
+        page.get_by_text("taken back").wait_for()
+        assert slot(page) == first
+        if task in ("pair", "caption"):
+            words = {"pair": "Tie, B slightly", "caption": "Comparable"}[task]
+            assert page.locator("#status").inner_text() == f"taken back: {words}"
+            return
+        page.reload()
+        slot(page)
+        press(page, FILLED[task][-1])
+    before, undone, after = records(folder)
+    own = ("text", "pasted", "grades", "ranking", "ticked", "unticked", "added")
+    assert undone["undo"]
+    assert {name: before.get(name) for name in own} == {name: after.get(name) for name in own}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_nothing_that_is_fetched_names_a_model(task: Task, tmp_path: Path, open_page: Any) -> None:
+    """Addresses, headers, pages, images: of a whole session, byte for byte."""
+    folder = tmp_path / "study"
+    ratings = make_study(folder, task, count=4, attention=0.3, repeats=0.3)
+    fetched: list[bytes] = []
+
+    def keep(response: Any) -> None:
+        parts = [response.url, json.dumps(response.all_headers()), response.request.post_data or ""]
+        fetched.append("\n".join(parts).encode() + response.body())
+
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        page.on("requestfinished", lambda finished: keep(finished.response()))
+        page.reload()
+        page.wait_for_selector("[data-slot]")
+        page.wait_for_load_state("networkidle")
+        for image in page.locator("img.picture").all():
+            name = image.get_attribute("src")
+            fetched.append(request(server.addresses["a1"], name).body)
+    content = b"\n".join(fetched)
+    assert len(fetched) >= 5
+    secrets = {RED, BLUE, SAMPLE, "sources.jsonl", "toy", str(folder), *ratings.items}
+    secrets |= {source.option for source in ratings.sources} - {""}
+    secrets |= {path.stem for path in (folder / "images").iterdir()}
+    assert [name for name in secrets if name.encode() in content] == []
+    assert b"EXIF" not in content
+    assert b"XMP" not in content
+
+
+ANSWERS: dict[Task, list[str]] = {
+    "pair": ["3"],
+    "caption": ["2"],
+    "grades": ["g", "1", "m", "2", "p", "2", "Enter"],
+    "describe": ["h", "i", "Control+Enter"],
+    "verify": ["1", "3", "1", "Enter"],
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_task_has_keys(task: Task, tmp_path: Path, open_page: Any) -> None:
+    """An item of each task is judged, and one is skipped with a reason and a note."""
+    folder = tmp_path / "study"
+    ratings = make_study(folder, task, count=4)
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        press(page, *ANSWERS[task])
+        if task != "describe":
+            page.keyboard.press("n")
+            page.keyboard.type("both images are black")
+            page.keyboard.press("Escape")
+        else:
+            page.get_by_role("button", name="Note").click()
+            page.locator("#note-text").fill("both images are black")
+            page.keyboard.press("Escape")
+        page.get_by_role("button", name="Skip").click()
+        press(page, "1")
+    answer, skipped = records(folder)
+    expected: dict[Task, dict[str, Any]] = {
+        "pair": {"verdict": "Tie(B)", "tie": True},
+        "caption": {"verdict": "B", "winner": "comparable"},
+        "describe": {"text": "hi", "words": 1, "pasted": False},
+        "verify": {"ticked": ['<b onclick="window.hacked = 3">Motion</b>'], "added": []},
+        "grades": {},
+    }
+    assert answer.items() >= expected[task].items()
+    if task == "grades":
+        first, *others = answer["shown"]
+        assert answer["grades"][str(first)] == "good"
+        assert answer["ranking"] == [first, sorted(others)]
+    assert (skipped["skip"], skipped["note"]) == ("broken image", "both images are black")
+    assert len(read_votes(read_ratings(folder)).counted) == 2
+    assert ratings.study.kind == task
+
+
+def test_a_description_is_counted_and_pasting_is_kept(tmp_path: Path, open_page: Any) -> None:
+    """500 words cannot be saved; a pasted text can, and the record says so."""
+    folder = tmp_path / "study"
+    make_study(folder, "describe", count=3)
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"])
+        page.locator("textarea#description").fill("word " * 500)
+        assert page.locator("#words").inner_text() == "500 of at most 499 words"
+        assert page.get_by_role("button", name="Save").is_disabled()
+        page.locator("textarea#description").fill("")
+        page.evaluate(
+            """() => {
+              const data = new DataTransfer();
+              data.setData("text/plain", "a red square");
+              const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true });
+              document.getElementById("description").dispatchEvent(event);
+            }"""
+        )
+        page.locator("textarea#description").type("a red square")
+        press(page, "Control+Enter")
+    (vote,) = records(folder)
+    assert (vote["text"], vote["words"], vote["pasted"]) == ("a red square", 3, True)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_pages_are_accessible(task: Task, dark: bool, tmp_path: Path, open_page: Any) -> None:
+    """No violation that axe-core finds, at 1280 and at 320 pixels, where nothing is cut off."""
+    axe = axe_core()
+    folder = tmp_path / "study"
+    make_study(folder, task, count=4)
+    scheme = {"color_scheme": "dark" if dark else "light", "bypass_csp": True}
+    with served(folder) as server:
+        page = open_page(server.addresses["a1"], **scheme)
+        for width in (1280, 320):
+            page.set_viewport_size({"width": width, "height": 740})
+            page.evaluate(axe)
+            found = page.evaluate(
+                "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'best-practice'] })"
+            )
+            problems = [
+                (problem["id"], problem["nodes"][0]["html"]) for problem in found["violations"]
+            ]
+            assert problems == []
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
