@@ -2,19 +2,16 @@
 
 Ghosh, Hajishirzi and Schmidt, "GenEval: An object-focused framework for evaluating text-to-image
 alignment", 2023 (arXiv 2310.11513); the prompts are theirs, released under the MIT license.
-The published suite is read from `geneval_published.jsonl` beside this module. The generator serves
-other seeds; a test compares what it makes of seed 43 with that file, byte for byte.
+The published suite is read from `geneval_published.jsonl` beside this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import numpy as np
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.datasets.questions import (
@@ -30,39 +27,10 @@ from pytest_cepbench.datasets.sources.text_files import convert_record, read_jso
 from pytest_cepbench.errors import DatasetError, unknown_name
 from pytest_cepbench.metrics.geneval import COLORS
 from pytest_cepbench.metrics.geneval_prompts import (
-    RELATIONS,
-    TASKS,
-    Clause,
-    Exclusion,
-    Position,
     Prompt,
-    Task,
     parse_prompt,
     prompt_metadata,
 )
-
-PUBLISHED_SEED = 43
-"""Seed of the published suite, which draws 100 prompts for each task."""
-
-OBJECTS = (
-    "person", "bicycle", "car", "motorcycle", "airplane", "bus", "train", "truck", "boat",
-    "traffic light", "fire hydrant", "stop sign", "parking meter", "bench", "bird", "cat", "dog",
-    "horse", "sheep", "cow", "elephant", "bear", "zebra", "giraffe", "backpack", "umbrella",
-    "handbag", "tie", "suitcase", "frisbee", "skis", "snowboard", "sports ball", "kite",
-    "baseball bat", "baseball glove", "skateboard", "surfboard", "tennis racket", "bottle",
-    "wine glass", "cup", "fork", "knife", "spoon", "bowl", "banana", "apple", "sandwich",
-    "orange", "broccoli", "carrot", "hot dog", "pizza", "donut", "cake", "chair", "couch",
-    "potted plant", "bed", "dining table", "toilet", "tv", "laptop", "computer mouse",
-    "tv remote", "computer keyboard", "cell phone", "microwave", "oven", "toaster", "sink",
-    "refrigerator", "book", "clock", "vase", "scissors", "teddy bear", "hair drier", "toothbrush",
-)  # fmt: skip
-"""COCO's 80 classes in COCO's order; GenEval says computer mouse, tv remote, computer keyboard."""
-
-COLORABLE = tuple(name for name in OBJECTS if name != "person")
-"""The classes that prompts give a color to."""
-
-NUMBERS = {2: "two", 3: "three", 4: "four"}
-"""How many objects the counting task asks for."""
 
 
 def with_article(words: str) -> str:
@@ -75,123 +43,6 @@ def plural(name: str) -> str:
     return f"{name}es" if name.endswith("s") else f"{name}s"
 
 
-@dataclass(frozen=True)
-class WrittenPrompt:
-    """A prompt and its words."""
-
-    prompt: Prompt
-    text: str
-
-
-def write_prompts(
-    seed: int = PUBLISHED_SEED, prompts_per_task: int = 100
-) -> tuple[WrittenPrompt, ...]:
-    """A prompt suite, task by task.
-
-    prompts_per_task: how many are drawn for each task but single_object, which has each of the 80
-    classes once, whatever the number; fewer stay, because a prompt that was there is dropped.
-    Seed 43 with 100 is the published suite: 80 single_object, 99 two_object, 80 counting, 94
-    colors, 100 position and 100 color_attr. One stream of choices runs through all tasks, so
-    another number of prompts gives other ones: those of the released `create_prompts.py` with the
-    same seed and `-n`.
-    Raises DatasetError unless seed >= 0 and prompts_per_task >= 1.
-    """
-    if seed < 0 or prompts_per_task < 1:
-        raise DatasetError(
-            "GenEval prompts need a seed that is not negative and at least one prompt per task, "
-            f"got {seed} and {prompts_per_task}"
-        )
-    draws = RandomStream(seed)
-    classes = draws.some(len(OBJECTS), len(OBJECTS))
-    written = [
-        WrittenPrompt(Prompt("single_object", (Clause(name),)), f"a photo of {with_article(name)}")
-        for name in (OBJECTS[index] for index in classes)
-    ]
-    for task in TASKS[1:]:
-        written += dict.fromkeys(_draw(task, draws) for _ in range(prompts_per_task))
-    return tuple(written)
-
-
-def _draw(task: Task, draws: RandomStream) -> WrittenPrompt:
-    """A prompt of a task; the order of draws is that of the released script."""
-    if task == "two_object":
-        first, second = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
-        clauses = Clause(first), Clause(second)
-        words = f"{with_article(first)} and {with_article(second)}"
-        return WrittenPrompt(Prompt(task, clauses), f"a photo of {words}")
-    if task == "counting":
-        name = OBJECTS[draws.one(len(OBJECTS))]
-        number = list(NUMBERS)[draws.one(len(NUMBERS))]
-        prompt = Prompt(task, (Clause(name, number),), (Exclusion(name, number + 1),))
-        return WrittenPrompt(prompt, f"a photo of {NUMBERS[number]} {plural(name)}")
-    if task == "colors":
-        name = COLORABLE[draws.one(len(COLORABLE))]
-        color = COLORS[draws.one(len(COLORS))]
-        words = with_article(f"{color} {name}")
-        return WrittenPrompt(Prompt(task, (Clause(name, color=color),)), f"a photo of {words}")
-    if task == "position":
-        subject, target = (OBJECTS[index] for index in draws.some(2, len(OBJECTS)))
-        relation = RELATIONS[draws.one(len(RELATIONS))]
-        clauses = Clause(target), Clause(subject, position=Position(relation, 0))
-        words = f"{with_article(subject)} {relation} {with_article(target)}"
-        return WrittenPrompt(Prompt(task, clauses), f"a photo of {words}")
-    names = [COLORABLE[index] for index in draws.some(2, len(COLORABLE))]
-    colors = [COLORS[index] for index in draws.some(2, len(COLORS))]
-    pairs = list(zip(colors, names, strict=True))
-    prompt = Prompt(task, tuple(Clause(name, color=color) for color, name in pairs))
-    words = " and ".join(with_article(f"{color} {name}") for color, name in pairs)
-    return WrittenPrompt(prompt, f"a photo of {words}")
-
-
-_WORD = 2**32
-
-
-class RandomStream:
-    """Random choices that stay the same over versions of NumPy, as the published suite has them.
-
-    The suite was drawn with `numpy.random.default_rng`. NumPy promises the bits of PCG64 for good,
-    but not what its `Generator` makes of them; so that is done here, as NumPy did it for the suite
-    and still does in 2.4. It holds the generator and the unused half of its last 64 bits.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._bits = np.random.PCG64(seed)
-        self._half: int | None = None
-
-    def one(self, limit: int) -> int:
-        """One of 0..limit-1, all equally likely, as `Generator.choice(limit)`.
-
-        Lemire's method: the high word of a product, drawn again where the low word would favor some
-        numbers. A choice among one takes no bits.
-        limit: 1..2**32-1.
-        """
-        if limit == 1:
-            return 0
-        while True:
-            if self._half is None:
-                self._half, word = divmod(int(self._bits.random_raw()), _WORD)
-            else:
-                word, self._half = self._half, None
-            product = word * limit
-            if product % _WORD >= (_WORD - limit) % limit:
-                return product // _WORD
-
-    def some(self, number: int, limit: int) -> list[int]:
-        """Different ones of 0..limit-1 in random order, as `choice(limit, number, replace=False)`.
-
-        Floyd's method, then a shuffle from the end.
-        number: 1..limit; limit: up to 10,000 (beyond, NumPy goes another way).
-        """
-        chosen: list[int] = []
-        for last in range(limit - number, limit):
-            candidate = self.one(last + 1)
-            chosen.append(last if candidate in chosen else candidate)
-        for high in range(number - 1, 0, -1):
-            low = self.one(high + 1)
-            chosen[high], chosen[low] = chosen[low], chosen[high]
-        return chosen
-
-
 VERSION = 1
 
 PUBLISHED_FILE = Path(__file__).with_name("geneval_published.jsonl")
@@ -202,9 +53,7 @@ _Caption = Annotated[str, msgspec.Meta(pattern=r"\S", max_length=2**20)]
 
 
 class _PromptLine(msgspec.Struct):
-    text: Annotated[str, msgspec.Meta(pattern=r"\S", max_length=2**20)] = msgspec.field(
-        name="prompt"
-    )
+    text: _Caption = msgspec.field(name="prompt")
     index: (
         Annotated[int, msgspec.Meta(ge=0, le=99_999)]
         | Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,5}\Z")]
@@ -223,7 +72,6 @@ def load_geneval(
     path: Path | None = None,
     captions: str = "prompt",
     images_per_prompt: int = 1,
-    seed: int = PUBLISHED_SEED,
 ) -> Dataset:
     """GenEval's prompts for text-first chains; a sample's one category is its task.
 
@@ -233,7 +81,6 @@ def load_geneval(
     images_per_prompt: samples of each prompt (GenEval draws four images). With one the id is the
     file's "index" or else the line's place ("00000"), with more "00000-0", "00000-1", ...; images
     of one prompt are a cluster: they tell less than as many prompts.
-    seed: of the built-in suite; 43 is the published one.
     metadata: "tag", "include" and, where there is one, "exclude" (see `parse_prompt`).
     Raises DatasetError naming file, line and field for what cannot be used, and for options that
     do not fit.
@@ -248,14 +95,7 @@ def load_geneval(
             "the built-in GenEval prompts have no detailed captions: give the metadata file of "
             "GenEval-Rewritten as the data set's path"
         )
-    if path is not None and seed != PUBLISHED_SEED:
-        raise DatasetError(
-            f"seed {seed} is for the built-in GenEval prompts, but they come from {str(path)!r}"
-        )
-    if path is None and seed != PUBLISHED_SEED:
-        entries = {f"{i:05d}": (w.text, w.prompt) for i, w in enumerate(write_prompts(seed))}
-    else:
-        entries = _read(path or PUBLISHED_FILE, _LINES[captions])
+    entries = _read(path or PUBLISHED_FILE, _LINES[captions])
     samples = [
         Sample(name, (prompt.task,), text=text, metadata=prompt_metadata(prompt), cluster=cluster)
         for index, (text, prompt) in entries.items()

@@ -11,7 +11,6 @@ caption instead, `{"drawing": "one shape : ...", "jitter": 7}`, and is drawn whe
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from pytest_cepbench.datasets.sample import (
     SeedImage,
 )
 from pytest_cepbench.datasets.shapes import caption, parse_caption, render
+from pytest_cepbench.datasets.sources.files import find_file
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError
 
@@ -117,12 +117,8 @@ def _image(place: str, piece: BattlePiece, root: Path) -> SeedImage | None:
     if piece.image is not None and piece.drawing is not None:
         raise DatasetError(f"{place}: a piece has an image and a drawing: give one of them")
     if piece.image is not None:
-        path, name = root / piece.image, piece.image
-        usable = "\0" not in name and not Path(name).is_absolute()
-        if not (usable and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))):
-            raise DatasetError(
-                f"{place}: the image {name!r:.60} lies outside the folder of the table"
-            )
+        if (path := find_file(root, piece.image, place)) is None:
+            raise DatasetError(f"{place}: there is no image {piece.image!r:.60}")
         return FileImage(path)
     if piece.drawing is None:
         return None

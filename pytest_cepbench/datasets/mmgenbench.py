@@ -65,10 +65,10 @@ def embedded_images(table: Path) -> dict[int, EmbeddedImage]:
     images: dict[int, EmbeddedImage] = {}
     for row in read_rows(table, "\t", ("index", "image")):
         index = row_index(row, images)
-        cell = row.cells["image"]
-        if not cell.raw.strip():
+        if not row.cells["image"].strip():
             row.refuse("image", "empty: an image in base64 is expected")
-        images[index] = EmbeddedImage(table, cell.offset, len(cell.raw), row.where("image"))
+        column = list(row.cells).index("image")
+        images[index] = EmbeddedImage(table, row.offset, row.length, column, row.where("image"))
     return images
 
 

@@ -38,46 +38,30 @@ VERSION = 1
 _LISTS = (".csv", ".jsonl", ".jsonlines")
 
 
-def load_pairs(
-    path: Path,
-    *,
-    category: str = "nd400",
-    encoding: str = "utf-8",
-    docci: str = "docci",
-    nocaps: str = "nocaps",
-    ids: str | None = None,
-) -> Dataset:
+def load_pairs(path: Path, *, category: str = "nd400") -> Dataset:
     """Pairs of image and caption, in either form; captions lose the white space around them.
 
     path: the folder that holds text-first/ and image-first/, whose pairs are matched by file name
     without suffix, which is the id; else the list of ids, CSV or JSON Lines with source and
-    image_id, or the folder that holds it.
+    image_id, or the folder that holds it, and the copies in docci/ and nocaps/ beside it, with
+    their images in images/.
     category: of all samples, in the layout of the authors' code.
-    encoding: of the CSV, in that layout: "utf-8" or "latin-1" (the authors' code reads UTF-8 files
-    as Latin-1, which spoils every accent).
-    docci, nocaps: folders of the copies, beside the list of ids; NoCaps' captions may be named
-    themselves where its folder holds several .json files. Images lie in images/ in them, those of
-    NoCaps perhaps beside the captions; the first caption of each counts. DOCCI is listed by example
-    id, NoCaps by image id or by file name without suffix.
-    ids: file name of the list of ids; the only one when None.
+    The first caption of each image counts. DOCCI is listed by example id, NoCaps by image id or by
+    file name without suffix.
     Raises DatasetError for what is missing, unpaired or there twice, for an empty caption, and for
     file names that are absolute or lead out of the folder; for a list or annotations that cannot be
     read, unknown sources, and pairs that are not in the copies (their number, the first few, and
     the folders).
     """
     if not ((path / "text-first").is_dir() or (path / "image-first").is_dir()):
-        return _load_listed(path, docci, nocaps, ids)
-    captions = read_captions(path / "text-first" / "gen-0.csv", encoding)
+        return _load_listed(path)
+    captions = read_captions(path / "text-first" / "gen-0.csv")
     images = images_by_stem(path / "image-first" / "gen-0")
-    wrong = []
-    if without_image := captions.keys() - images.keys():
-        wrong.append(f"captions without an image: {some_of(without_image)}")
-    if without_caption := images.keys() - captions.keys():
-        wrong.append(f"images without a caption: {some_of(without_caption)}")
-    if wrong:
+    if unpaired := captions.keys() ^ images.keys():
         raise DatasetError(
-            f"{str(path)!r}: {'; '.join(wrong)} (text-first/gen-0.csv and image-first/gen-0/ are "
-            f"paired by file name without suffix)"
+            f"{str(path)!r}: captions without an image, or images without a caption: "
+            f"{some_of(unpaired)} (text-first/gen-0.csv and image-first/gen-0/ are paired by file "
+            "name without suffix)"
         )
     samples = []
     for name, row in sorted(captions.items()):
@@ -88,23 +72,20 @@ def load_pairs(
     return Dataset("sdp", {"loader": "sdp", "version": VERSION}, tuple(samples))
 
 
-def read_captions(path: Path, encoding: str) -> dict[str, TableRow]:
+def read_captions(path: Path) -> dict[str, TableRow]:
     """The rows of a CSV with columns filename and caption, by file name without suffix.
 
     Raises DatasetError for a table that cannot be read, a name that is unsafe or there twice; an
     empty caption is given as it is.
     """
     rows: dict[str, TableRow] = {}
-    for row in read_rows(path, ",", ("filename", "caption"), encoding):
+    for row in read_rows(path, ",", ("filename", "caption")):
         name = row.text("filename")
-        reason = unsafe(name)
-        if reason is not None:
+        if reason := unsafe(name):
             row.refuse("filename", reason)
-        key = stem(name)
-        if key in rows:
-            other = rows[key].number
-            row.refuse("filename", f"{name!r} is there twice, row {other} has it already")
-        rows[key] = row
+        if other := rows.get(stem(name)):
+            row.refuse("filename", f"{name!r} is there twice, row {other.number} has it already")
+        rows[stem(name)] = row
     return rows
 
 
@@ -138,27 +119,19 @@ _Pair = tuple[Path, str]
 """File of an image, and its caption; empty where it has none."""
 
 
-def _load_listed(path: Path, docci: str, nocaps: str, ids: str | None) -> Dataset:
+def _load_listed(path: Path) -> Dataset:
     """The listed pairs, from local copies."""
-    table = path
-    if not path.is_file() or ids is not None:
-        if not path.is_dir():
-            raise DatasetError(
-                f"{str(path)!r} is no folder: the folder of the id list, or the list, is expected"
-            )
-        what, remedy = f"id list ({', '.join(_LISTS)})", "name it with the option ids"
-        table = only_file(path, _LISTS, what, remedy) if ids is None else path / ids
+    what = f"id list ({', '.join(_LISTS)})"
+    table = path if path.is_file() else only_file(path, _LISTS, what, "name it itself")
     wanted: dict[str, str] = {}
     for place, source, name in _listed(table):
         if source not in _READERS:
             raise DatasetError(f"{place}: {unknown_name('source', source, sorted(_READERS))}")
-        if not name:
-            raise DatasetError(f"{place}: image_id is empty")
-        if name in wanted:
-            raise DatasetError(f"{place}: image_id {name!r} is there twice")
+        if not name or name in wanted:
+            why = f"{name!r} is there twice" if name else "is empty"
+            raise DatasetError(f"{place}: image_id {why}")
         wanted[name] = source
-    folders = {"docci": table.parent / docci, "nocaps": table.parent / nocaps}
-    copies = {source: _READERS[source](folders[source]) for source in sorted({*wanted.values()})}
+    copies = {s: _READERS[s](table.parent / s) for s in sorted({*wanted.values()})}
     samples, missing = [], []
     for name, source in sorted(wanted.items()):
         image, caption = copies[source].get(name, (None, ""))
@@ -173,7 +146,7 @@ def _load_listed(path: Path, docci: str, nocaps: str, ids: str | None) -> Datase
     if missing:
         raise DatasetError(
             f"{len(missing)} of the {len(wanted)} pairs listed in {str(table)!r} are not in "
-            f"{', '.join(repr(str(folders[source])) for source in copies)}: {some_of(missing)}"
+            f"{' and '.join(copies)} beside it: {some_of(missing)}"
         )
     return Dataset("nd400", {"loader": "nd400", "version": VERSION}, tuple(samples))
 
@@ -191,8 +164,7 @@ def _listed(table: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _inside(place: str, folder: Path, name: str) -> Path:
-    reason = unsafe(name)
-    if reason is not None:
+    if reason := unsafe(name):
         raise DatasetError(f"{place}: {reason}")
     return folder / name
 
@@ -209,25 +181,21 @@ def _docci(folder: Path) -> dict[str, _Pair]:
     return pairs
 
 
-def _nocaps(path: Path) -> dict[str, _Pair]:
+def _nocaps(folder: Path) -> dict[str, _Pair]:
     """Every image of a copy of NoCaps, by its annotations' id and by its file's name."""
-    file = path
-    if not path.is_file():
-        what, remedy = ".json with NoCaps' captions", "give the file itself as the option nocaps"
-        file = only_file(path, (".json",), what, remedy)
+    file = only_file(folder, (".json",), ".json with NoCaps' captions", "leave that one there")
     tables = convert_record(str(file), read_json(file), _Coco)
     captions: dict[int, str] = {}
     for entry in tables.annotations:
         captions.setdefault(entry.image, entry.caption.strip())
-    images = file.parent / "images" if (file.parent / "images").is_dir() else file.parent
     by_id: dict[str, _Pair] = {}
     by_stem: dict[str, _Pair] = {}
     for number, image in enumerate(tables.images):
         place = f"{file}, images[{number}]"
-        pair = _inside(f"{place}.file_name", images, image.file), captions.get(image.id, "")
+        path = _inside(f"{place}.file_name", folder / "images", image.file)
         if str(image.id) in by_id or stem(image.file) in by_stem:
             raise DatasetError(f"{place}: image {image.id} ({image.file!r}) is there twice")
-        by_id[str(image.id)] = by_stem[stem(image.file)] = pair
+        by_id[str(image.id)] = by_stem[stem(image.file)] = path, captions.get(image.id, "")
     return by_stem | by_id
 
 

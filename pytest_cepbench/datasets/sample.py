@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from array import array
 from base64 import b64decode
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,6 +25,7 @@ from pytest_cepbench.artifacts import (
 )
 from pytest_cepbench.artifacts.image import reading_file
 from pytest_cepbench.datasets.sources.table import CellImage, Row
+from pytest_cepbench.datasets.sources.text_files import split_row
 from pytest_cepbench.errors import ArtifactError, DatasetError, ImageError
 from pytest_cepbench.files import open_regular
 
@@ -54,16 +54,17 @@ class DrawnImage:
 
 @dataclass(frozen=True)
 class EmbeddedImage:
-    """A seed image inside a larger file, as base64; read when it is needed.
+    """A seed image in a row of a tab-separated file, as base64; read when it is needed.
 
-    path: the file.
-    offset, length: of the base64 text, in bytes.
-    where: names row and field in errors. `data:image/...;base64,` before it is allowed.
+    offset, length: of the row, in bytes.
+    column: number of the field. `data:image/...;base64,` before the image is allowed.
+    where: names row and field in errors.
     """
 
     path: Path
     offset: int
     length: int
+    column: int
     where: str
 
     @property
@@ -77,14 +78,13 @@ class EmbeddedImage:
         """
         place = f"{self.path}, {self.where}"
         try:
-            with reading_file(place):
-                with open_regular(self.path) as stream:
-                    stream.seek(self.offset)
-                    text = stream.read(self.length)
-                body = text.partition(b",")[2] if text.startswith(b"data:") else text
-                # Quoted fields may hold base64 in lines.
-                return decode_image(b64decode(b"".join(body.split()), validate=True))
-        except (ValueError, ImageError) as error:  # binascii's error is a ValueError
+            with reading_file(place), open_regular(self.path) as stream:
+                stream.seek(self.offset)
+                text = split_row(stream.read(self.length), "\t")[self.column]
+            body = text.partition(b",")[2] if text.startswith(b"data:") else text
+            # Quoted fields may hold base64 in lines.
+            return decode_image(b64decode(b"".join(body.split()), validate=True))
+        except (ValueError, IndexError, ImageError) as error:  # ValueError of base64
             raise ImageError(f"{place}: {error}") from error
 
 
@@ -286,10 +286,6 @@ def load_seed_image(sample: Sample) -> ImageArtifact:
     return image
 
 
-_DROPPED_BITS = 256 - 64
-"""Of the digest of an id, of which 64 bits are kept for every row."""
-
-
 @dataclass(frozen=True)
 class SampleChoice:
     """Which samples of a data set are used; see `Dataset.limited` and `Dataset.without`.
@@ -328,75 +324,61 @@ def choose(
     refuse: makes the error of an id that is there twice, and its rows.
     repeated: whether rows of one id are one sample, the first of them, instead.
     """
-    skipped: set[str] = set()
-    if choice.skip:
-        skipped = set(_ranked(((_digest(c.id), c) for c in read()), choice.skip))
+    skipped = set(_first_ranked(read(), choice.skip)) if choice.skip else set()
     digests = array("Q")
     categories: set[str] = set()
+    seen: set[str] = set()
 
-    def rest() -> Iterator[tuple[int, Candidate]]:
+    def rest() -> Iterator[Candidate]:
         for candidate in read():
-            digest = _digest(candidate.id)
             categories.update(candidate.categories)
-            if not repeated:
-                digests.append(digest >> _DROPPED_BITS)
+            if repeated and candidate.id in seen:
+                continue
+            if repeated:
+                seen.add(candidate.id)
+            else:
+                digests.append(_digest(candidate.id) >> 192)
             if candidate.id not in skipped:
-                yield digest, candidate
+                yield candidate
 
-    by_id: dict[str, Candidate] = {}
     if choice.most is None:
-        for _, candidate in rest():
-            by_id.setdefault(candidate.id, candidate)
+        chosen = {candidate.id: candidate for candidate in rest()}
     else:
-        by_id = _ranked(rest(), choice.most)
+        chosen = _first_ranked(rest(), choice.most)
     ordered = np.sort(np.frombuffer(digests, dtype=np.uint64))
     twice = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
     rows: dict[str, Row] = {}
     for candidate in read() if twice else ():  # equal digests may be those of different ids
-        if _digest(candidate.id) >> _DROPPED_BITS in twice:
+        if _digest(candidate.id) >> 192 in twice:
             if candidate.id in rows:
                 raise refuse(candidate.id, [rows[candidate.id], candidate.row])
             rows[candidate.id] = candidate.row
-    return [by_id[name] for name in sorted(by_id)], categories
+    return [chosen[name] for name in sorted(chosen)], categories
 
 
 def _digest(name: str) -> int:
     return int(digest_text(name), 16)
 
 
-def _ranked(candidates: Iterable[tuple[int, Candidate]], most: int) -> dict[str, Candidate]:
+def _first_ranked(candidates: Iterable[Candidate], most: int) -> dict[str, Candidate]:
     """At most so many of each category, those whose ids have the smallest digests, by id.
 
     Each is in the categories alone that it was chosen for.
     """
-    heaps: dict[str, list[tuple[int, str]]] = {}
-    held: dict[str, Candidate] = {}
-    uses: Counter[str] = Counter()
-    chosen: dict[str, set[str]] = {}
-    for digest, candidate in candidates:
-        rank = -digest
-        own = candidate.categories
-        for category in own if len(own) == 1 else dict.fromkeys(own):
+    heaps: dict[str, list[tuple[int, str, Candidate]]] = {}
+    for candidate in candidates:
+        entry = (-_digest(candidate.id), candidate.id, candidate)
+        for category in dict.fromkeys(candidate.categories):
             heap = heaps.setdefault(category, [])
-            if len(heap) == most and rank <= heap[0][0]:
-                continue
-            if category in chosen.get(candidate.id, ()):
-                continue  # an earlier row of the same sample
-            entry = (rank, candidate.id)
-            dropped = heapq.heappushpop(heap, entry) if len(heap) == most else None
-            if dropped is None:
+            if len(heap) < most:
                 heapq.heappush(heap, entry)
-            held.setdefault(candidate.id, candidate)
-            chosen.setdefault(candidate.id, set()).add(category)
-            uses[candidate.id] += 1
-            if dropped is not None:
-                chosen[dropped[1]].discard(category)
-                uses[dropped[1]] -= 1
-                if not uses[dropped[1]]:
-                    del held[dropped[1]], chosen[dropped[1]], uses[dropped[1]]
+            elif entry[0] > heap[0][0]:
+                heapq.heapreplace(heap, entry)
+    chosen: dict[str, tuple[Candidate, set[str]]] = {}
+    for category, heap in heaps.items():
+        for _, name, candidate in heap:
+            chosen.setdefault(name, (candidate, set()))[1].add(category)
     return {
-        name: candidate._replace(
-            categories=tuple(c for c in candidate.categories if c in chosen[name])
-        )
-        for name, candidate in held.items()
+        name: own._replace(categories=tuple(c for c in own.categories if c in categories))
+        for name, (own, categories) in chosen.items()
     }

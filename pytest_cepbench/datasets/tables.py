@@ -5,19 +5,18 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, SampleChoice, choose
 from pytest_cepbench.datasets.sources.files import SUFFIXES, some_of
-from pytest_cepbench.datasets.sources.shards import Shard
+from pytest_cepbench.datasets.sources.shards import open_shard
 from pytest_cepbench.datasets.sources.table import CellImage, Row, SourceTable, label_names
 from pytest_cepbench.errors import DatasetError, unknown_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
 
 _IDS = ("id", "image_id", "__key__", "file_name", "filename", "index")
 _IMAGES = ("image", "img", "jpg", "jpeg", "png", "webp")
@@ -46,7 +45,6 @@ class TableReader:
         self,
         key: str,
         names: Sequence[str],
-        what: str,
         fits: Callable[[str, pa.DataType], bool],
         expected: str,
         *,
@@ -60,7 +58,7 @@ class TableReader:
         chosen, known = self.columns.get(key), self.table.schema.names
         if not (chosen or needed or set(names) & set(known)):
             return None
-        column = self.table.column([chosen] if chosen else names, what, key)
+        column = self.table.column([chosen] if chosen else names, expected, key)
         kind = self.table.schema.field(column).type
         if not fits(column, kind):
             raise DatasetError(
@@ -69,111 +67,101 @@ class TableReader:
             )
         return column
 
-    @cached_property
     def image(self) -> str | None:
         """The column of images. Raises DatasetError where none is named so, or holds images."""
         schema = self.table.schema
-        typed = [item.name for item in schema if _holds_images(item.type)] or [
-            item.name for item in schema if _holds_images(_listed(item.type))
-        ]
+        typed = [item.name for item in schema if _holds_images(_listed(item.type))]
         known = any(name in schema.names for name in _IMAGES)
-        names = typed if len(typed) == 1 and not known else _IMAGES
 
-        def fits(_column: str, kind: pa.DataType) -> bool:
-            # Of a list of images, each is to hold one.
-            kind = _listed(kind) if _holds_images(_listed(kind)) else kind
-            return _holds_images(kind) or _is_bytes(kind) or _is_text(kind)
+        def fits(_: str, kind: pa.DataType) -> bool:
+            return _holds_images(_listed(kind)) or _is_text(kind) or _is_bytes(kind)
 
         expected = "one image, as bytes, as base64, or with fields bytes and path"
-        return self._column("image", names, "images", fits, expected)
+        names = typed if len(typed) == 1 and not known else _IMAGES
+        return self._column("image", names, fits, expected)
 
-    def ids(self, names: Sequence[str] = _IDS, needed: str = "") -> str | None:
-        """The column of ids; None where rows are counted instead.
-
-        needed: what the ids are, of a data set that always has them.
-        """
+    def ids(self, names: Sequence[str] = _IDS, *, needed: bool = False) -> str | None:
+        """The column of ids; None where rows are counted instead."""
         import pyarrow as pa
 
-        def fits(_column: str, kind: pa.DataType) -> bool:
+        def fits(_: str, kind: pa.DataType) -> bool:
             return _is_text(kind) or bool(pa.types.is_integer(kind))
 
-        expected = "an id, a text or a whole number"
-        return self._column("id", names, needed or "ids", fits, expected, needed=bool(needed))
+        return self._column("id", names, fits, "an id, a text or a whole number", needed=needed)
 
     def categories(self, names: Sequence[str] = _CATEGORIES, *, needed: bool = False) -> str | None:
         """The column of categories: a text or a label, or a list of texts."""
-
-        def labelled(column: str) -> bool:
-            return label_names(self.table.schema, column) is not None
-
-        if _LABEL in self.table.schema.names and not labelled(_LABEL):
+        schema = self.table.schema
+        if _LABEL in schema.names and label_names(schema, _LABEL) is None:
             names = [name for name in names if name != _LABEL]  # a class by its number, or any text
-        return self._column(
-            "category",
-            names,
-            "categories",
-            lambda column, kind: labelled(column) or _is_text(_listed(kind)) or _is_bytes(kind),
-            "a text, a label with a name, or a list of texts",
-            needed=needed,
-        )
+
+        def fits(column: str, kind: pa.DataType) -> bool:
+            labelled = label_names(schema, column) is not None
+            return labelled or _is_text(_listed(kind)) or _is_bytes(kind)
+
+        expected = "a text, a label with a name, or a list of texts"
+        return self._column("category", names, fits, expected, needed=needed)
 
     def texts(self, names: Sequence[str] = _TEXTS) -> str | None:
         """The column of texts; of a list of texts, the first counts."""
 
-        def fits(_column: str, kind: pa.DataType) -> bool:
+        def fits(_: str, kind: pa.DataType) -> bool:
             return _is_text(_listed(kind)) or _is_bytes(kind)
 
-        return self._column("text", names, "texts", fits, "a text, or a list of texts")
+        return self._column("text", names, fits, "a text, or a list of texts")
 
     def samples(
         self,
         *,
-        id_column: str | None,
+        ids: str | None,
         make_id: Callable[[Row, Any, Any], str],
         category_column: str | None,
         category: str,
-        categories_of: Callable[[str], tuple[str, ...]] | None = None,
+        categories_of: Callable[[str], tuple[str, ...]] = lambda _: (),
         text_column: str | None = None,
-        image_column: str | None = None,
         repeated: bool = False,
     ) -> tuple[tuple[Sample, ...], set[str]]:
         """The chosen samples sorted by id, and all categories of the table.
 
+        ids: the column of ids; None where rows are counted.
         make_id: of the row, its id and its category, as the columns have them.
         category: of rows without one.
         categories_of: gives the categories of an id, where no column does.
         repeated: see `choose`.
         """
+        image_column = self.image()
         known: dict[str, tuple[str, ...]] = {}  # most rows share their category with others
-        scanned = [name for name in (id_column, category_column) if name is not None]
+        scanned = [name for name in (ids, category_column) if name is not None]
+
+        def categories_in(row: Row, label: Any) -> tuple[str, ...]:
+            if isinstance(label, str) and label in known:
+                return known[label]
+            names: list[Any] = [
+                own.decode("utf-8", "replace").strip() if isinstance(own, bytes) else own
+                for own in (label if isinstance(label, list) else [label])
+            ]
+            if any(not isinstance(own, str) or not own.strip() for own in names):
+                what = f"{label!r:.80} is no category: a name is expected"
+                self.refuse(row, category_column, what)
+            categories = tuple(dict.fromkeys(names))
+            if isinstance(label, str):
+                known[label] = categories
+            return categories
 
         def read() -> Iterator[Candidate]:
             for row in self.table.scan(scanned):
-                value = row.values[0] if id_column is not None else row.position
-                label = row.values[-1] if category_column is not None else None
+                value = row.position if ids is None else row.values[0]
                 if value is None or value == "":
-                    self.refuse(row, id_column, "null or empty: an id is expected")
+                    self.refuse(row, ids, "null or empty: an id is expected")
+                label = row.values[-1] if category_column is not None else None
                 name = make_id(row, value, label)
-                categories: tuple[str, ...] = ()
-                if isinstance(label, str) and label in known:
-                    categories = known[label]
-                elif category_column is not None:
-                    names: list[Any] = [
-                        own.decode("utf-8", "replace").strip() if isinstance(own, bytes) else own
-                        for own in (label if isinstance(label, list) else [label])
-                    ]
-                    if any(not isinstance(own, str) or not own.strip() for own in names):
-                        what = f"{label!r:.80} is no category: a name is expected"
-                        self.refuse(row, category_column, what)
-                    categories = tuple(dict.fromkeys(names))
-                    if isinstance(label, str):
-                        known[label] = categories
-                elif categories_of is not None:
-                    categories = categories_of(name)
-                yield Candidate(name, categories or (category,), row)
+                named = (
+                    categories_of(name) if category_column is None else categories_in(row, label)
+                )
+                yield Candidate(name, named or (category,), row)
 
         def refuse(name: str, rows: list[Row]) -> DatasetError:
-            places = " and ".join(self.table.where(row, id_column or "row") for row in rows)
+            places = " and ".join(self.table.where(row, ids or "row") for row in rows)
             remedy = "name a column that differs in every row as id in [data]"
             return DatasetError(
                 f"{self.table.name}: the id {name!r} is there twice ({places}): {remedy}"
@@ -186,36 +174,29 @@ class TableReader:
                 f"{self.table.name}: [data] skip = {self.choice.skip} leaves no sample of "
                 f"{', '.join(gone[:3])}: skip fewer, or add samples"
             )
-        return tuple(self._samples(chosen, text_column, image_column)), categories
-
-    def _samples(
-        self, chosen: Sequence[Candidate], text_column: str | None, image_column: str | None
-    ) -> Iterator[Sample]:
-        groups: dict[tuple[int, int], list[Row]] = {}
-        for candidate in chosen:
-            groups.setdefault((candidate.row.shard, candidate.row.group), []).append(candidate.row)
+        rows = sorted(candidate.row for candidate in chosen)
         together: dict[tuple[int, int], tuple[int, ...]] = {}
         texts: dict[int, str] = {}
-        opened: tuple[int, Shard] | None = None
-        for (number, group), rows in sorted(groups.items()):
-            rows.sort(key=lambda row: row.row)
-            together[number, group] = tuple(row.row for row in rows)
-            if text_column is None:
-                continue
-            if opened is None or opened[0] != number:
-                self.table.files[number].fetch()
-                opened = number, self.table.shard(number)
-            cells = opened[1].cells(text_column, group, together[number, group])
-            for row, value in zip(rows, cells, strict=True):
-                texts[row.position] = self._text(row, text_column, value)
-        for candidate in chosen:
-            row = candidate.row
-            image = None
-            if image_column is not None:
-                own = together[row.shard, row.group]
-                file = self.table.files[row.shard]
-                image = CellImage(file, image_column, row.group, row.row, row.number, own)
-            yield Sample(candidate.id, candidate.categories, image, texts.get(row.position))
+        for number, of_shard in groupby(rows, lambda row: row.shard):
+            shard = None if text_column is None else open_shard(self.table.files[number].path)
+            for group, of_group in groupby(of_shard, lambda row: row.group):
+                held = list(of_group)
+                together[number, group] = own = tuple(row.row for row in held)
+                if shard is not None and text_column is not None:
+                    cells = shard.read(group, [text_column], own)
+                    for row, (value,) in zip(held, cells, strict=True):
+                        texts[row.position] = self._text(row, text_column, value)
+
+        def image(row: Row) -> CellImage | None:
+            if image_column is None:
+                return None
+            file, own = self.table.files[row.shard], together[row.shard, row.group]
+            return CellImage(file, image_column, row.group, row.row, row.number, own)
+
+        return tuple(
+            Sample(own.id, own.categories, image(own.row), texts.get(own.row.position))
+            for own in chosen
+        ), categories
 
     def dataset(
         self, name: str, identity: Mapping[str, Any], samples: tuple[Sample, ...]
@@ -265,19 +246,6 @@ def _holds_images(kind: pa.DataType) -> bool:
     return bool(pa.types.is_struct(kind)) and {item.name for item in kind} == {"bytes", "path"}
 
 
-@dataclass(frozen=True)
-class TableLoader:
-    """A loader of tables.
-
-    load: makes a data set of a `TableReader` and options.
-    own_files: suffixes of the files that the loader of the same name reads by itself; a folder that
-    holds one is no folder of tables.
-    """
-
-    load: Callable[..., Dataset]
-    own_files: frozenset[str]
-
-
 def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset:
     """The images of any table, each named by its column of ids, else by the number of its row.
 
@@ -285,15 +253,13 @@ def load_folder_table(reader: TableReader, *, captions: bool = False) -> Dataset
     """
     from pytest_cepbench.datasets import folder
 
-    text = reader.texts() if captions or reader.columns.get("text") else None
     ids = reader.ids()
     samples, _ = reader.samples(
-        id_column=ids,
+        ids=ids,
         make_id=_counted_id if ids is None else _plain_id,
         category_column=reader.categories(),
         category=folder.ROOT_CATEGORY,
-        text_column=text,
-        image_column=reader.image,
+        text_column=reader.texts() if captions or reader.columns.get("text") else None,
     )
     return reader.dataset("folder", {"loader": "folder", "version": folder.VERSION}, samples)
 
@@ -306,27 +272,23 @@ def load_mme_table(reader: TableReader) -> Dataset:
     """
     from pytest_cepbench.datasets import folder
 
-    ids = reader.ids(("question_id",), "the names of images")
     category = reader.categories(("category",), needed=True)
 
     def make_id(row: Row, value: Any, label: Any) -> str:
         if label not in folder.CATEGORIES:
-            reader.refuse(
-                row, category, unknown_name("category of MME", str(label), folder.CATEGORIES)
-            )
+            known = unknown_name("category of MME", str(label), folder.CATEGORIES)
+            reader.refuse(row, category, known)
         name = _plain_id(row, value, label)
         return name if name.startswith(f"{label}/") else f"{label}/{name}"
 
     samples, categories = reader.samples(
-        id_column=ids,
+        ids=reader.ids(("question_id",), needed=True),
         make_id=make_id,
         category_column=category,
         category="",
-        image_column=reader.image,
         repeated=True,
     )
-    missing = [name for name in folder.CATEGORIES if name not in categories]
-    if missing:
+    if missing := [name for name in folder.CATEGORIES if name not in categories]:
         raise DatasetError(
             f"{reader.table.name} has no images for {len(missing)} of the {len(folder.CATEGORIES)} "
             f"MME categories: {', '.join(missing)}"
@@ -346,8 +308,8 @@ def load_mmgenbench_table(
     from pytest_cepbench.datasets import folder, mmgenbench
 
     del file
-    ids = reader.ids(("index",), "the images' indices")
-    patterns = reader.categories(("patterns", "pattern", "category"))
+    ids = reader.ids(("index",), needed=True)
+    patterns = reader.categories(("patterns", "category"))
     label_file = None if patterns is not None or labels is None else reader.side_file(labels)
     index = {} if label_file is None else mmgenbench.read_patterns(label_file)
     unseen = set(index)
@@ -364,12 +326,11 @@ def load_mmgenbench_table(
 
     labelled = patterns is not None or label_file is not None
     samples, _ = reader.samples(
-        id_column=ids,
+        ids=ids,
         make_id=make_id,
         category_column=patterns,
         category=mmgenbench.UNLABELLED if labelled else folder.ROOT_CATEGORY,
         categories_of=categories_of,
-        image_column=reader.image,
     )
     if unseen:
         raise DatasetError(
@@ -387,16 +348,15 @@ def load_pairs_table(reader: TableReader, *, category: str = "nd400") -> Dataset
     """
     from pytest_cepbench.datasets import nocaps_docci
 
-    ids = reader.ids(("image_id", "example_id", "id", "filename", "file_name", "__key__"))
+    ids = reader.ids(("image_id", "example_id", *_IDS))
     samples, _ = reader.samples(
-        id_column=ids,
+        ids=ids,
         make_id=_counted_id if ids is None else _plain_id,
         category_column=reader.categories(("source",)),
         category=category,
         text_column=reader.texts(
             ("caption", "captions", "description", "annotations_captions", "text", "txt")
         ),
-        image_column=reader.image,
     )
     return reader.dataset("sdp", {"loader": "sdp", "version": nocaps_docci.VERSION}, samples)
 
@@ -411,10 +371,12 @@ def _counted_id(row: Row, *_: Any) -> str:
     return f"{row.position:09}"
 
 
-TABLE_LOADERS: Mapping[str, TableLoader] = {
-    "folder": TableLoader(load_folder_table, SUFFIXES),
-    "mme": TableLoader(load_mme_table, SUFFIXES),
-    "mmgenbench": TableLoader(load_mmgenbench_table, frozenset({".tsv"})),
-    "sdp": TableLoader(load_pairs_table, SUFFIXES | {".csv", ".jsonl", ".jsonlines", ".json"}),
+TABLE_LOADERS: Mapping[str, tuple[Callable[..., Dataset], frozenset[str]]] = {
+    "folder": (load_folder_table, SUFFIXES),
+    "mme": (load_mme_table, SUFFIXES),
+    "mmgenbench": (load_mmgenbench_table, frozenset({".tsv"})),
+    "sdp": (load_pairs_table, SUFFIXES | {".csv", ".jsonl", ".jsonlines", ".json"}),
 }
-"""The loaders that read tables too, by the names that suites use."""
+"""Name of a loader that reads tables too -> what makes a data set of a `TableReader` and options,
+and suffixes of the files that the loader reads by itself; a folder with one is none of tables.
+"""

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from pytest_cepbench.datasets.sources.hub import LoadingFolders
 from pytest_cepbench.errors import SuiteError
 from pytest_cepbench.evaluation.settings import RunSettings
 from pytest_cepbench.files import keep_out_of_git
@@ -68,9 +67,13 @@ class SuiteCache:
         self._asked[path] = None
         if path not in self._loaded:
             settings = self._settings
-            folders = LoadingFolders(settings.home / "indexes", self._run_folder)
             loaded = load_prepared_suite(
-                path, self.choices, settings.data, settings.samples, settings.seeds, folders
+                path,
+                self.choices,
+                settings.data,
+                settings.samples,
+                settings.seeds,
+                self._run_folder,
             )
             for other, known in self._loaded.items():
                 if known.suite.name == loaded.suite.name:

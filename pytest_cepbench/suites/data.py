@@ -20,13 +20,11 @@ from pytest_cepbench.datasets.sample import Dataset, SampleChoice
 from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.datasets.sources.hub import (
     DataPlace,
-    LoadingFolders,
     Repository,
     open_repository,
     parse_hub_location,
 )
 from pytest_cepbench.datasets.sources.open_table import (
-    COMPRESSED,
     SHARDS,
     Choice,
     local_shards,
@@ -34,7 +32,7 @@ from pytest_cepbench.datasets.sources.open_table import (
     open_local_table,
 )
 from pytest_cepbench.datasets.sources.table import SourceTable
-from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableLoader, TableReader
+from pytest_cepbench.datasets.tables import TABLE_LOADERS, TableReader
 from pytest_cepbench.errors import (
     DataAbsentError,
     DatasetError,
@@ -51,8 +49,6 @@ from pytest_cepbench.option_values import is_url
 from pytest_cepbench.suites.definition import Suite
 
 Loader = Callable[..., object]
-
-_NOWHERE = LoadingFolders()
 
 LOADERS: Mapping[str, str] = {
     "folder": "folder:load_folder",
@@ -82,13 +78,13 @@ def load_data(
     suite: Suite,
     places: Mapping[str, DataPlace],
     most: int | None = None,
-    folders: LoadingFolders = _NOWHERE,
+    run_folder: Path | None = None,
 ) -> Dataset:
     """The suite's data set.
 
     places: data set name -> path or URL, from `--cep-data`.
     most: samples of each category, from `--cep-samples`; all of them when None.
-    folders: where reading may leave files.
+    run_folder: where processes of the run keep the commits that they read; None for one process.
     Raises DataAbsentError when no path is known for a loader that needs one, DatasetError from the
     loader, SuiteError for a loader or an option that does not exist, SpecError for a path that
     does not exist and a URL that cannot be read, MissingDependencyError where the extra `data` is
@@ -100,13 +96,13 @@ def load_data(
         refuse_table_settings(suite)
         return _chosen(suite, _extended(suite, _call(suite, loader)), most)
     place = _place(suite, places, required=needs_path(suite))
-    source = open_source(suite, place, folders)
+    source = open_source(suite, place, run_folder)
     if source.table is not None:
         data = suite.table.data
         choice = SampleChoice(data.skip, most)
         columns = {key: getattr(data, key) for key in ("id", "image", "text", "category")}
         reader = TableReader(source.table, columns, choice, source.side_file)
-        read = _call(suite, TABLE_LOADERS[suite.table.data.loader].load, reader=reader)
+        read = _call(suite, TABLE_LOADERS[suite.table.data.loader][0], reader=reader)
         whole = most is None and not suite.table.data.skip
         return _extended(suite, read, source.side_file, whole=whole)
     path = {} if source.path is None else {"path": source.path}
@@ -303,25 +299,25 @@ class DataSource:
     notes: tuple[str, ...] = ()
 
 
-def open_source(suite: Suite, place: DataPlace | None, folders: LoadingFolders) -> DataSource:
+def open_source(suite: Suite, place: DataPlace | None, run_folder: Path | None) -> DataSource:
     """The source of a suite's data. Raises as `load_data`."""
     if place is None:
         refuse_table_settings(suite)
         return DataSource()
     loader = TABLE_LOADERS.get(suite.table.data.loader)
     if isinstance(place, str):
-        return _hub_source(suite, place, loader, folders)
+        return _hub_source(suite, place, run_folder)
     if loader is None:
         refuse_table_settings(suite)
         return DataSource(place)
     data = suite.table.data
     asked = any(getattr(data, key) is not None for key in _SETTINGS)
-    shards = local_shards(place, () if asked else loader.own_files)
+    shards = local_shards(place, () if asked else loader[1])
     if not shards:
         refuse_table_settings(suite, f"finds none in {str(place)!r}")
         return DataSource(place)
     choice = Choice("", data.config, data.split)
-    table = open_local_table(place, shards, choice, folders.indexes)
+    table = open_local_table(place, shards, choice)
     return DataSource(table=table, side_file=partial(side_file, place))
 
 
@@ -344,11 +340,9 @@ def side_file(folder: Path, name: str) -> Path:
     return (folder if folder.is_dir() else folder.parent) / name
 
 
-def _hub_source(
-    suite: Suite, text: str, loader: TableLoader | None, folders: LoadingFolders
-) -> DataSource:
+def _hub_source(suite: Suite, text: str, run_folder: Path | None) -> DataSource:
     location = parse_hub_location(text)
-    repository = open_repository(location, folders.run)
+    repository = open_repository(location, run_folder)
     data = suite.table.data
     prefix = f"{location.path}/" if location.path else ""
     named = {
@@ -358,12 +352,12 @@ def _hub_source(
     }
     own = any(named.get(key) in repository.files for key in _TABLE_OPTIONS)
     if (
-        loader is not None
+        data.loader in TABLE_LOADERS
         and not own
-        and any(file.endswith((*SHARDS, *COMPRESSED)) for file in repository.files)
+        and any(file.endswith(SHARDS) for file in repository.files)
     ):
         choice = Choice(location.path, location.config or data.config, location.split or data.split)
-        table = open_hub_table(repository, choice, folders.indexes)
+        table = open_hub_table(repository, choice)
         return DataSource(table=table, side_file=partial(_hub_side_file, repository))
     refuse_table_settings(suite, f"finds none in {text}")
     if location.config is not None or location.split is not None:
@@ -374,9 +368,8 @@ def _hub_source(
     elif data.questions not in (None, METADATA):
         patterns = [*named.values(), f"{prefix}{data.questions}"]
     folder = repository.snapshot(patterns)
-    identity = f"hf://datasets/{repository.repo}@{repository.commit}/{location.path}".rstrip("/")
-    notes = (repository.note,) if repository.note else ()
-    return DataSource(folder / location.path, identity=identity, notes=notes)
+    identity = f"{repository.pinned}/{location.path}".rstrip("/")
+    return DataSource(folder / location.path, identity=identity, notes=repository.notes)
 
 
 def _hub_side_file(repository: Repository, name: str) -> Path:
@@ -384,4 +377,4 @@ def _hub_side_file(repository: Repository, name: str) -> Path:
         raise DatasetError(
             f"{repository.location} has no file {name!r}.{did_you_mean(name, repository.files)}"
         )
-    return repository.file(name).fetch()
+    return repository.snapshot([name]) / name

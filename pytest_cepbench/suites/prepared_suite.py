@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sources.hub import DataPlace, LoadingFolders
+from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
 from pytest_cepbench.measures import Measure, list_cases
 from pytest_cepbench.measures.cases import Case, PooledCase
@@ -106,7 +106,7 @@ def load_prepared_suite(
     data: Mapping[str, DataPlace],
     samples: int | None = None,
     seeds: int | None = None,
-    folders: LoadingFolders | None = None,
+    run_folder: Path | None = None,
 ) -> PreparedSuite:
     """Read a suite's file and its data set, and prepare it.
 
@@ -116,13 +116,13 @@ def load_prepared_suite(
     samples: most of each category; all where None.
     seeds: how often each sample is measured, each time with seeds of its own; as the suite says
     where None.
-    folders: where reading the data set may leave files; None for nowhere.
+    run_folder: where processes of the run keep the commits that they read; None for one process.
     Raises what `load_suite`, `load_data`, `prepare_suite` and `check_names` raise, and SpecError
     for several seeds of chains that were made elsewhere.
     """
     suite = load_suite(path)
     # Before the roles: where the data is not here, no model needs to be named.
-    dataset = load_data(suite, data, samples, folders or LoadingFolders())
+    dataset = load_data(suite, data, samples, run_folder)
     times = suite.seeds if seeds is None else seeds
     prepared = prepare_suite(suite, dataset.repeated(times), choices)
     if times > 1 and choices.replay is not None:

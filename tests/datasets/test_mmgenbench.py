@@ -11,14 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from pytest_cepbench.datasets.mmgenbench import load_mmgenbench
-from pytest_cepbench.datasets.sample import EmbeddedImage, load_seed_image
+from pytest_cepbench.datasets.sample import EmbeddedImage
 from pytest_cepbench.errors import DatasetError, ImageError
 from tests.artifacts.files import encoded, noise
 
@@ -56,19 +55,6 @@ def grey(image: object) -> int:
     """The grey of a `square`."""
     assert isinstance(image, EmbeddedImage)
     return int(image.load().pixels[0, 0, 0])
-
-
-def test_the_published_files_give_images_in_patterns(tmp_path: Path) -> None:
-    """Several patterns per image, in alphabetical order; ids in the order of the numbers."""
-    labels = {"Surreal": [10, 2], "Cartoon": [2], "Anime": [9]}
-    dataset = load_mmgenbench(write_test(tmp_path, labels, 10, 9, 2), labels="labels.json")
-    assert [(sample.id, sample.categories) for sample in dataset.samples] == [
-        ("000002", ("Cartoon", "Surreal")),
-        ("000009", ("Anime",)),
-        ("000010", ("Surreal",)),
-    ]
-    assert [grey(sample.image) for sample in dataset.samples] == [2, 9, 10]
-    assert dataset.identity == {"loader": "mmgenbench", "version": 1, "labels": True}
 
 
 def test_without_labels_there_is_one_category(tmp_path: Path) -> None:
@@ -111,40 +97,6 @@ def test_images_are_found_whatever_stands_beside_them(
                 stream.write(f"{number}\t{note}\t{written}\t{note}{end}")
         samples = load_mmgenbench(path).samples
         assert [grey(sample.image) for sample in samples] == list(range(len(cells)))
-
-
-def loaded(root: Path, cell: str) -> np.ndarray:
-    """The pixels of a table's only image."""
-    (sample,) = load_mmgenbench(write_table(root / "x.tsv", [(0, cell)])).samples
-    return load_seed_image(sample).pixels
-
-
-def test_photographs_are_turned_upright(tmp_path: Path) -> None:
-    """A JPEG with an EXIF rotation is shown as it was taken."""
-    exif = Image.Exif()
-    exif[0x0112] = 6  # turn by 90 degrees clockwise
-    image = Image.new("RGB", (16, 8), "black")
-    image.paste("white", (0, 0, 8, 8))
-    pixels = loaded(tmp_path, coded(image, "JPEG", exif=exif, quality=95))
-    assert pixels.shape == (16, 8, 3)
-    assert pixels[:6].min() > 200
-    assert pixels[10:].max() < 55
-
-
-def test_cmyk_and_16_bit_images_become_rgb(tmp_path: Path) -> None:
-    """Print colours are converted, deep greys are scaled and not clipped."""
-    red = loaded(tmp_path, coded(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG", quality=95))
-    assert red.shape == (8, 8, 3)
-    assert red[..., 0].min() > 200
-    assert red[..., 1:].max() < 60
-    deep = Image.fromarray(np.full((2, 2), 32_768, np.uint16))
-    assert loaded(tmp_path, coded(deep)).tolist() == [[[128] * 3] * 2] * 2
-
-
-def test_a_data_url_is_an_image(tmp_path: Path) -> None:
-    """Some tools write the type before the base64."""
-    pixels = loaded(tmp_path, "data:image/png;base64," + coded(square(7)))
-    assert pixels[0, 0].tolist() == [7, 7, 7]
 
 
 PHOTO = coded(Image.fromarray(noise(32, 32)), "JPEG")
@@ -224,8 +176,8 @@ def test_which_table_must_be_clear(tmp_path: Path) -> None:
 
 def test_the_images_are_not_held_in_memory(tmp_path: Path) -> None:
     """A table of 20 MB takes a fraction of it: the published one has ten gigabytes."""
-    cell = b64encode(bytes(384_000)).decode()
-    path = write_table(tmp_path / "x.tsv", [(number, cell) for number in range(40)])
+    cell = b64encode(bytes(192_000)).decode()
+    path = write_table(tmp_path / "x.tsv", [(number, cell) for number in range(80)])
     assert path.stat().st_size > 20_000_000
     tracemalloc.start()
     try:
@@ -233,6 +185,6 @@ def test_the_images_are_not_held_in_memory(tmp_path: Path) -> None:
         held, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert len(dataset.samples) == 40
+    assert len(dataset.samples) == 80
     assert peak < 4_000_000
     assert held < 200_000

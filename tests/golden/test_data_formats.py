@@ -26,7 +26,6 @@ from pytest_cepbench.datasets.sample import Dataset, GoldStep, Sample, SeedImage
 from pytest_cepbench.suites.data import load_data
 from tests.datasets.opening.files import put_answer, put_questions, question, step
 from tests.datasets.replay.files import coded, picture, put, put_table
-from tests.datasets.replay.test_mmgenbench import put_workbook
 from tests.datasets.sources.hub_stub import REPO, write_cache
 from tests.datasets.sources.tables import load, png, suite_of, write_parquet, write_tar
 from tests.golden.frozen import assert_frozen
@@ -357,16 +356,14 @@ FORMATS: dict[str, tuple[Callable[[Path], Path | str], str]] = {
         'loader = "judged-battles"',
     ),
     "opening": (lambda root: _opening(root, "test"), 'loader = "opening"'),
-    "opening, dev and partial": (
-        lambda root: _opening(root, "dev"),
-        'loader = "opening"\noptions = { split = "dev", partial = true }',
+    "opening, dev": (
+        lambda root: _opening(root, "dev"), 'loader = "opening"\noptions = { split = "dev" }',
     ),
 }  # fmt: skip
 """What writes a data set, and how a suite reads it."""
 
 GENERATED = {
     "geneval": "",
-    "geneval of another seed": "options = { seed = 5 }",
     "shapes": "",
     "shapes, options": "options = { samples_per_category = 2, seed = 3 }",
     "shapes, questions": 'questions = "metadata"\noptions = { samples_per_category = 1 }',
@@ -406,22 +403,18 @@ def test_generated_data_sets(tmp_path: Path) -> None:
 
 def test_chains_and_answers_of_other_tools(tmp_path: Path) -> None:
     """What each layout holds of a sample at each generation, and the identity of its reading."""
-    sdp, mgg, geneval, genception = (tmp_path / name for name in ("sdp", "mgg", "gen", "gc"))
+    sdp, geneval, genception = (tmp_path / name for name in ("sdp", "gen", "gc"))
     put(sdp, "image-first/gen-2/a.png", "text-first/gen-1/a.webp")
     for place in ("image-first/gen-1.csv", "text-first/gen-2.csv"):
         put_table(sdp / place, PAIR)
-    put(mgg, "gen-1/0.png", "gen-1/1.png", "gen-3/0.png")
     put(geneval, "00000/samples/0000.png", "00001/samples/0000.png", "00001/samples/0001.png")
     put(genception, "a_0.jpg", "a_1.jpg", "cats/results_m/b_0.png")
-    for name in ("tsv", "xlsx"):
-        put_table(tmp_path / name / "flux.tsv", [["index", "image"], ["12", coded(5)]])
-    rows: list[list[Any]] = [["index", "question", "prediction"], [12, "Describe.", "twelve"]]
-    table = [list(map(str, row)) for row in rows]
-    put_table(tmp_path / "tsv" / "m_MMGenBench-Test.tsv", table)
-    put_workbook(tmp_path / "xlsx" / "m_MMGenBench-Test.xlsx", rows)
+    put_table(tmp_path / "tsv" / "flux.tsv", [["index", "image"], ["12", coded(5)]])
+    rows = [["index", "question", "prediction"], ["12", "Describe.", "twelve"]]
+    put_table(tmp_path / "tsv" / "m_MMGenBench-Test.tsv", rows)
     frozen: dict[str, Any] = {}
     ids = ("a.png", "b.c", "00000", "00001-0", "cats/b.png", "000012")
-    for name in ("sdp", "mgg", "gen", "gc", "tsv", "xlsx"):
+    for name in ("sdp", "gen", "gc", "tsv"):
         replay = open_replay(str(tmp_path / name), None, {})
         held = {
             f"{sample} {start} {generation}": _part(own)

@@ -71,7 +71,7 @@ def test_data_that_cannot_be_read_is_one_message(photos: Project) -> None:
     for place, (explained, code) in {
         "s3://bucket/photos": ("data at 's3://bucket/photos' cannot be read in place: *", wrong),
         "table": ("*has several splits (test, train): choose one with *", damaged),
-        "cut.tar": ("*cut.tar: *", damaged),
+        "cut.tar": ("*cut.tar is no whole Tar file*", damaged),
     }.items():
         result = photos.run_here(f"--cep-data=folder={place}")
         assert result.ret == code

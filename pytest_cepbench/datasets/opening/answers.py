@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from uuid import uuid4
 
 from pytest_cepbench.artifacts import Failure, ImageArtifact
@@ -29,7 +29,13 @@ from pytest_cepbench.datasets.opening.questions import (
     parse_record,
 )
 from pytest_cepbench.datasets.sample import FileImage, Sample
-from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder, require_folder, unsafe
+from pytest_cepbench.datasets.sources.files import (
+    find_file,
+    list_folder,
+    refuse_outside,
+    require_folder,
+    unsafe,
+)
 from pytest_cepbench.datasets.sources.text_files import read_json
 from pytest_cepbench.errors import DatasetError, ImageError, WriteError
 from pytest_cepbench.files import digest_json
@@ -79,14 +85,12 @@ class RecordedAnswers:
     model: name of the model.
     path: what the user gave.
     answers: by the id of the question; a failure where there is an answer without steps.
-    partial: whether questions may be without an answer, each of which counts as a failure.
     """
 
     name: str
     model: str
     path: Path
     answers: Mapping[str, RecordedAnswer | Failure]
-    partial: bool = False
 
     @cached_property
     def identity(self) -> Mapping[str, Any]:
@@ -112,26 +116,16 @@ class RecordedAnswers:
         """Refuse a data set that these answers cannot belong to.
 
         samples: all that are to be answered.
-        Raises DatasetError where there is no answer to any of them, and, unless answers may be
-        missing, to some.
+        Raises DatasetError where there is no answer to one of them.
         """
         questions = [sample.id for sample in samples]
         missing = [question for question in questions if question not in self.answers]
-        if not missing or (self.partial and len(missing) < len(questions)):
-            return
-        if len(missing) == len(questions):
-            known = next(iter(self.answers), None)
-            msg = (
-                f"{self.path} ({self.name}) holds no answer to these questions: its first is of "
-                f"{known!r}, the first question is {questions[0]!r}"
-            )
-        else:
-            msg = (
+        if missing:
+            raise DatasetError(
                 f"{self.path} ({self.name}): {len(missing):,} of {len(questions):,} answers are "
-                f"missing, the first to {missing[0]!r}: give the whole folder, or add the "
-                "parameter partial=true, and each of them counts as failed"
+                f"missing, the first to {missing[0]!r}; its first answer is to "
+                f"{next(iter(self.answers), None)!r}: give the whole folder"
             )
-        raise DatasetError(msg)
 
 
 def _content(answer: RecordedAnswer | Failure) -> Any:
@@ -156,27 +150,22 @@ FOLDER_SUFFIX = "_output"
 MOST_BYTES = 8 * 2**20
 """Of one answer's file: ten steps of long texts are a hundredth of it."""
 
-Ending = Literal[".json", ".jsonl"]
-"""Of an answer's file: the authors' judges read the one, their page for people the other."""
-
 StepContent = tuple[str, ImageArtifact | Failure | None]
 """Text of a step, empty for none, and its image; a failure where it should have one."""
 
 _FILE = re.compile(r"([0-9]{7})\.jsonl?", re.IGNORECASE)
 
 
-def read_answers(folder: Path, *, partial: bool = False) -> RecordedAnswers:
+def read_answers(folder: Path) -> RecordedAnswers:
     """The answers in a folder; images are read when they are needed.
 
-    partial: as of `RecordedAnswers`.
     Files of other names are passed over. A name of an image is taken without the folders before
-    it; upper and lower case may differ. Steps beyond `MOST_STEPS` are cut off and counted, steps
+    it. Steps beyond `MOST_STEPS` are cut off and counted, steps
     without text and image are left out.
     Raises DatasetError for a folder that cannot be listed or holds no answer, two files for one
     question, a file that is no record or one of another question, and links out of the folder.
     """
     require_folder(folder, f"the folder MODEL{FOLDER_SUFFIX}")
-    files = ImageFiles(folder)
     paths: dict[str, Path] = {}
     for question, path in answer_paths(folder):
         if question in paths:
@@ -184,8 +173,7 @@ def read_answers(folder: Path, *, partial: bool = False) -> RecordedAnswers:
                 f"{str(folder)!r} holds two answers to {question!r}: {paths[question].name!r} and "
                 f"{path.name!r}; keep one of them"
             )
-        if path.is_symlink():
-            files.refuse_outside(LAYOUT, path)
+        refuse_outside(folder, path)
         paths[question] = path
     if not paths:
         raise DatasetError(
@@ -195,8 +183,7 @@ def read_answers(folder: Path, *, partial: bool = False) -> RecordedAnswers:
         name=LAYOUT,
         model=model_of(folder),
         path=folder,
-        answers={question: _answer(question, path, files) for question, path in paths.items()},
-        partial=partial,
+        answers={question: _answer(question, path) for question, path in paths.items()},
     )
 
 
@@ -218,25 +205,25 @@ def model_of(folder: Path) -> str:
     return name[:end] if name[end:].casefold() == FOLDER_SUFFIX and name[:end] else name
 
 
-def _answer(question: str, path: Path, files: ImageFiles) -> RecordedAnswer | Failure:
+def _answer(question: str, path: Path) -> RecordedAnswer | Failure:
     record = parse_record(str(path), read_json(path, MOST_BYTES))
     if record.uid != question:
         raise DatasetError(
             f"{path}: the record is of question {record.uid!r}, and the file's name says another"
         )
-    named = (_step(str(path), part, files) for part in record.answer)
+    named = (_step(path, part) for part in record.answer)
     steps, cut = limit_steps([step for step in named if step.text or step.image is not None])
     if not steps:
         return Failure("empty-text", "the answer has no step")
     return RecordedAnswer(tuple(steps), cut)
 
 
-def _step(place: str, part: RecordedPart, files: ImageFiles) -> RecordedStep:
+def _step(path: Path, part: RecordedPart) -> RecordedStep:
     text = part.text.replace(IMAGE_MARKER, "").strip()
     if part.image is None or not part.image.strip():
         return RecordedStep(text, None)
-    name = files.spell(re.split(r"[/\\]", part.image)[-1])
-    file = files.find(place, name)
+    name = re.split(r"[/\\]", part.image)[-1]
+    file = find_file(path.parent, name, str(path))
     missing = Failure("missing", f"the folder holds no file {name!r:.200}")
     return RecordedStep(text, missing if file is None else FileImage(file))
 
@@ -248,7 +235,6 @@ def write_answers(
     folder: Path,
     model: str,
     answers: Iterable[tuple[Sample, Iterable[StepContent] | Failure]],
-    ending: Ending = ".json",
 ) -> Path:
     """Write answers as the authors' scripts read them; returns the new folder `MODEL_output`.
 
@@ -275,7 +261,7 @@ def write_answers(
                 raise DatasetError(f"two answers to {sample.id!r}: one is expected")
             written.add(sample.id)
             fields = {*ID_FIELDS, "input"} <= sample.metadata.keys()
-            if not fields or _FILE.fullmatch(f"{sample.id}{ending}") is None:
+            if not fields or _FILE.fullmatch(f"{sample.id}.json") is None:
                 raise DatasetError(
                     f"sample {sample.id!r} is no question of OpenING: its layout has no place "
                     "for it"
@@ -290,7 +276,7 @@ def write_answers(
                         image.to_pil().save(stream, "PNG", compress_level=1)
                 output.append({"text": text, "image": name})
             record["conversations"] = [{"input": sample.metadata["input"]}, {"output": output}]
-            file = unfinished / f"{sample.id}{ending}"
+            file = unfinished / f"{sample.id}.json"
             file.write_text(json.dumps(record, indent=4), "ascii")
         if not written:
             raise DatasetError(f"there is no answer of {model!r} to write")

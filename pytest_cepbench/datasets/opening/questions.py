@@ -14,7 +14,11 @@ from typing import Annotated, Any
 import msgspec
 
 from pytest_cepbench.datasets.sample import Dataset, FileImage, GoldStep, Sample, SeedImage
-from pytest_cepbench.datasets.sources.files import ImageFiles, list_folder, require_folder
+from pytest_cepbench.datasets.sources.files import (
+    find_file,
+    refuse_outside,
+    require_folder,
+)
 from pytest_cepbench.datasets.sources.text_files import convert_record, read_json_lines
 from pytest_cepbench.errors import DatasetError, unknown_name
 
@@ -233,17 +237,12 @@ VERSION = 1
 
 SPLITS = ("test", "dev")
 
-RELEASED_FOLDER = "opening-benchmark"
-"""Name of the released folder, which the authors' code writes with a small and with a large B."""
 
-
-def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> Dataset:
+def load_opening(path: Path, *, split: str = "test") -> Dataset:
     """The questions of a split with their gold answers, by the ids of the release.
 
-    path: the folder that holds `test_data.jsonl` and `images/`, whatever its name, or the one that
-    holds the released folder.
+    path: the folder that holds `test_data.jsonl` and `images/`, whatever its name.
     split: test or dev.
-    partial: leave out questions whose images are not all there, instead of refusing the folder.
     The categories of a sample are its task and its meta-topic. Its `metadata` has the record's
     fields as they are written, and its `input`; without those no answer can be exported.
     Raises DatasetError, with file and line, for missing and unknown fields, ids that contradict one
@@ -253,17 +252,17 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
     """
     if split not in SPLITS:
         raise DatasetError(f"OpenING: {unknown_name('split', str(split), SPLITS)}")
-    if partial not in (False, True):
-        raise DatasetError(f"OpenING: the option partial is true or false, got {partial!r:.60}")
-    table = _table(path, f"{split}_data.jsonl")
-    files = ImageFiles(table.parent)
-    files.refuse_outside("OpenING", table)
+    table = path / f"{split}_data.jsonl"
+    require_folder(path, f"the folder that holds {table.name}", "OpenING's folder ")
+    if not table.is_file():
+        raise DatasetError(f"{str(path)!r} holds no {table.name}: give the folder in which it lies")
+    refuse_outside(table.parent, table, "OpenING")
     samples: list[Sample] = []
     missing: list[str] = []
     named = 0
     for place, record in _records(table):
         images = {
-            part.image: files.find(place, part.image)
+            part.image: find_file(table.parent, part.image, place)
             for part in (*record.question, *record.answer)
             if part.image is not None
         }
@@ -272,41 +271,17 @@ def load_opening(path: Path, *, split: str = "test", partial: bool = False) -> D
         missing += absent
         if not absent:
             samples.append(_sample(record, images))
-    if missing and not (partial and samples):
-        msg = (
+    if missing:
+        raise DatasetError(
             f"{str(table.parent)!r}: {len(missing):,} of {named:,} images are missing, the first "
-            f"{missing[0]}: "
+            f"{missing[0]}: give the whole archive"
         )
-        if samples:
-            msg += "give the whole archive, or set the option partial = true for what is complete"
-        else:
-            msg += "no question is complete; give the whole archive"
-        raise DatasetError(msg)
     return Dataset(
         name="opening",
-        identity={
-            "loader": "opening",
-            "version": VERSION,
-            "split": split,
-            "partial": bool(partial),
-        },
+        # Baselines have the last one since sets were read in part, too.
+        identity={"loader": "opening", "version": VERSION, "split": split, "partial": False},
         samples=tuple(sorted(samples, key=lambda sample: sample.id)),
     )
-
-
-def _table(path: Path, name: str) -> Path:
-    """The file of a split, in the folder that was given or in a released one in it."""
-    require_folder(path, f"the folder that holds {name}", "OpenING's folder ")
-    inner = [
-        entry / name
-        for entry in list_folder(path)
-        if entry.name.casefold() == RELEASED_FOLDER and (entry / name).is_file()
-    ]
-    tables = [path / name] if (path / name).is_file() else inner
-    if len(tables) != 1:
-        what = "several folders with" if tables else "no"
-        raise DatasetError(f"{str(path)!r} holds {what} {name}: give the folder in which it lies")
-    return tables[0]
 
 
 def _records(table: Path) -> Iterator[tuple[str, OpeningRecord]]:

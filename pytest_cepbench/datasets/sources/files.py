@@ -1,24 +1,19 @@
-"""Files of data sets: how they are named and found, and what is kept of them for later runs."""
+"""Files of data sets: how they are named and found, and what must not be used as a path."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from pytest_cepbench.artifacts import Modality
 from pytest_cepbench.artifacts.image import AVIF
 from pytest_cepbench.errors import DatasetError
-from pytest_cepbench.files import FileStamp, digest_json, open_regular
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from pytest_cepbench.files import FileStamp, open_regular
 
 SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".webp", ".bmp", ".gif", ".tif", ".tiff"}
@@ -27,10 +22,7 @@ SUFFIXES = frozenset(
 """Of the image files that are read."""
 
 _UNREAD = frozenset(
-    {
-        *(".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".psd", ".tga", ".ico"),
-        *(".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf"),
-    }
+    {".avif", ".heic", ".heif", ".jxl", ".jp2", ".svg", ".psd", ".tga", ".ico", ".dng", ".cr2"}
     - SUFFIXES
 )
 """Suffixes of pictures that are not read, so that they are counted."""
@@ -55,22 +47,10 @@ FILES: Mapping[Modality, FilesOf] = {
 }
 
 _SYSTEM_FOLDERS = frozenset(
-    {
-        "@eadir",
-        "@recycle",
-        "@recently-snapshot",
-        "#recycle",
-        "#snapshot",
-        "$recycle.bin",
-        "__macosx",
-        "lost+found",
-        "system volume information",
-    }
+    ("@eadir", "@recycle", "#recycle", "#snapshot", "$recycle.bin", "__macosx", "lost+found")
 )
 """Folders, in lower case, in which storage and systems keep thumbnails, copies and what was
 deleted: no part of a data set."""
-
-_SHOWN = 5
 
 
 def stem(name: str) -> str:
@@ -103,8 +83,8 @@ def unsafe(name: str) -> str | None:
 def some_of(names: Iterable[str]) -> str:
     """The first few names and how many there are, for a message."""
     ordered = sorted(names)
-    shown = ", ".join(map(repr, ordered[:_SHOWN]))
-    more = len(ordered) - _SHOWN
+    shown = ", ".join(map(repr, ordered[:5]))
+    more = len(ordered) - 5
     return f"{shown} and {more} more" if more > 0 else shown
 
 
@@ -231,180 +211,59 @@ def sample_name(root: Path, file: Path) -> str:
     return name
 
 
-@dataclass(frozen=True)
-class LocalFile:
-    """A file on this machine that must stay as it was when it was listed.
+def refuse_outside(root: Path, path: Path, place: str = "") -> None:
+    """Raises DatasetError for a path that leads out of a folder by a link: it is not followed.
 
-    path: of the file.
+    place: who names it, for the message.
+    """
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
+        named = f"{place}: " if place else ""
+        raise DatasetError(
+            f"{named}{str(path)!r} is a link out of {str(root)!r}: put the file itself there"
+        )
+
+
+def find_file(root: Path, name: str, place: str) -> Path | None:
+    """The regular file of a name below a folder; None where there is none.
+
+    place: who gives the name, for messages.
+    Raises DatasetError for a name or a link that leads out of the folder.
+    """
+    if reason := unsafe(name):
+        raise DatasetError(f"{place}: image {reason}")
+    path = root / name
+    refuse_outside(root, path, place)
+    return path if path.is_file() else None
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file that must stay as it was when it was listed.
+
     stamp: taken when it was listed.
-    indexes: folder where what was read of it is kept; None for nowhere.
     """
 
     path: Path
     stamp: FileStamp
-    indexes: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path)
 
-    @property
-    def name(self) -> str:
-        """Of the file."""
-        return self.path.name
+    @classmethod
+    def at(cls, path: Path) -> DataFile:
+        """A file as it lies now. Raises DatasetError for what cannot be read or is not regular."""
+        try:
+            stamp = FileStamp.of(path)
+            open_regular(path).close()  # not a pipe or a device, which would block
+        except OSError as error:
+            why = error.strerror or error
+            raise DatasetError(f"{str(path)!r} cannot be read: {why}") from error
+        return cls(path, stamp)
 
-    @property
-    def known_path(self) -> Path:
-        """Where it lies."""
-        return self.path
-
-    def fetch(self) -> Path:
-        """Its path. Raises DatasetError where it is gone, changed, or no regular file."""
+    def check(self) -> None:
+        """Raises DatasetError where it is gone or changed."""
         try:
             if FileStamp.of(self.path) != self.stamp:
                 raise DatasetError(f"{self.path} changed after its rows were listed: run again")
         except OSError as error:
             raise DatasetError(f"{self.path} cannot be read: {error.strerror}") from error
-        return self.path
-
-
-def local_file(path: Path, indexes: Path | None = None) -> LocalFile:
-    """A file as it lies now. Raises DatasetError for what cannot be read or is not regular."""
-    try:
-        stamp = FileStamp.of(path)
-        open_regular(path).close()  # not a pipe or a device, which would block
-    except OSError as error:
-        raise DatasetError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
-    return LocalFile(path, stamp, indexes)
-
-
-class ImageFiles:
-    """The files below a folder, found by name; each folder in it is listed once."""
-
-    def __init__(self, root: Path) -> None:
-        """root: a folder; a link to one is followed."""
-        self._root = root
-        self._real = Path(os.path.realpath(root))
-        self._listed: dict[Path, dict[str, bool]] = {}
-        self._spellings: dict[str, list[str]] | None = None
-
-    def find(self, place: str, name: str) -> Path | None:
-        """The regular file of a name; None where there is none.
-
-        place: who gives the name, for messages.
-        Raises DatasetError for a name or a link that leads out of the folder, and for a folder that
-        cannot be listed.
-        """
-        relative = PurePosixPath(name)
-        reason = unsafe(name) or (None if relative.name else f"{name!r} is no file name")
-        if reason is not None:
-            raise DatasetError(f"{place}: image {reason}")
-        path = self._root / relative
-        if path.parent not in self._listed:
-            self._listed[path.parent] = self._list(place, path.parent)
-        linked = self._listed[path.parent].get(path.name)
-        if linked:
-            self.refuse_outside(place, path)
-            return path if path.is_file() else None
-        return None if linked is None else path
-
-    def spell(self, name: str) -> str:
-        """The spelling of a name directly in the folder, where only upper and lower case differ.
-
-        The name itself where it is there, or where none or several are like it.
-        """
-        if self._spellings is None:
-            names = self._listed[self._root] = self._list(str(self._root), self._root)
-            self._spellings = {}
-            for known in sorted(names):
-                self._spellings.setdefault(known.casefold(), []).append(known)
-        alike = self._spellings.get(name.casefold(), [])
-        return alike[0] if len(alike) == 1 else name
-
-    def refuse_outside(self, place: str, path: Path) -> None:
-        """Raises DatasetError for a path that leads out of the folder by a link.
-
-        place: who names it, for the message.
-        """
-        if not Path(os.path.realpath(path)).is_relative_to(self._real):
-            raise DatasetError(
-                f"{place}: {str(path)!r} is a link out of {str(self._root)!r}: put the file itself "
-                "there"
-            )
-
-    def _list(self, place: str, folder: Path) -> dict[str, bool]:
-        """The names in a folder that may be files, and whether they are links."""
-        try:
-            self.refuse_outside(place, folder)
-            with os.scandir(folder) as entries:
-                return {
-                    entry.name: entry.is_symlink()
-                    for entry in entries
-                    if entry.is_symlink() or entry.is_file(follow_symlinks=False)
-                }
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        except OSError as error:
-            raise DatasetError(
-                f"{place}: folder {str(folder)!r} cannot be read: {error.strerror}"
-            ) from error
-
-
-INDEX_VERSION = 1
-"""Of what the indexes hold."""
-
-_SEAL = b"cepbench"
-
-
-def index_of_file(
-    folder: Path | None, path: Path, kind: str, build: Callable[[], pa.Table]
-) -> pa.Table:
-    """An index of a file, kept while its size, times and inode stay the same.
-
-    Indexes are a cache, small Parquet files: a folder that cannot be written to, or a damaged
-    index, costs time alone.
-
-    folder: where indexes are kept; None for none.
-    kind: of the index.
-    build: makes it; what that raises is not kept.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    if folder is None:
-        return build()
-    resolved = path.resolve()
-    before = FileStamp.of(resolved)
-    target = index_path(folder, [kind, str(resolved)])
-    seal = str(before).encode("utf-8", "backslashreplace")
-    with suppress(OSError, pa.ArrowException, ValueError):  # it is not there, or is damaged
-        known = pq.read_table(target, page_checksum_verification=True)
-        if (known.schema.metadata or {}).get(_SEAL) == seal:
-            return known
-    table = build()
-    if before.settled and before == FileStamp.of(resolved):
-        sealed = table.replace_schema_metadata({**(table.schema.metadata or {}), _SEAL: seal})
-        place_file(target, lambda file: pq.write_table(sealed, file, write_page_checksum=True))
-    return table
-
-
-def index_path(folder: Path, key: list[str]) -> Path:
-    """Where the index of a key lies."""
-    names = [part.encode("utf-8", "backslashreplace").decode() for part in key]
-    return folder / f"{digest_json([INDEX_VERSION, *names])}.parquet"
-
-
-def place_file(path: Path, write: Callable[[Path], object]) -> bool:
-    """Have a file written beside its place and moved there; False where that cannot be."""
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-        os.close(handle)
-        try:
-            write(Path(name))
-            Path(name).replace(path)
-        except BaseException:
-            with suppress(OSError):
-                Path(name).unlink()
-            raise
-        return True
-    return False

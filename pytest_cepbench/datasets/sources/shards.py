@@ -1,9 +1,8 @@
-"""Shards of a table: columns that are scanned without the others, and cells read when needed.
+"""Shards of a table, Parquet, Arrow and webdataset tar: rows are read group by group, in place.
 
-Arrow IPC files and streams are mapped into memory, batch by batch. Parquet files are read row group
-by row group; of one that is still on the hub some columns are read by ranges, and images fetch it
-whole. What is read so is copied beside the indexes, in the row groups of the original, so that a
-list of ids travels once and a row has the same place in both.
+Arrow files and streams are mapped into memory; the members of a plain tar are listed once and read
+by their offset. Members of one name up to its first dot are a row, wherever they lie; what follows
+the dot is the column (`0001.jpg`, `0001.txt`: row `0001`, columns `jpg` and `txt`).
 
 Hugging Face `datasets` reads the same formats and is not used (tried with 5.2): `load_dataset`
 writes all of a set again, images included, before a row is read, streaming gives no single row
@@ -12,309 +11,245 @@ without all before it, missing shards pass, and a tar whose members lie apart is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tarfile
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
-from pytest_cepbench.datasets.sources.files import index_path, place_file
-from pytest_cepbench.datasets.sources.hub import HubFile
+from pytest_cepbench.datasets.sources.files import unsafe
 from pytest_cepbench.errors import DatasetError, UnreadError
-from pytest_cepbench.files import tells_of_file
+from pytest_cepbench.files import open_regular, tells_of_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+_SCANNED, _PICKED = 8192, 16
+"""Rows that are decoded at a time: of a scan, and where single rows are wanted, as of images."""
 
-BATCH = 8192
-"""Most rows of the scanned columns in memory at a time."""
+Values = Iterator[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
-class Rows:
-    """A run of rows in one group.
+class Shard:
+    """A file of rows, in groups that are decoded together.
 
-    group: number of the row group that they lie in.
-    first: of them, counted within the group.
-    start: number of the group's first row in the shard.
-    batch: their values, of the scanned columns.
+    schema: names and types of all columns.
+    groups: number of rows of each.
+    read: (group, columns, rows of it in rising order or None for all) -> their values, row by row.
+        Raises DatasetError where the file is damaged.
     """
 
-    group: int
-    first: int
-    start: int
-    batch: pa.RecordBatch
+    schema: pa.Schema
+    groups: Sequence[int]
+    read: Callable[[int, Sequence[str], Sequence[int] | None], Values]
 
 
-class Shard(Protocol):
-    """A file of rows, in groups that are decoded together."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of all columns."""
-        ...
-
-    def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
-        """All rows of some columns, in order, at most `BATCH` at a time.
-
-        Raises DatasetError where the file is damaged.
-        """
-        ...
-
-    def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
-        """The values of a column in some rows of a group, these in rising order.
-
-        Raises DatasetError where the file is damaged.
-        """
-        ...
+def open_shard(path: Path) -> Shard:
+    """The shard in a file, by its suffix. Raises DatasetError where it is damaged."""
+    return FORMATS[path.suffix](path)
 
 
 @contextmanager
-def reading(name: str, kind: str) -> Iterator[None]:
-    """Raise DatasetError in one line for what pyarrow raises of a damaged file, and UnreadError
-    where the system could not read it.
-
-    name: of the file. kind: what it should be.
+def _reading(path: Path) -> Iterator[None]:
+    """Raise DatasetError in one line for what is raised of a damaged file, and UnreadError where
+    the system could not read it.
     """
     import pyarrow as pa
 
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    except (pa.ArrowException, tarfile.TarError, OSError, ValueError, MemoryError) as error:
+        why = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")[:200]
         failed = isinstance(error, OSError) and error.errno is not None and not tells_of_file(error)
         if failed or isinstance(error, MemoryError):
-            raise UnreadError(f"{name} could not be read: {why[:200]}") from error
-        raise DatasetError(f"{name} is no whole {kind} file, or is damaged: {why[:200]}") from error
+            raise UnreadError(f"{path} could not be read: {why}") from error
+        kind = path.suffix.removeprefix(".").capitalize()
+        raise DatasetError(f"{path} is no whole {kind} file, or is damaged: {why}") from error
 
 
-def pick(batches: Iterable[pa.Array], rows: Sequence[int]) -> Iterator[Any]:
-    """The values of some rows.
-
-    batches: values of runs of rows that follow one another.
-    rows: those that are wanted, in rising order.
-    """
-    wanted = iter(rows)
-    row = next(wanted, None)
+def _values(
+    batches: Iterable[pa.RecordBatch], columns: Sequence[str], rows: Sequence[int] | None
+) -> Values:
+    """Values of the batches of a group, which follow one another; see `Shard.read`."""
     first = 0
-    for values in batches:
-        while row is not None and row < first + len(values):
-            yield values[row - first].as_py()
-            row = next(wanted, None)
-        if row is None:
-            return
-        first += len(values)
+    for batch in batches:
+        end = first + len(batch)
+        if rows is None:
+            yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
+        else:
+            for row in rows[bisect_left(rows, first) : bisect_left(rows, end)]:
+                yield tuple(batch.column(name)[row - first].as_py() for name in columns)
+            if end > rows[-1]:
+                return
+        first = end
 
 
-_ARROW = "Arrow"
+def _open_parquet(path: Path) -> Shard:
+    import pyarrow.parquet as pq
 
-_FILE_MAGIC = b"ARROW1"
-"""Begins the file format; the stream format, which `datasets` writes, has none."""
+    with _reading(path):
+        # A column is read a MiB at a time, so that a row group is never in memory whole.
+        file = pq.ParquetFile(path, buffer_size=2**20, pre_buffer=False)
+    metadata = file.metadata
+    groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+
+    def read(group: int, columns: Sequence[str], rows: Sequence[int] | None) -> Values:
+        with _reading(path):
+            batches = file.iter_batches(
+                batch_size=_SCANNED if rows is None else _PICKED,
+                row_groups=[group],
+                columns=list(columns),
+                use_threads=False,
+            )
+            yield from _values(batches, columns, rows)
+
+    return Shard(file.schema_arrow, groups, read)
+
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
-class ArrowShard:
-    """An Arrow IPC file or stream; a record batch is its group of rows.
+def _open_arrow(path: Path) -> Shard:
+    import pyarrow as pa
 
-    path: of the file.
-    name: names it in errors.
-    """
-
-    def __init__(self, path: Path, name: str) -> None:
-        import pyarrow as pa
-
-        self._name = name
-        with reading(name, _ARROW):
-            self._map = pa.memory_map(str(path))
-            self._is_file = self._map.read(len(_FILE_MAGIC)) == _FILE_MAGIC
-            self._map.seek(0)
-            opened = pa.ipc.open_file if self._is_file else pa.ipc.open_stream
-            self._reader: Any = opened(self._map)
-            self._schema = self._reader.schema
-        if any(pa.types.is_dictionary(field.type) for field in self._schema):
-            raise DatasetError(
-                f"{name} has dictionary-encoded columns, which are not read: save it as Parquet"
-            )
-        self._offsets: list[int] = []  # of a stream: where each record batch begins
-        if self._is_file:
-            return
-        with reading(name, _ARROW):
-            offset = self._map.tell()
-            for _ in self._reader:  # maps a batch, and does not touch its values
-                self._offsets.append(offset)
-                offset = self._map.tell()
-            self._map.seek(max(0, self._map.size() - len(_END_OF_STREAM)))
-            if self._map.read() != _END_OF_STREAM:
+    with _reading(path):
+        source = pa.memory_map(str(path))
+        if source.read(6) == b"ARROW1":  # the file format; streams, which `datasets` writes, do not
+            reader: Any = pa.ipc.open_file(source)
+            held = [reader.get_batch(number) for number in range(reader.num_record_batches)]
+        else:
+            source.seek(max(0, source.size() - len(_END_OF_STREAM)))
+            ending = source.read()
+            source.seek(0)
+            reader = pa.ipc.open_stream(source)
+            held = list(reader)  # mapped, and their values are not touched
+            if ending != _END_OF_STREAM:  # Arrow itself reads such a file without a word
                 raise ValueError("it ends without the mark of its end, so it was cut short")
 
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of all columns."""
-        return self._schema
+    def read(group: int, columns: Sequence[str], rows: Sequence[int] | None) -> Values:
+        whole, most = held[group].select(list(columns)), _SCANNED if rows is None else _PICKED
+        with _reading(path):
+            parts = (whole.slice(first, most) for first in range(0, len(whole), most))
+            yield from _values(parts, columns, rows)
 
-    def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
-        """All rows of some columns; see `Shard.scan`."""
-        start = 0
-        count = self._reader.num_record_batches if self._is_file else len(self._offsets)
-        for group in range(count):
-            whole = self._batch(group)
-            batch = whole.select(list(columns)) if columns else whole
-            for first in range(0, len(batch), BATCH):
-                yield Rows(group, first, start, batch.slice(first, BATCH))
-            start += len(batch)
-
-    def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
-        """Values of some rows of a group; see `Shard.cells`."""
-        return pick([self._batch(group).column(column)], rows)
-
-    def _batch(self, group: int) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        with reading(self._name, _ARROW):
-            if self._is_file:
-                return self._reader.get_batch(group)
-            self._map.seek(self._offsets[group])
-            return pa.ipc.read_record_batch(pa.ipc.read_message(self._map), self._schema)
+    return Shard(reader.schema, list(map(len, held)), read)
 
 
-_PARQUET = "Parquet"
+# -- webdataset ------------------------------------------------------------------------------------
 
-_CELLS = 16
-"""Rows that are decoded at a time where they hold images."""
+_KEY = "__key__"
+"""The column of the names of rows."""
 
-_BUFFER = 2**20
-"""Bytes of a column that are read at a time, so that a row group is never in memory whole."""
+_IMAGES = ("jpg", "jpeg", "png", "webp")
+"""Columns that stand for one another where no row of the archive has two of them."""
+
+_GROUP = 64
+"""Rows of a tar that count as a group; each member is read by itself."""
+
+_MOST_CELL = 2**30
+"""Largest member that is read, in bytes."""
 
 
-class ParquetShard:
-    """A Parquet file; its metadata is read once.
-
-    source: its path, or what pyarrow reads in its place.
-    name: names it in errors.
+def _open_tar(path: Path) -> Shard:
+    """Hidden members, such as those that macOS adds, are passed over. Where no row has two images,
+    those of all types are one column.
     """
+    import pyarrow as pa
 
-    def __init__(self, source: Path | Any, name: str) -> None:
-        import pyarrow.parquet as pq
+    with _reading(path):
+        keys, places = _list_members(path)
+    images = [name for name in _IMAGES if name in places]
+    one_image = all(
+        sum(places[name][row] > 0 for name in images) <= 1 for row in range(0, 2 * len(keys), 2)
+    )
 
-        self._name = name
-        with reading(name, _PARQUET):
-            self._file: pq.ParquetFile = pq.ParquetFile(
-                source, buffer_size=_BUFFER, pre_buffer=False
-            )
-            self._schema = self._file.schema_arrow
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of all columns."""
-        return self._schema
-
-    @property
-    def groups(self) -> list[int]:
-        """The number of rows of each row group."""
-        metadata = self._file.metadata
-        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-
-    def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
-        """All rows of some columns; see `Shard.scan`."""
-        import pyarrow as pa
-
-        start = 0
-        for group, count in enumerate(self.groups):
-            if not columns:
-                yield Rows(group, 0, start, pa.record_batch([pa.nulls(count)], names=["row"]))
-                start += count
+    def cell(stream: BinaryIO, column: str, row: int) -> str | bytes | None:
+        if column == _KEY:
+            return keys[row]
+        others = [n for n in images if n != column] if one_image and column in _IMAGES else []
+        for name in (column, *others):
+            offset, size = places[name][2 * row : 2 * row + 2] if name in places else (0, 0)
+            if not offset:
                 continue
-            first = 0
-            for batch in self._batches(group, columns, BATCH):
-                yield Rows(group, first, start, batch)
-                first += len(batch)
-            start += count
+            if size > _MOST_CELL:
+                _refuse(path, f"a member {name!r} has {size:,} bytes, at most {_MOST_CELL:,}")
+            stream.seek(offset)
+            data = stream.read(size)
+            if len(data) < size:
+                _refuse(path, f"it is cut short: a member {name!r} is not whole")
+            return data
+        return None
 
-    def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
-        """Values of some rows of a group; see `Shard.cells`."""
-        batches = self._batches(group, [column], _CELLS)
-        return pick((batch.column(0) for batch in batches), rows)
+    def read(group: int, columns: Sequence[str], rows: Sequence[int] | None) -> Values:
+        start = group * _GROUP
+        own = range(min(_GROUP, len(keys) - start)) if rows is None else rows
+        with _reading(path), open_regular(path) as stream:
+            for row in own:
+                yield tuple(cell(stream, column, start + row) for column in columns)
 
-    def copy_columns(self, columns: Sequence[str], target: Any) -> None:
-        """Write some columns, in row groups of the same size.
-
-        target: a path, or what pyarrow writes to in its place.
-        """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        fields = [self._schema.field(column) for column in columns] or [pa.field("row", pa.null())]
-        schema = pa.schema(fields, self._schema.metadata)
-        with (
-            reading(self._name, _PARQUET),
-            pq.ParquetWriter(target, schema, write_page_checksum=True) as writer,
-        ):
-            for group, count in enumerate(self.groups):
-                part = pa.table({"row": pa.nulls(count)})
-                if columns:
-                    names = list(columns)
-                    part = self._file.read_row_group(group, columns=names, use_threads=False)
-                writer.write_table(part, row_group_size=max(count, 1))
-
-    def _batches(self, group: int, columns: Sequence[str], most: int) -> Iterator[pa.RecordBatch]:
-        with reading(self._name, _PARQUET):
-            yield from self._file.iter_batches(
-                batch_size=most, row_groups=[group], columns=list(columns), use_threads=False
-            )
+    schema = pa.schema({_KEY: pa.string(), **dict.fromkeys(places, pa.binary())})
+    groups = [min(_GROUP, len(keys) - start) for start in range(0, len(keys), _GROUP)]
+    return Shard(schema, groups, read)
 
 
-class RemoteParquetShard:
-    """A Parquet file of the hub that was not fetched yet.
-
-    file: which one.
+def _list_members(path: Path) -> tuple[list[str], Mapping[str, array[int]]]:
+    """Names of the rows, and of each column offset and size of every row's bytes in turn, 0 for
+    none.
     """
+    rows: dict[str, int] = {}
+    places: dict[str, array[int]] = {}
+    for member in _members(path):
+        folder, slash, file = member.name.rpartition("/")
+        stem, _, suffix = file.partition(".")
+        column = suffix.lower()
+        if not column or column == _KEY:
+            _refuse(path, f"member {member.name!r} has no suffix, so that it is no column of a row")
+        row = rows.setdefault(f"{folder}{slash}{stem}", len(rows))
+        cells = places.setdefault(column, array("q"))
+        cells.extend([0] * (2 * row + 2 - len(cells)))
+        if cells[2 * row]:
+            _refuse(path, f"member {member.name!r} is there twice")
+        cells[2 * row : 2 * row + 2] = array("q", (member.offset_data, member.size))
+    for cells in places.values():
+        cells.extend([0] * (2 * len(rows) - len(cells)))
+    return list(rows), places
 
-    def __init__(self, file: HubFile) -> None:
-        self._file = file
 
-    @cached_property
-    def schema(self) -> pa.Schema:
-        """Names and types of all columns."""
-        import pyarrow.parquet as pq
+def _members(path: Path) -> Iterator[tarfile.TarInfo]:
+    """The regular members in order; everything else but folders is refused."""
+    with open_regular(path) as stream:
+        if stream.peek(6).startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")):
+            _refuse(path, "it is compressed: unpack it to a plain tar")
+        with tarfile.open(fileobj=stream, mode="r:") as archive:
+            while (member := archive.next()) is not None:
+                archive.members = []  # type: ignore[attr-defined] # else every header stays in memory
+                folder, _, file = member.name.rpartition("/")
+                hidden = file.startswith(".") and file != ".."
+                if member.isdir() or hidden or "__MACOSX" in folder.split("/"):
+                    continue
+                if not member.isreg() or member.issparse():
+                    _refuse(path, f"member {member.name!r} is no plain file")
+                if reason := unsafe(member.name):
+                    _refuse(path, f"member {reason}")
+                yield member
+            # An archive ends with blocks of zeros; one that a killed program left does not.
+            stream.seek(max(0, archive.offset))
+            block = stream.read(tarfile.BLOCKSIZE)
+            if len(block) < tarfile.BLOCKSIZE or any(block):
+                _refuse(path, "it is cut short: the blocks at its end are missing")
 
-        def copy(remote: ParquetShard, target: Any) -> None:
-            pq.write_table(remote.schema.empty_table(), target)
 
-        return self._copy("schema", copy).schema
+def _refuse(path: Path, what: str) -> NoReturn:
+    raise DatasetError(f"{path}: {what}")
 
-    def scan(self, columns: Sequence[str]) -> Iterator[Rows]:
-        """All rows of some columns; see `Shard.scan`."""
 
-        def copy(remote: ParquetShard, target: Any) -> None:
-            remote.copy_columns(columns, target)
-
-        return self._copy(f"columns {list(columns)}", copy).scan(columns)
-
-    def cells(self, column: str, group: int, rows: Sequence[int]) -> Iterator[Any]:
-        """Values of some rows of a group; see `Shard.cells`."""
-        return ParquetShard(self._file.fetch(), str(self._file)).cells(column, group, rows)
-
-    def _copy(self, kind: str, copy: Callable[[ParquetShard, Any], None]) -> ParquetShard:
-        """What `copy` makes of the remote file; kept where indexes are."""
-        import pyarrow as pa
-
-        file, name = self._file, str(self._file)
-        kept = None
-        if file.indexes is not None:
-            kept = index_path(file.indexes, [kind, file.repo, file.commit, file.path])
-            if kept.exists():
-                try:
-                    return ParquetShard(kept, name)
-                except DatasetError:  # a damaged copy is made again
-                    kept.unlink(missing_ok=True)
-        with file.open_remote() as stream, reading(name, _PARQUET):
-            remote = ParquetShard(stream, name)
-            if kept is not None and place_file(kept, lambda target: copy(remote, target)):
-                return ParquetShard(kept, name)
-            buffer = pa.BufferOutputStream()
-            copy(remote, buffer)
-            return ParquetShard(pa.BufferReader(buffer.getvalue()), name)
+FORMATS: Mapping[str, Callable[[Path], Shard]] = {
+    ".parquet": _open_parquet,
+    ".arrow": _open_arrow,
+    ".tar": _open_tar,
+}
+"""Suffix of files that are read in place -> what opens them, in the order of preference."""

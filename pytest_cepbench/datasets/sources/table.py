@@ -6,7 +6,7 @@ import json
 import threading
 from base64 import b64decode
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,17 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pytest_cepbench.artifacts import ImageArtifact, decode_image
-from pytest_cepbench.datasets.sources.files import LocalFile
-from pytest_cepbench.datasets.sources.hub import HubFile
-from pytest_cepbench.datasets.sources.shards import Shard
+from pytest_cepbench.datasets.sources.files import DataFile
+from pytest_cepbench.datasets.sources.shards import Shard, open_shard
 from pytest_cepbench.errors import DatasetError, ImageError, did_you_mean
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-DataFile = LocalFile | HubFile
-"""A file that can be brought to this machine; its text form names it in errors."""
 
 
 class Row(NamedTuple):
@@ -53,57 +48,43 @@ class SourceTable:
     files: its shards, in the order of the rows.
     source: what identities hold of it: the pinned location on the hub; empty for local files.
     notes: sentences for the reader of results.
-    rows: as many as there have to be; None where that is not known.
     """
 
     name: str
     files: tuple[DataFile, ...]
     source: str = ""
     notes: tuple[str, ...] = ()
-    rows: int | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
         """Names and types of the columns, by the first shard."""
-        return self.shard(0).schema
-
-    def shard(self, number: int) -> Shard:
-        """One of its shards. Raises DatasetError."""
-        return open_shard(self.files[number])
+        return open_shard(self.files[0].path).schema
 
     def scan(self, columns: Sequence[str]) -> Iterator[Row]:
-        """All rows, with the values of some columns. Raises DatasetError for damaged shards.
+        """All rows, with the values of some columns. Raises DatasetError for damaged shards, and
+        for those of other columns.
 
         Labels (`ClassLabel`) are given by their names.
         """
-        types = {column: self.schema.field(column).type for column in columns}
         names = [label_names(self.schema, column) for column in columns]
-        index = 0
+        position = 0
         for number, file in enumerate(self.files):
-            for rows in self.shard(number).scan(columns):
-                _check_columns(file, rows.batch.schema, types)
-                values = []
-                for column, own in zip(columns, names, strict=True):
-                    try:
-                        cells = rows.batch.column(column).to_pylist()
-                    except UnicodeDecodeError as error:
-                        raise DatasetError(
-                            f"{file}: column {column!r} holds texts that are not UTF-8"
-                        ) from error
-                    if own is not None:  # labels, by their names
-                        known = range(len(own))
-                        cells = [own[value] if value in known else value for value in cells]
-                    values.append(cells)
-                found = zip(*values, strict=True) if columns else repeat((), len(rows.batch))
-                for row, value in enumerate(found, rows.first):
-                    yield Row(number, rows.group, row, rows.start + row, index, value)
-                    index += 1
-        if index == 0:
+            shard = open_shard(file.path)
+            for column in columns:
+                self._check_column(file, shard, column)
+            start = 0
+            for group, count in enumerate(shard.groups):
+                found = shard.read(group, columns, None) if columns else repeat((), count)
+                for row, values in enumerate(found):
+                    labelled = tuple(
+                        own[value] if own and value in range(len(own)) else value
+                        for own, value in zip(names, values, strict=True)
+                    )
+                    yield Row(number, group, row, start + row, position, labelled)
+                    position += 1
+                start += count
+        if position == 0:
             raise DatasetError(f"{self.name} has no rows")
-        if self.rows is not None and index != self.rows:
-            raise DatasetError(
-                f"{self.name} has {index:,} of the {self.rows:,} rows that its card tells"
-            )
 
     def where(self, row: Row, column: str) -> str:
         """File, row and column, for errors."""
@@ -124,58 +105,29 @@ class SourceTable:
             f"[data]; its columns: {', '.join(self.schema.names)}.{near}"
         )
 
+    def _check_column(self, file: DataFile, shard: Shard, column: str) -> None:
+        import pyarrow as pa
+
+        kinds = []  # of the values, which a dictionary may hold
+        for schema in (shard.schema, self.schema):
+            if column not in schema.names:
+                raise DatasetError(f"{file} has no column {column!r}, which other shards have")
+            kind = schema.field(column).type
+            kinds.append(kind.value_type if pa.types.is_dictionary(kind) else kind)
+        if kinds[0] != kinds[1]:
+            raise DatasetError(
+                f"{file}: column {column!r} is {kinds[0]}, in other shards it is {kinds[1]}"
+            )
+
 
 def label_names(schema: pa.Schema, column: str) -> Sequence[str] | None:
     """The names of a column of labels, as `datasets` keeps them; None for any other column."""
     metadata = (schema.metadata or {}).get(b"huggingface", b"")
     with suppress(ValueError, TypeError, KeyError, AttributeError):
         feature = json.loads(metadata)["info"]["features"][column]
-        names = feature["names"]
-        if feature["_type"] == "ClassLabel" and all(isinstance(name, str) for name in names):
-            return list(names)
+        if feature["_type"] == "ClassLabel":
+            return list(map(str, feature["names"]))
     return None
-
-
-def _check_columns(file: DataFile, schema: pa.Schema, types: Mapping[str, pa.DataType]) -> None:
-    for column, kind in types.items():
-        position = schema.get_field_index(column)
-        if position < 0:
-            raise DatasetError(f"{file} has no column {column!r}, which other shards have")
-        other = schema.field(position).type
-        if _value_type(other) != _value_type(kind):
-            raise DatasetError(
-                f"{file}: column {column!r} is {other}, in other shards it is {kind}"
-            )
-
-
-def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, which a dictionary may hold."""
-    import pyarrow as pa
-
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def open_shard(file: DataFile) -> Shard:
-    """The shard in a file; a Parquet file of the hub stays there until its images are needed.
-
-    Raises DatasetError where the file cannot be had, or is damaged.
-    """
-    if file.name.endswith(".parquet"):
-        from pytest_cepbench.datasets.sources.shards import ParquetShard
-
-        if isinstance(file, HubFile) and file.known_path is None:
-            from pytest_cepbench.datasets.sources.shards import RemoteParquetShard
-
-            return RemoteParquetShard(file)
-        return ParquetShard(file.fetch(), str(file))
-    path = file.fetch()
-    if file.name.endswith(".arrow"):
-        from pytest_cepbench.datasets.sources.shards import ArrowShard
-
-        return ArrowShard(path, str(file))
-    from pytest_cepbench.datasets.sources.webdataset import TarShard
-
-    return TarShard(path, str(file), file.indexes)
 
 
 MOST_KEPT = 256 * 2**20
@@ -183,9 +135,6 @@ MOST_KEPT = 256 * 2**20
 
 _MOST_READ = MOST_KEPT // 4
 """Bytes of one row group that are read ahead."""
-
-_MOST_OPEN = 8
-"""Shards that are kept open."""
 
 
 @dataclass(frozen=True)
@@ -217,9 +166,9 @@ class CellImage:
         return f"{self.column} {self.group}+{self.row}"
 
     @property
-    def path(self) -> Path | None:
-        """The shard on this machine; None where it was not fetched yet."""
-        return self.file.known_path
+    def path(self) -> Path:
+        """Of the shard."""
+        return self.file.path
 
     def load(self) -> ImageArtifact:
         """The image. Raises ImageError naming file, row and column when there is none."""
@@ -253,7 +202,7 @@ def _bytes_of(value: Any) -> bytes:
 
 
 class _CellCache:
-    """The last cells that were read, and the last shards that were opened.
+    """The last cells that were read, and the last eight shards that were opened.
 
     Files are read by one thread at a time; decoding, which takes longer, is done outside.
     """
@@ -265,45 +214,35 @@ class _CellCache:
         self._shards: OrderedDict[DataFile, Shard] = OrderedDict()
 
     def value(self, image: CellImage) -> Any:
-        """The value of a cell. Raises DatasetError where it cannot be read."""
+        """The value of a cell. Raises DatasetError where it cannot be read.
+
+        With it the next rows of the group that are used are read, as far as they are few bytes.
+        """
         key = (image.file, image.column, image.group)
         with self._lock:
             if (*key, image.row) not in self._cells:
-                for row, value in self._read(image):
-                    self._add((*key, row), value)
+                image.file.check()
+                rows = image.together[image.together.index(image.row) :]
+                before = self._bytes
+                cells = self._shard(image.file).read(image.group, [image.column], rows)
+                for row, (value,) in zip(rows, cells, strict=False):
+                    self._bytes += _size(value) - _size(self._cells.pop((*key, row), None))
+                    self._cells[*key, row] = value
+                    if self._bytes - before > _MOST_READ:
+                        break
             self._cells.move_to_end((*key, image.row))
-            value = self._cells[(*key, image.row)]
-            self._drop()
+            value = self._cells[*key, image.row]
+            while self._bytes > MOST_KEPT and len(self._cells) > 1:
+                self._bytes -= _size(self._cells.popitem(last=False)[1])
             return value
-
-    def _read(self, image: CellImage) -> Iterator[tuple[int, Any]]:
-        """The rows of the group from the image's on that are used, as far as they are few bytes."""
-        image.file.fetch()  # refuses one that changed since
-        rows = image.together[image.together.index(image.row) :]
-        read = 0
-        cells = self._shard(image.file).cells(image.column, image.group, rows)
-        for row, value in zip(rows, cells, strict=True):
-            yield row, value
-            read += _size(value)
-            if read > _MOST_READ:
-                return
 
     def _shard(self, file: DataFile) -> Shard:
         if file not in self._shards:
-            self._shards[file] = open_shard(file)
+            self._shards[file] = open_shard(file.path)
         self._shards.move_to_end(file)
-        while len(self._shards) > _MOST_OPEN:
+        while len(self._shards) > 8:
             self._shards.popitem(last=False)
         return self._shards[file]
-
-    def _add(self, key: tuple[DataFile, str, int, int], value: Any) -> None:
-        self._bytes += _size(value) - _size(self._cells.pop(key, None))
-        self._cells[key] = value
-
-    def _drop(self) -> None:
-        while self._bytes > MOST_KEPT and len(self._cells) > 1:
-            _, value = self._cells.popitem(last=False)
-            self._bytes -= _size(value)
 
 
 def _size(value: Any) -> int:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, Self, TypeVar
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 import msgspec
 
-from pytest_cepbench.errors import DatasetError, unknown_name
+from pytest_cepbench.errors import DatasetError
 from pytest_cepbench.files import open_regular, parse_json, parse_toml, read_regular
 
 MOST_BYTES = 2**30
@@ -111,26 +112,10 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return entries
 
 
-ENCODINGS = ("utf-8", "latin-1")
-"""Encodings that can be asked for; UTF-8 may begin with a byte order mark."""
-
 MAX_ROW = 256 * 2**20
 """Longest row in bytes: more means a quote that is never closed, or no table."""
 
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-
-
-@dataclass(frozen=True)
-class TableCell:
-    """One field as it lies in the file.
-
-    offset: of its first byte.
-    raw: its bytes without the quotes around it; quotes inside a quoted field are still doubled.
-    """
-
-    offset: int
-    raw: bytes
-    quoted: bool
+csv.field_size_limit(MAX_ROW)  # images in base64 are longer than the module's default of 128 KiB
 
 
 @dataclass(frozen=True)
@@ -139,14 +124,16 @@ class TableRow:
 
     number: counted from 1, the header not counted.
     line: of the file, where the row begins.
+    offset, length: of its bytes in the file.
     cells: by column.
     """
 
     path: Path
     number: int
     line: int
-    cells: Mapping[str, TableCell]
-    encoding: str = "utf-8"
+    offset: int
+    length: int
+    cells: Mapping[str, bytes]
 
     def where(self, column: str) -> str:
         """Row and column for a message."""
@@ -157,168 +144,110 @@ class TableRow:
         raise DatasetError(f"{self.path}, {self.where(column)}: {what}")
 
     def text(self, column: str) -> str:
-        """The text of a cell. Raises DatasetError naming the byte that is not in the encoding."""
-        return _decode(self.cells[column], self.encoding, f"{self.path}, {self.where(column)}")
+        """The text of a cell. Raises DatasetError where it is not UTF-8."""
+        try:
+            return self.cells[column].decode()
+        except UnicodeDecodeError:
+            self.refuse(column, "not UTF-8: save the file as UTF-8")
 
 
-def read_columns(path: Path, delimiter: str) -> tuple[str, ...]:
-    """The names in the first row. Raises DatasetError when they cannot be read."""
-    with _Lines(path) as lines:
-        return _header(lines, delimiter, "utf-8")
-
-
-def read_rows(
-    path: Path, delimiter: str, needed: Sequence[str], encoding: str = "utf-8"
-) -> Iterator[TableRow]:
+def read_rows(path: Path, delimiter: str, needed: Sequence[str] = ()) -> Iterator[TableRow]:
     """The rows of a table, one in memory at a time; blank lines are passed over.
 
     needed: columns that must be there; others may.
-    encoding: one of `ENCODINGS`.
     Raises DatasetError when the file cannot be read, has no such columns, or has a row with more or
     fewer fields than the header, with an unclosed quote, or with text behind a closing quote.
     """
-    if encoding not in ENCODINGS:
-        raise DatasetError(f"{path}: {unknown_name('encoding', encoding, ENCODINGS)}")
-    with _Lines(path) as lines:
-        columns = _header(lines, delimiter, encoding)
-        missing = [name for name in needed if name not in columns]
-        if missing:
-            raise DatasetError(
-                f"{path} has no column {', '.join(map(repr, missing))}; it has {list(columns)}"
-            )
-        for number, (line, cells) in enumerate(_records(lines, delimiter.encode()), 1):
-            if len(cells) != len(columns):
-                raise DatasetError(
-                    f"{path}, row {number} (line {line}): {len(cells)} fields, the header has "
-                    f"{len(columns)}: was the file cut short, or is a quote missing?"
-                )
-            yield TableRow(path, number, line, dict(zip(columns, cells, strict=True)), encoding)
-
-
-class _Lines:
-    """The lines of an open file, counted; holds the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.number = 0
-        self.offset = 0
-
-    def __enter__(self) -> Self:
-        try:
-            self._stream: BinaryIO = open_regular(self.path)
-        except OSError as error:
-            raise DatasetError(
-                f"table {str(self.path)!r} cannot be read: {error.strerror}"
-            ) from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stream.close()
-
-    def next(self) -> bytes:
-        """The next line with its end; empty at the end of the file."""
-        try:
-            line = self._stream.readline(MAX_ROW + 1)
-        except OSError as error:
-            raise DatasetError(
-                f"table {str(self.path)!r} cannot be read: {error.strerror}"
-            ) from error
-        self.number += 1
-        self.offset += len(line)
-        return line
-
-
-def _header(lines: _Lines, delimiter: str, encoding: str) -> tuple[str, ...]:
-    first = next(_records(lines, delimiter.encode()), None)
-    if first is None:
-        raise DatasetError(
-            f"table {str(lines.path)!r} is empty: a first row with the columns' names is expected"
-        )
-    names = [_decode(cell, encoding, f"{lines.path}, header") for cell in first[1]]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise DatasetError(f"{lines.path} has more than one column {', '.join(map(repr, twice))}")
-    return tuple(names)
-
-
-def _decode(cell: TableCell, encoding: str, place: str) -> str:
+    columns: list[str] = []
     try:
-        text = cell.raw.decode(encoding)
-    except UnicodeDecodeError as error:
-        at = cell.offset + error.start
+        with open_regular(path) as stream:
+            for number, (line, offset, length, cells) in enumerate(
+                _records(stream, path, delimiter)
+            ):
+                if number == 0:
+                    columns = _column_names(path, cells, needed)
+                elif len(cells) != len(columns):
+                    raise DatasetError(
+                        f"{path}, row {number} (line {line}): {len(cells)} fields, the header has "
+                        f"{len(columns)}: was the file cut short, or is a quote missing?"
+                    )
+                else:
+                    row = dict(zip(columns, cells, strict=True))
+                    yield TableRow(path, number, line, offset, length, row)
+    except OSError as error:
+        raise DatasetError(f"table {str(path)!r} cannot be read: {error.strerror}") from error
+    if not columns:
         raise DatasetError(
-            f"{place}: not UTF-8 at byte {at} of the file: save it as UTF-8, or give its encoding"
-        ) from error
-    return text.replace('""', '"') if cell.quoted else text
-
-
-def _records(lines: _Lines, delimiter: bytes) -> Iterator[tuple[int, list[TableCell]]]:
-    """Each row's first line and fields."""
-    while True:
-        start = lines.offset
-        line = lines.next()
-        if start == 0:
-            if line.startswith(_UTF_16):
-                raise DatasetError(f"{lines.path} is UTF-16: save it as UTF-8")
-            start = len(line) - len(line.removeprefix(codecs.BOM_UTF8))
-            line = line[start:]
-        if not line:
-            return
-        number = lines.number
-        if len(line) > MAX_ROW:
-            raise _endless(lines, number)
-        body = bytes(_without_end(line))
-        if not body:
-            continue
-        if b'"' in body:
-            yield number, _split_quoted(line, start, lines, delimiter)
-        else:  # most rows of a table of images: nothing but the delimiters is looked at
-            cells = []
-            for raw in body.split(delimiter):
-                cells.append(TableCell(start, raw, quoted=False))
-                start += len(raw) + 1
-            yield number, cells
-
-
-def _split_quoted(line: bytes, start: int, lines: _Lines, delimiter: bytes) -> list[TableCell]:
-    """The fields of a row that holds quotes; reads on where a quoted field holds line ends."""
-    first, row, at = lines.number, bytearray(line), 0
-    cells = []
-    while True:
-        quoted = row[at : at + 1] == b'"'
-        if quoted:
-            at = begin = at + 1
-            while (end := row.find(b'"', at)) < 0 or row[end + 1 : end + 2] == b'"':
-                if end >= 0:  # a doubled quote
-                    at = end + 2
-                    continue
-                at = len(row)
-                more = lines.next()
-                row += more
-                if not more or len(row) > MAX_ROW:
-                    raise _endless(lines, first)
-        else:
-            begin, position = at, row.find(delimiter, at)
-            end = position if position >= 0 else max(at, len(_without_end(row)))
-        cells.append(TableCell(start + begin, bytes(row[begin:end]), quoted=quoted))
-        at = end + quoted
-        if row[at : at + 1] != delimiter:
-            break
-        at += 1
-    if _without_end(row[at:]):
-        raise DatasetError(
-            f"{lines.path}, line {lines.number}: text behind a closing quote; quotes inside a "
-            "quoted field are doubled"
+            f"table {str(path)!r} is empty: a first row with the columns' names is expected"
         )
-    return cells
 
 
-def _endless(lines: _Lines, first: int) -> DatasetError:
-    return DatasetError(
-        f"{lines.path}: the row that begins in line {first} does not end within the file or "
-        f"{MAX_ROW // 2**20} MiB: is a quote not closed?"
-    )
+def read_columns(path: Path, delimiter: str) -> tuple[str, ...]:
+    """The names in the first row; none where there is no further row. Raises DatasetError."""
+    row = next(read_rows(path, delimiter), None)
+    return () if row is None else tuple(row.cells)
 
 
-def _without_end(line: bytes | bytearray) -> bytes | bytearray:
-    return line.removesuffix(b"\n").removesuffix(b"\r")
+def split_row(
+    raw: bytes, delimiter: str, lines: Callable[[], Iterable[str]] | None = None
+) -> list[bytes]:
+    """The fields of a row, with its line end; doubled quotes are one. Raises ValueError.
+
+    lines: those of the row, the first of which is `raw`; None where that is all of it.
+    """
+    if b'"' not in raw:  # most rows of a table of images: nothing but the delimiters is looked at
+        return raw.rstrip(b"\r\n").split(delimiter.encode())
+    parts = [raw.decode("latin-1")] if lines is None else lines()
+    try:
+        cells = next(csv.reader(parts, delimiter=delimiter, strict=True))
+        return [cell.encode("latin-1") for cell in cells]
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
+
+
+def _column_names(path: Path, cells: Sequence[bytes], needed: Sequence[str]) -> list[str]:
+    try:
+        names = [cell.decode() for cell in cells]
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{path}, header: not UTF-8: save the file as UTF-8") from error
+    missing = [name for name in needed if name not in names]
+    if missing:
+        raise DatasetError(f"{path} has no column {', '.join(map(repr, missing))}; it has {names}")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise DatasetError(f"{path} has more than one column {', '.join(map(repr, twice))}")
+    return names
+
+
+def _records(
+    stream: BinaryIO, path: Path, delimiter: str
+) -> Iterator[tuple[int, int, int, list[bytes]]]:
+    """First line, offset, length and fields of each row; one that holds quotes may go over several
+    lines.
+    """
+    number, offset = 0, len(codecs.BOM_UTF8)
+    if stream.read(offset) != codecs.BOM_UTF8:
+        offset = stream.seek(0)
+    while line := stream.readline(MAX_ROW + 1):
+        lines, length = 1, len(line)
+        if length > MAX_ROW:
+            why = f"it is longer than {MAX_ROW // 2**20} MiB"
+            raise DatasetError(f"{path}, line {number + 1}: {why}: is a quote not closed?")
+
+        def row(first: bytes = line) -> Iterator[str]:
+            """The line, and those that the reader asks for behind it."""
+            nonlocal lines, length
+            yield first.decode("latin-1")
+            while length <= MAX_ROW and (more := stream.readline(MAX_ROW + 1)):
+                lines, length = lines + 1, length + len(more)
+                yield more.decode("latin-1")
+
+        try:
+            cells = split_row(line, delimiter, row)
+        except ValueError as error:
+            raise DatasetError(
+                f"{path}, line {number + 1}: {error}: is a quote not closed, or not doubled inside "
+                "a quoted field?"
+            ) from error
+        if cells not in ([], [b""]):
+            yield number + 1, offset, length, cells
+        number, offset = number + lines, offset + length

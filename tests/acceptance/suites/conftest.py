@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_cepbench.datasets.geneval import load_geneval
 from tests.acceptance.suites.project import Project
 
 Checkpoint = Callable[[str], Path]
@@ -38,8 +39,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
     return build
 
 
+def geneval_objects() -> list[str]:
+    """The classes of GenEval's prompts."""
+    single = load_geneval().in_category("single_object")
+    return [sample.metadata["include"][0]["class"] for sample in single]
+
+
 def _builders() -> dict[str, Callable[[Path], Path]]:
-    from pytest_cepbench.datasets.geneval import OBJECTS
     from tests.tiny import (
         describers,
         detectors,
@@ -65,7 +71,7 @@ def _builders() -> dict[str, Callable[[Path], Path]]:
         "inception": weights_files.build_inception,
         "owlv2": partial(detectors.build_owl, version=2),
         "mask2former-of-two": lambda path: detectors.favour(
-            detectors.build_mask2former(path, classes=OBJECTS), "umbrella", "scissors"
+            detectors.build_mask2former(path, classes=geneval_objects()), "umbrella", "scissors"
         ),
     }
 

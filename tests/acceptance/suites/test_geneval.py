@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_cepbench.datasets.geneval import OBJECTS
 from tests.acceptance.suites import plainly
-from tests.acceptance.suites.conftest import Checkpoint, MakeProject
+from tests.acceptance.suites.conftest import Checkpoint, MakeProject, geneval_objects
 from tests.acceptance.suites.data import REWRITTEN, write_lines, write_rewritten
 from tests.acceptance.suites.project import Cast, Gated, assert_held_unasked, good_verdict
 
@@ -117,7 +116,7 @@ def test_colors_are_told_by_clip_on_what_the_masks_cut_out(
     expected = {}
     for name, (start, link) in chains.items():
         (image,) = project.drawn([link])
-        cut_out = plainly.object_on_grey(detector, image, OBJECTS.index("scissors"))
+        cut_out = plainly.object_on_grey(detector, image, geneval_objects().index("scissors"))
         nearest = COLORS[plainly.nearest(clip, cut_out, names)]
         expected[name] = float(start.text == f"a photo of a {nearest} scissors")
     assert scores == expected

@@ -15,7 +15,6 @@ from tests.acceptance.suites import data
 from tests.acceptance.suites.conftest import Checkpoint, MakeProject
 from tests.acceptance.suites.project import Cast, Project, assert_held_unasked, assert_none_lost
 from tests.datasets.replay.files import put_table
-from tests.datasets.replay.test_mmgenbench import put_workbook
 from tests.datasets.test_mmgenbench import coded
 
 pytestmark = [pytest.mark.models, pytest.mark.slow]
@@ -71,13 +70,11 @@ def sdp(root: Path, tiny: Checkpoint) -> Replayed:
     return Replayed("sdp", cast, 9, "sdp/image-to-image/mcd", lambda copy: (copy / lose).unlink())
 
 
-def _mmgenbench(root: Path, tiny: Checkpoint, suffix: str) -> Replayed:
+def mmgenbench(root: Path, tiny: Checkpoint) -> Replayed:
+    """A table of predictions and one of images, rows in another order."""
     described = [[str(index), f"A picture, {index}."] for index in data.mmgenbench_images()]
     rows = [["index", "prediction"], *described]
-    if suffix == ".xlsx":
-        put_workbook(root / "LLaVA_MMGenBench-Test.xlsx", rows)
-    else:
-        put_table(root / "LLaVA_MMGenBench-Test.tsv", rows)
+    put_table(root / "LLaVA_MMGenBench-Test.tsv", rows)
     drawn = [[str(i), coded(image, "JPEG")] for i, image in data.mmgenbench_images().items()]
     table = put_table(root / "flux-1-dev.tsv", [["index", "image"], *reversed(drawn)])
     cast = Cast(
@@ -91,16 +88,6 @@ def _mmgenbench(root: Path, tiny: Checkpoint, suffix: str) -> Replayed:
 
     paths = ("suites/mmgenbench/test_mmgenbench.py::test_patterns",)
     return Replayed("mmgenbench", cast, 6, "mmgenbench/overall/sim", lose, paths=paths)
-
-
-def mmgenbench_tsv(root: Path, tiny: Checkpoint) -> Replayed:
-    """A table of predictions and one of images, rows in another order."""
-    return _mmgenbench(root, tiny, ".tsv")
-
-
-def mmgenbench_xlsx(root: Path, tiny: Checkpoint) -> Replayed:
-    """The same with the predictions in a workbook."""
-    return _mmgenbench(root, tiny, ".xlsx")
 
 
 def geneval(root: Path, tiny: Checkpoint) -> Replayed:
@@ -129,28 +116,6 @@ def geneval(root: Path, tiny: Checkpoint) -> Replayed:
     )
 
 
-def mgg(root: Path, tiny: Checkpoint) -> Replayed:
-    """Folders of ten generations of images, by the line of the prompt; no texts."""
-    for generation in range(1, 20, 2):
-        for line in range(len(data.REWRITTEN)):
-            seed = 700 + 20 * line + generation
-            data.save(data.picture(seed, (64, 64)), root / f"gen-{generation}" / f"{line}.png")
-    cast = Cast(
-        model=f"replay:{root}",
-        roles={"detector": str(tiny("owlv2"))},
-        encoders={"color": str(tiny("clip"))},
-        data={"geneval-r": data.write_rewritten(root.with_name("geneval-r.jsonl"))},
-    )
-    return Replayed(
-        "geneval",
-        cast,
-        6,
-        "mgg/single_object/mgg",
-        lambda copy: (copy / "gen-5" / "0.png").unlink(),
-        paths=("suites/geneval/test_geneval.py::test_generations",),
-    )
-
-
 def genception(root: Path, tiny: Checkpoint) -> Replayed:
     """Folders of results with three drawings of each image of MME, and pickles that stay closed."""
     mme = data.write_mme(root.with_name("MME"))
@@ -172,8 +137,7 @@ def genception(root: Path, tiny: Checkpoint) -> Replayed:
 
 
 LAYOUTS: Mapping[str, Callable[[Path, Checkpoint], Replayed]] = {
-    layout.__name__: layout
-    for layout in (sdp, mmgenbench_tsv, mmgenbench_xlsx, geneval, mgg, genception)
+    layout.__name__: layout for layout in (sdp, mmgenbench, geneval, genception)
 }
 
 
@@ -224,7 +188,7 @@ def test_rows_are_matched_by_index(
     tmp_path: Path, make_project: MakeProject, tiny: Checkpoint
 ) -> None:
     """Predictions and images in any order are those of their own sample: the numbers stay."""
-    replayed = mmgenbench_tsv(tmp_path / "chains", tiny)
+    replayed = mmgenbench(tmp_path / "chains", tiny)
     project = make_project(replayed.suite)
     project.accept(replayed.cast, paths=replayed.paths)
     table = replayed.root / "flux-1-dev.tsv"

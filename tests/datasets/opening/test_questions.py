@@ -92,31 +92,19 @@ def test_an_image_stands_where_its_marker_stood(
     assert [piece if isinstance(piece, str) else type(piece) for piece in sample.question] == pieces
 
 
-@pytest.mark.parametrize("name", ["OpenING-benchmark", "OpenING-Benchmark"])
-def test_the_released_folder_is_found_in_the_one_above(tmp_path: Path, name: str) -> None:
-    """The authors write its name in two ways; what a user calls it does not matter."""
-    put_questions(tmp_path / name, [question("0101001")])
-
-    assert load_opening(tmp_path).samples == load_opening(tmp_path / name).samples
-
-
 def test_splits_and_options_are_part_of_the_identity(tmp_path: Path) -> None:
     """Both splits are read from their own files, by the loader's name in a suite."""
     put_questions(tmp_path, [question("0101001"), question("0102001")])
     put_questions(tmp_path, [question("2301002")], "dev")
     load = named_loader("opening")
-    test, dev, part = (
-        load(tmp_path),
-        load(tmp_path, split="dev"),
-        load(tmp_path, partial=True),
-    )
+    test, dev = load(tmp_path), load(tmp_path, split="dev")
 
     assert load_opening(tmp_path, split="dev") == dev
     assert load_opening(tmp_path) == test
-    identities = [dict(dataset.identity) for dataset in (test, dev, part)]  # type: ignore[attr-defined]
+    identities = [dict(dataset.identity) for dataset in (test, dev)]
     assert identities == [
-        {"loader": "opening", "version": 1, "split": split, "partial": partial}
-        for split, partial in [("test", False), ("dev", False), ("test", True)]
+        {"loader": "opening", "version": 1, "split": split, "partial": False}
+        for split in ("test", "dev")
     ]
 
 
@@ -125,44 +113,35 @@ def test_splits_and_options_are_part_of_the_identity(tmp_path: Path) -> None:
     [
         ({"split": "tset"}, r"unknown split 'tset'\. Did you mean 'test'\?"),
         ({"split": 3}, "unknown split '3'"),
-        ({"partial": "no"}, "the option partial is true or false, got 'no'"),
         ({"split": "dev"}, "holds no dev_data.jsonl: give the folder in which it lies"),
     ],
 )
 def test_options_that_are_refused(tmp_path: Path, options: Any, message: str) -> None:
-    """A word in the place of true would leave out questions silently."""
+    """What is given, and what there is."""
     put_questions(tmp_path, [question("0101001")])
     with pytest.raises(DatasetError, match=message):
         load_opening(tmp_path, **options)
 
 
 def test_missing_images_are_counted(tmp_path: Path) -> None:
-    """The folder is refused with how many and the first; `partial` keeps complete questions."""
+    """The folder is refused with how many and the first; a pipe, a folder and a link to nothing
+    are no images.
+    """
     root = put_questions(tmp_path, [question(f"010100{k}") for k in range(1, 6)])
     images = root / "images" / "Story Writing"
     (images / "2-o-1.jpg").unlink()
     (images / "4-i-1.jpg").unlink()
     (images / "4-o-1.jpg").unlink()
+    os.mkfifo(images / "2-o-1.jpg")
+    (images / "4-i-1.jpg").mkdir()
+    (images / "4-o-1.jpg").symlink_to("nowhere.jpg")
 
     with pytest.raises(
         DatasetError,
         match=r"3 of 10 images are missing, the first '\./images/Story Writing/2-o-1\.jpg' \(.*"
-        r"line 2\): give the whole archive, or set the option partial = true",
+        r"line 2\): give the whole archive",
     ):
         load_opening(root)
-    kept = load_opening(root, partial=True).samples
-    assert [sample.id for sample in kept] == ["0101001", "0101003", "0101005"]
-
-
-def test_no_complete_question_is_refused_anyway(tmp_path: Path) -> None:
-    """The record file alone, as it lies in the authors' repository, measures nothing."""
-    root = put_questions(tmp_path, [question("0101001"), question("0101002")])
-    shutil.rmtree(root / "images")
-    for partial in (False, True):
-        with pytest.raises(
-            DatasetError, match=r"4 of 4 images are missing.*give the whole archive"
-        ):
-            load_opening(root, partial=partial)
 
 
 def changed(**fields: Any) -> dict[str, Any]:
@@ -190,14 +169,6 @@ def with_step(**fields: Any) -> dict[str, Any]:
             changed(conversations=[{"input": []}, 3]),
             r"s\[1\]: Expected `object`, got `int`",
         ),
-        (
-            changed(conversations=[{"output": []}, {"input": []}]),
-            r"\[0\]: .* unknown field `output`",
-        ),
-        (
-            changed(conversations=[{"input": 3}, {"output": []}]),
-            r"\.input: Expected `array`",
-        ),
         (changed(conversations=[{"input": []}, {"output": []}]), "line 2: input has no step"),
         (with_step(text=None), r"input\[0\]\.text: Expected `str`, got `null`"),
         (with_step(image=["x.jpg"]), r"input\[0\]\.image: Expected `str .*, got `array`"),
@@ -219,7 +190,7 @@ def test_refused_records(tmp_path: Path, record: Any, message: str) -> None:
     with (root / "test_data.jsonl").open("a") as stream:
         stream.write(f"{json.dumps(record)}\n")
     with pytest.raises(DatasetError, match=message) as raised:
-        load_opening(root, partial=True)
+        load_opening(root)
     assert f"{root / 'test_data.jsonl'}, line 2" in str(raised.value)
 
 
@@ -228,10 +199,6 @@ def test_refused_records(tmp_path: Path, record: Any, message: str) -> None:
     [
         "/etc/passwd",
         "../secret.jpg",
-        "images/../../x.jpg",
-        "C:\\x.jpg",
-        ".",
-        "./",
         "",
         " ",
         "a\0b.jpg",
@@ -247,19 +214,13 @@ def test_names_that_lead_out_of_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(
         DatasetError, match=r"line 1: .* (inside the folder|no file name|surrogate pair)"
     ):
-        load_opening(root, partial=True)
+        load_opening(root)
 
 
 def link_to_a_file_outside(images: Path, outside: Path) -> None:
     """One of the images is a link."""
     (images / "1-i-1.jpg").unlink()
     (images / "1-i-1.jpg").symlink_to(outside / "x.jpg")
-
-
-def link_to_a_folder_outside(images: Path, outside: Path) -> None:
-    """The folder of the task is a link."""
-    images.rename(outside / "moved")
-    images.symlink_to(outside / "moved")
 
 
 def link_of_the_questions(images: Path, outside: Path) -> None:
@@ -269,18 +230,10 @@ def link_of_the_questions(images: Path, outside: Path) -> None:
     table.symlink_to(outside / "moved.jsonl")
 
 
-def link_of_all_images(images: Path, outside: Path) -> None:
-    """`images` itself is a link."""
-    images.parent.rename(outside / "moved")
-    images.parent.symlink_to(outside / "moved")
-
-
 @pytest.mark.parametrize(
     "replace",
     [
         link_to_a_file_outside,
-        link_to_a_folder_outside,
-        link_of_all_images,
         link_of_the_questions,
     ],
 )
@@ -301,19 +254,6 @@ def test_links_out_of_the_folder(tmp_path: Path, replace: Callable[[Path, Path],
         load_opening(tmp_path / "link")
 
 
-def test_what_is_no_file_is_no_image(tmp_path: Path) -> None:
-    """A folder, a pipe and a link to nothing count as missing, and none of them is opened."""
-    root = put_questions(tmp_path, [question(f"010100{k}") for k in (1, 2, 3)])
-    images = root / "images" / "Story Writing"
-    for name in ("1-i-1.jpg", "2-i-1.jpg", "3-i-1.jpg"):
-        (images / name).unlink()
-    (images / "1-i-1.jpg").mkdir()
-    os.mkfifo(images / "2-i-1.jpg")
-    (images / "3-i-1.jpg").symlink_to("nowhere.jpg")
-    with pytest.raises(DatasetError, match="3 of 6 images are missing"):
-        load_opening(root)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -331,14 +271,6 @@ def test_files_that_are_none(tmp_path: Path, content: str, message: str) -> None
         load_opening(tmp_path)
 
 
-def test_a_sparse_file_of_many_gigabytes_is_not_read(tmp_path: Path) -> None:
-    """It is refused by its size."""
-    with (tmp_path / "test_data.jsonl").open("wb") as stream:
-        stream.truncate(50 * 2**30)
-    with pytest.raises(DatasetError, match=r"has 53,687,091,200 bytes, and at most"):
-        load_opening(tmp_path)
-
-
 def test_no_folder(tmp_path: Path) -> None:
     """The path is named, with what is expected there."""
     for path, what in [(tmp_path / "gone", "does not exist"), (tmp_path / "x.zip", "is a file")]:
@@ -346,10 +278,6 @@ def test_no_folder(tmp_path: Path) -> None:
         with pytest.raises(DatasetError, match=f"'{path}' {what}: the folder that holds test_data"):
             load_opening(path)
     with pytest.raises(DatasetError, match=r"holds no test_data\.jsonl"):
-        load_opening(tmp_path)
-    for name in ("OpenING-benchmark", "OpenING-Benchmark"):
-        put_questions(tmp_path / name, [question("0101001")])
-    with pytest.raises(DatasetError, match=r"holds several folders with test_data\.jsonl"):
         load_opening(tmp_path)
 
 

@@ -1,31 +1,21 @@
-"""Chains in the layouts of other tools: what is read of each, and what is refused."""
+"""Chains and answers in the layouts of other tools: what is read of each, and what is refused."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from pytest_cepbench.datasets.replay import Replay, open_replay
-from pytest_cepbench.datasets.replay.layouts import prompt_and_image
+from pytest_cepbench.datasets.replay import LAYOUTS, Replay, open_answers, open_replay
 from pytest_cepbench.datasets.sample import FileImage, Sample
-from pytest_cepbench.errors import DatasetError, ImageError
-from tests.datasets.replay.files import held, put, put_table, recorded
+from pytest_cepbench.errors import DatasetError, ImageError, SpecError
+from tests.datasets.opening.files import png, put_answer
+from tests.datasets.replay.files import coded, held, put, put_table, recorded
 
 
-@given(st.integers(0, 99_999), st.none() | st.integers(0, 99))
-def test_ids_name_prompt_and_image(prompt: int, image: int | None) -> None:
-    """With and without the number of the image, which is 0 then."""
-    name = f"{prompt:05}" if image is None else f"{prompt:05}-{image}"
-    assert prompt_and_image(Sample(name, ("c",))) == (prompt, image or 0)
-
-
-@pytest.mark.parametrize("name", ["bench", "00012-", "-3", "1-2-3", "٣", "cats/00012.png"])
-def test_other_ids_are_not_prompts(name: str) -> None:
-    """Samples of other data sets have no place in these layouts."""
-    assert prompt_and_image(Sample(name, ("c",))) is None
+def opened(root: Path, **params: str) -> Replay:
+    """The replay of a folder or file, its layout found by looking."""
+    return open_replay(str(root), None, params)
 
 
 def test_a_geneval_folder_is_read(tmp_path: Path) -> None:
@@ -45,20 +35,19 @@ def test_a_geneval_folder_is_read(tmp_path: Path) -> None:
     [
         (("00001/samples/0000.png", "00001/samples/00000.png"),
          "holds both '0000.png' and '00000.png'|holds both '00000.png' and '0000.png'"),
-        (("00001/samples/0000.png", "00001/samples/0000.jpg"), "holds '0000.jpg' and '0000.png'"),
+        (("00001/samples/0000.png", "00001/samples/0000.jpg"), "both '0000.jpg' and '0000.png'"),
         (("00001/samples/0000.png", "0001/samples/0001.png"), "holds both '00001' and '0001'"),
         (("00001/samples/grid.png",), "holds no image in folders like 00000/samples/"),
-        (("gen-2/0.png",), r"gen-2': generations of images are odd"),
         (("image-first/gen-1/a.png",),
          r"generation 1 of a image-first .* captions in gen-1\.csv"),
         (("text-first/gen-1/a.png", "text-first/gen-01/a.png"),
-         "holds generation 1 twice: 'gen-01' and 'gen-1'"),
+         "holds both 'gen-01' and 'gen-1'"),
         (("image-first/gen-0/a.png",), "holds no generation after gen-0"),
         (("a_0.jpg", "a_0.png"), r"holds 'a_0\.jpg' and 'a_0\.png': keep one"),
         (("a_0.jpg", "a_00.jpg"),
-         "holds 'a_00' of '.' in more than one|holds 'a_0' of '.' in more"),
+         "holds 'a' in more than one folder"),
         (("c/results_x/a_0.jpg", "results_x/c/a_0.jpg"),
-         "holds 'a_0' of 'c' in more than one folder"),
+         "holds 'c/a' in more than one folder"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_chains_are_refused(
@@ -69,32 +58,9 @@ def test_files_that_are_no_chains_are_refused(
         open_replay(str(put(tmp_path, *names)), None, {})
 
 
-def test_mgg_folders_are_read(tmp_path: Path) -> None:
-    """Images by the line of their prompt, of the odd generations; one image per prompt."""
-    put(tmp_path, "gen-1/0.png", "gen-1/10.png", "gen-3/10.png", "gen-3/x.png", "gen-19/552.jpg")
-    (tmp_path / "gen-0").mkdir()
-    replay = open_replay(str(tmp_path), None, {})
-    assert recorded(replay) == {"text": [1, 3, 19], "image": []}
-    assert [held(replay, "00010", "text", g) for g in (1, 2, 3, 19)] == [1, None, 2, None]
-    assert [held(replay, name, "text", 1) for name in ("00000", "00010-0", "00010-1")] == [
-        0,
-        1,
-        None,
-    ]
-    assert held(replay, "00552", "text", 19) == 4
-
-
-def test_one_chain_of_sdp_is_not_mgg(tmp_path: Path) -> None:
-    """Its names are not lines of GenEval: the list of layouts asks for the folder above it."""
-    put(tmp_path, "gen-1/0001.png")
-    (tmp_path / "gen-2.csv").write_text("filename,caption\n0001.png,x\n")
-    with pytest.raises(DatasetError, match=r"found 'gen-1/', 'gen-2\.csv', which is no known"):
-        open_replay(str(tmp_path), None, {})
-
-
-@pytest.mark.parametrize("place", ["00001/samples", "gen-1"])
-def test_links_out_of_the_folder_are_not_followed(tmp_path: Path, place: str) -> None:
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     """Neither a linked image nor a linked folder."""
+    place = "00001/samples"
     put(tmp_path / "other", "0000.png")
     folder = put(tmp_path / "root", f"{place}/0000.png") / place
     (folder / "0001.png").symlink_to(tmp_path / "other" / "0000.png")
@@ -123,11 +89,6 @@ def build(root: Path) -> Path:
     (root / "m_image-first_image_to_image_with_dino.pkl").write_bytes(b"never opened")
     (root / "text-first" / "final.png").write_bytes(b"")
     return root
-
-
-def opened(root: Path) -> Replay:
-    """The replay of a folder, its layout found by looking."""
-    return open_replay(str(root), None, {})
 
 
 def test_both_chains_are_read_by_name(tmp_path: Path) -> None:
@@ -174,16 +135,6 @@ def test_captions_in_place_of_images_are_refused(tmp_path: Path) -> None:
         opened(tmp_path)
 
 
-def test_latin_1_is_read_when_asked_for(tmp_path: Path) -> None:
-    """Never guessed."""
-    path = put_table(tmp_path / "image-first" / "gen-1.csv", [["filename", "caption"]])
-    path.write_bytes(b"filename,caption\na.png,caf\xe9\n")
-    with pytest.raises(DatasetError, match=r"column 'caption': not UTF-8 at byte 26"):
-        opened(tmp_path)
-    replay = open_replay(str(tmp_path), None, {"encoding": "latin-1"})
-    assert held(replay, "a", "image", 1) == "café"
-
-
 def test_a_damaged_image_is_there_and_does_not_load(tmp_path: Path) -> None:
     """It becomes a failure of its own chain, not of the run."""
     put(tmp_path, "text-first/gen-1/a.png", "text-first/gen-1/b.png")
@@ -212,17 +163,12 @@ def test_links_out_of_generations_are_not_followed(tmp_path: Path, link: str) ->
 TRAP = b"cbuiltins\nexit\n(I3\ntR."  # ends the process when it is unpickled
 
 
-def opened_results(root: Path, **params: str) -> Replay:
-    """The replay of a folder, its layout found by looking."""
-    return open_replay(str(root), None, params)
-
-
 def test_images_are_those_of_the_iterations(tmp_path: Path) -> None:
     """Iteration i + 1 is generation 2(i + 1) of an image-first chain; texts are not recorded."""
     put(tmp_path, *(f"{stem}_{i}.jpg" for stem in ("cat", "my.dog_1") for i in range(3)))
     (tmp_path / "cat_result.pkl").write_bytes(TRAP)
     (tmp_path / "GC@3.json").write_text("{}")
-    replay = opened_results(tmp_path)
+    replay = opened(tmp_path)
     assert recorded(replay) == {"image": [2, 4, 6], "text": []}
     assert [held(replay, "cat.png", "image", g) for g in range(1, 8)] == [
         None,
@@ -240,7 +186,7 @@ def test_images_are_those_of_the_iterations(tmp_path: Path) -> None:
 
 def test_an_iteration_that_is_missing_is_missing(tmp_path: Path) -> None:
     """A chain that stopped is not mixed in with shorter ones."""
-    replay = opened_results(put(tmp_path, "a_0.jpg", "a_1.jpg", "b_0.jpg"))
+    replay = opened(put(tmp_path, "a_0.jpg", "a_1.jpg", "b_0.jpg"))
     assert [held(replay, "b.jpg", "image", g) for g in (2, 4)] == [2, None]
 
 
@@ -250,7 +196,7 @@ def test_an_iteration_that_is_missing_is_missing(tmp_path: Path) -> None:
 def test_each_category_has_its_own_images(tmp_path: Path, place: str) -> None:
     """MME repeats its file names: folders of categories, with results below or above them."""
     names = [place.format(category) + "0001_0.jpg" for category in ("count", "OCR")]
-    replay = opened_results(put(tmp_path, *names))
+    replay = opened(put(tmp_path, *names))
     samples = [Sample("count/0001.jpg", ("count",)), Sample("OCR/0001.png", ("OCR",))]
     replay.check(samples)
     assert [held(replay, sample.id, "image", 2) for sample in samples] == [0, 1]
@@ -259,7 +205,7 @@ def test_each_category_has_its_own_images(tmp_path: Path, place: str) -> None:
 
 def test_seeds_beside_the_results_are_not_results(tmp_path: Path) -> None:
     """A photo called img_0 in the data folder is no drawing."""
-    replay = opened_results(put(tmp_path, "img_0.jpg", "results_llava7b/img_0_0.jpg"))
+    replay = opened(put(tmp_path, "img_0.jpg", "results_llava7b/img_0_0.jpg"))
     assert held(replay, "img_0.jpg", "image", 2) == 1
     assert held(replay, "img.jpg", "image", 2) is None
 
@@ -268,21 +214,18 @@ def test_several_models_must_be_told_apart(tmp_path: Path) -> None:
     """The results of two describers in one data folder: a parameter says whose are meant."""
     put(tmp_path, "results_a/x_0.jpg", "results_b/x_0.jpg")
     with pytest.raises(DatasetError, match="several models: 'results_a', 'results_b'; name one"):
-        opened_results(tmp_path)
-    assert held(opened_results(tmp_path, results="results_b"), "x.png", "image", 2) == 1
+        opened(tmp_path)
+    assert held(opened(tmp_path, results="results_b"), "x.png", "image", 2) == 1
     with pytest.raises(DatasetError, match="has no folder 'results_c'; it has 'results_a'"):
-        opened_results(tmp_path, results="results_c")
-    assert held(opened_results(tmp_path / "results_a"), "x.png", "image", 2) == 0
+        opened(tmp_path, results="results_c")
+    assert held(opened(tmp_path / "results_a"), "x.png", "image", 2) == 0
 
 
 def test_pickles_alone_are_refused_with_the_reason(tmp_path: Path) -> None:
-    """They are not opened_results even to look: this one would end the process."""
+    """They are not opened even to look: this one would end the process."""
     (tmp_path / "cat_result.pkl").write_bytes(TRAP)
-    with pytest.raises(
-        DatasetError,
-        match=r"only pickles of GenCeption \('cat_result\.pkl'\): .* unpickling runs whatever code",
-    ):
-        opened_results(tmp_path)
+    with pytest.raises(DatasetError, match="but pickles, which are never opened"):
+        opened(tmp_path)
 
 
 def test_links_out_of_the_images_are_not_followed(tmp_path: Path) -> None:
@@ -290,11 +233,201 @@ def test_links_out_of_the_images_are_not_followed(tmp_path: Path) -> None:
     put(tmp_path / "other", "b_0.jpg")
     root = put(tmp_path / "root", "a_0.jpg")
     (root / "loop").symlink_to(root)
-    assert held(opened_results(root), "a", "image", 2) == 0
+    assert held(opened(root), "a", "image", 2) == 0
     (root / "c").symlink_to(tmp_path / "other")
     with pytest.raises(DatasetError, match=r"root/c' is a link out of"):
-        opened_results(root)
+        opened(root)
     (root / "c").unlink()
     (root / "b_0.jpg").symlink_to(tmp_path / "other" / "b_0.jpg")
     with pytest.raises(DatasetError, match=r"b_0\.jpg' is a link out of"):
-        opened_results(root)
+        opened(root)
+
+
+# -- MMGenBench -----------------------------------------------------------------------------------
+
+NAME = "Qwen2-VL_MMGenBench-Test"
+
+
+def put_images(root: Path, name: str = "flux-1-dev.tsv", *, header: str = "image") -> Path:
+    """The generation script's table: pictures of grey 12 and 7 under these indices."""
+    put_table(root / name, [["index", header], ["12", coded(12)], ["7", coded(7)]])
+    return root
+
+
+def put_predictions(root: Path) -> Path:
+    """The describers' table, rows in another order than the images'."""
+    rows = [["index", "question", "prediction"], ["7", "?", "seven"], ["12", "?", "twelve"]]
+    put_table(root / f"{NAME}.tsv", rows)
+    return root
+
+
+def test_the_pair_is_read_by_index(tmp_path: Path) -> None:
+    """Text and image of a sample, however many zeros its id has; what is missing is None."""
+    replay = opened(put_predictions(put_images(tmp_path)))
+    assert recorded(replay) == {"image": [1, 2], "text": []}
+    for name in ("000007", "7"):
+        assert (held(replay, name, "image", 1), held(replay, name, "image", 2)) == ("seven", 7)
+    assert (held(replay, "000012", "image", 1), held(replay, "12", "image", 2)) == ("twelve", 12)
+    assert held(replay, "000008", "image", 1) is None
+    assert held(replay, "cat.png", "image", 1) is None
+
+
+def test_half_a_pair_is_what_is_recorded(tmp_path: Path) -> None:
+    """Predictions alone, images alone, or one of the files by its path."""
+    put_predictions(tmp_path / "texts")
+    assert recorded(opened(tmp_path / "texts"))["image"] == [1]
+    assert recorded(opened(put_images(tmp_path / "images")))["image"] == [2]
+    put_images(tmp_path / "texts")
+    assert recorded(opened(tmp_path / "texts" / "flux-1-dev.tsv"))["image"] == [2]
+
+
+def test_the_benchmarks_own_table_is_no_output(tmp_path: Path) -> None:
+    """Its images are the seeds: they must not be taken for drawn ones."""
+    put_images(put_predictions(tmp_path))
+    header = ["index", "question", "image"]
+    put_table(tmp_path / "MMGenBench-Test.tsv", [header, ["7", "Describe.", coded(0)]])
+    assert held(opened(tmp_path), "7", "image", 2) == 7
+    (tmp_path / "flux-1-dev.tsv").unlink()
+    assert recorded(opened(tmp_path))["image"] == [1]
+
+
+def test_several_tables_must_be_told_apart(tmp_path: Path) -> None:
+    """Two generators of one describer: a parameter says which."""
+    put_images(put_images(put_predictions(tmp_path)), "kolors.tsv")
+    with pytest.raises(
+        DatasetError,
+        match=r"several tables of images: 'flux-1-dev\.tsv', 'kolors\.tsv'; name one .* images",
+    ):
+        opened(tmp_path)
+    assert held(opened(tmp_path, images="kolors.tsv"), "7", "image", 2) == 7
+    put_table(tmp_path / "b.tsv", [["index", "prediction"], ["7", "b"]])
+    replay = opened(tmp_path, images="kolors.tsv", predictions="b.tsv")
+    assert held(replay, "7", "image", 1) == "b"
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([["x", "y"]], "'index': a whole number is expected, got 'x'"),
+        ([["1", "y"], ["1", "z"]], r"row 2 \(line 3\), column 'index': 1 is there twice"),
+        ([["1"]], "1 fields, the header has 2"),
+    ],
+)
+def test_wrong_predictions_are_refused(tmp_path: Path, rows: list[list[str]], words: str) -> None:
+    """File, row and column."""
+    put_table(tmp_path / "a.tsv", [["index", "prediction"], *rows])
+    with pytest.raises(DatasetError, match=words):
+        opened(tmp_path)
+
+
+# -- which layout a path has -----------------------------------------------------------------------
+
+WRITERS = {
+    "sdp": lambda root: put(root, "text-first/gen-1/a_0.png"),
+    "geneval": lambda root: put(root, "00000/samples/0000.png"),
+    "mmgenbench": lambda root: put_table(root / "flux.tsv", [["index", "image"], ["0", coded(0)]]),
+    "genception": lambda root: put(root, "a_0.png"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(LAYOUTS))
+def test_a_layout_is_recognised(tmp_path: Path, name: str) -> None:
+    """By looking, and the same when it is named; its identity says how it was read."""
+    WRITERS[name](tmp_path)
+    for layout in (None, name):
+        replay = open_replay(str(tmp_path), layout, {})
+        assert replay.name == name
+        assert replay.path == tmp_path
+        assert replay.identity == {"layout": name, "version": "1"}
+
+
+def test_what_is_no_layout_is_described(tmp_path: Path) -> None:
+    """What was found there, and every layout that would be read."""
+    with pytest.raises(DatasetError, match="the folder is empty, which is no known layout"):
+        open_replay(str(tmp_path), None, {})
+    put(tmp_path, "holiday.jpg", "more/x.txt")
+    with pytest.raises(DatasetError, match=r"found 'holiday\.jpg', 'more/', which") as caught:
+        open_replay(str(tmp_path), None, {})
+    for name in LAYOUTS:
+        assert f"\n  {name}: " in str(caught.value)
+    with pytest.raises(DatasetError, match="this is a single file, which is no known"):
+        open_replay(str(tmp_path / "holiday.jpg"), None, {})
+    with pytest.raises(DatasetError, match=r"gone: there is no such file or folder"):
+        open_replay(str(tmp_path / "gone"), None, {})
+
+
+def test_unknown_layouts_and_parameters_are_refused(tmp_path: Path) -> None:
+    """With what there is instead."""
+    WRITERS["sdp"](tmp_path)
+    with pytest.raises(SpecError, match=r"unknown layout 'sdq'\. Did you mean 'sdp'\?"):
+        open_replay(str(tmp_path), "sdq", {})
+    words = r"unknown parameter of layout 'genception' 'result'\. Did you mean 'results'"
+    with pytest.raises(SpecError, match=words):
+        open_replay(str(tmp_path), "genception", {"result": "x"})
+
+
+def test_a_named_layout_must_be_there(tmp_path: Path) -> None:
+    """A folder that is not what it is called is refused: nothing recorded is no measurement."""
+    put(tmp_path, "holiday.jpg")
+    for name in LAYOUTS:
+        with pytest.raises(DatasetError, match="holds no"):
+            open_replay(str(tmp_path), name, {})
+
+
+def test_one_artifact_never_stands_for_two_samples(tmp_path: Path) -> None:
+    """Stems that two samples share are refused, and so are chains of other samples altogether."""
+    replay = open_replay(str(put(tmp_path, "a_0.png", "b_0.png")), None, {})
+    replay.check([Sample("a.jpg", ("c",)), Sample("x.jpg", ("c",))])
+    for first, other in [("a.jpg", "a.png"), ("cats/a.jpg", "dogs/a.jpg")]:
+        with pytest.raises(DatasetError, match=f"'a' would be the artifact of both '{first}' and"):
+            replay.check([Sample(first, ("c",)), Sample(other, ("c",))])
+    with pytest.raises(
+        DatasetError, match=r"holds nothing of these samples; it has 'a', 'b', the samples are 'x'"
+    ):
+        replay.check([Sample("x", ("c",))])
+
+
+STEPS = [{"text": "It ran.", "image": "0101001-o-0.jpg"}]
+
+
+def answers_of(folder: Path) -> Path:
+    """A model's folder with one answer."""
+    put_answer(folder, "0101001", STEPS)
+    (folder / "0101001-o-0.jpg").write_bytes(png(3))
+    return folder
+
+
+@pytest.mark.parametrize("layout", [None, "opening"])
+def test_answers_are_recognised(tmp_path: Path, layout: str | None) -> None:
+    """By looking, and the same when the layout is named."""
+    folder = answers_of(tmp_path / "SEED-X_output")
+    answers = open_answers(str(folder), layout, {})
+
+    assert (answers.name, answers.model, answers.path) == ("opening", "SEED-X", folder)
+
+
+@pytest.mark.parametrize("layout", [None, "opening"])
+def test_chain_suites_refuse_answers(tmp_path: Path, layout: str | None) -> None:
+    """In one line, whether the layout was named or found."""
+    folder = answers_of(tmp_path / "SEED-X_output")
+    with pytest.raises(SpecError, match=r"layout opening is of answers.*suites that have \[answer"):
+        open_replay(str(folder), layout, {})
+
+
+@pytest.mark.parametrize("layout", [None, *LAYOUTS])
+def test_answer_suites_refuse_chains(tmp_path: Path, layout: str | None) -> None:
+    """Likewise, for every layout of chains."""
+    put(tmp_path, "text-first/gen-1/0.png")
+    with pytest.raises(SpecError, match=r"is of chains.*suites that have \[chain\]"):
+        open_answers(str(tmp_path), layout, {})
+
+
+def test_answers_between_chains_must_be_told_apart(tmp_path: Path) -> None:
+    """No silent choice."""
+    answers_of(tmp_path)
+    put(tmp_path, "00000/samples/0.png")
+    for opened in (open_replay, open_answers):
+        with pytest.raises(DatasetError, match="looks like geneval and opening: say which with"):
+            opened(str(tmp_path), None, {})
+    assert open_answers(str(tmp_path), "opening", {}).name == "opening"
+    assert open_replay(str(tmp_path), "geneval", {}).name == "geneval"

@@ -48,21 +48,21 @@ class HubServer:
 
     commits: commit -> path -> content.
     head: the commit of `main`; it may move.
-    requests: method, path and range of every request.
+    requests: method and path of every request.
     """
 
     def __init__(self, commits: Mapping[str, Mapping[str, bytes]], head: str = COMMIT) -> None:
         self.commits = commits
         self.head = head
-        self.requests: list[tuple[str, str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.url = ""
 
     def fetched(self) -> set[str]:
         """The files that were read whole."""
         return {
             path.rpartition("/resolve/")[2].partition("/")[2]
-            for method, path, part in self.requests
-            if method == "GET" and "/resolve/" in path and not part
+            for method, path in self.requests
+            if method == "GET" and "/resolve/" in path
         }
 
     @contextmanager
@@ -108,7 +108,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("content-length") or 0)
         body = self.rfile.read(length)
         path = unquote(urlsplit(self.path).path)
-        self.hub.requests.append((self.command, path, self.headers.get("range") or ""))
+        self.hub.requests.append((self.command, path))
         api = f"/api/datasets/{REPO}"
         files = f"/datasets/{REPO}/resolve/"
         if path.startswith(files):
@@ -147,19 +147,8 @@ class _Handler(BaseHTTPRequestHandler):
         if commit is None or data is None:
             self._json({"error": "no entry"}, 404, {"X-Error-Code": "EntryNotFound"})
             return
-        whole, status, extra = data, 200, {}
-        span = self.headers.get("range")
-        if span:
-            first, _, last = span.removeprefix("bytes=").partition("-")
-            data = whole[int(first) : int(last) + 1 if last else None]
-            status = 206
-            extra = {"Content-Range": f"bytes {first}-{int(first) + len(data) - 1}/{len(whole)}"}
-        etag = sha256(whole).hexdigest()
-        self._send(
-            data,
-            status,
-            {"ETag": f'"{etag}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes", **extra},
-        )
+        etag = sha256(data).hexdigest()
+        self._send(data, 200, {"ETag": f'"{etag}"', "X-Repo-Commit": commit})
 
     def _json(
         self, value: object, status: int = 200, extra: Mapping[str, str] | None = None

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from pytest_cepbench.datasets.sample import Dataset
-from pytest_cepbench.datasets.sources.hub import LoadingFolders
 from pytest_cepbench.suites.data import load_data
 from pytest_cepbench.suites.definition import Suite, load_suite
 
@@ -69,8 +68,7 @@ def load(
 ) -> Dataset:
     """The data set of a place, as a suite with these lines under `[data]` loads it."""
     suite = suite_of(tmp_path / "suite", data)
-    folders = LoadingFolders(tmp_path / "indexes", run)
-    return load_data(suite, {suite.table.data.loader: place}, most, folders)
+    return load_data(suite, {suite.table.data.loader: place}, most, run)
 
 
 def contents(dataset: Dataset) -> dict[str, tuple[tuple[str, ...], str | None, str]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +17,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.table_listing import CATEGORIES as TABLE_CATEGORIES
+from benchmarks.table_listing import SAMPLES, measure, write_shards
+from pytest_cepbench.artifacts import decode_image
 from pytest_cepbench.chains.growth import digest_of_image
-from pytest_cepbench.datasets.sample import Candidate, Dataset, SampleChoice, choose
-from pytest_cepbench.datasets.sources.table import CellImage, Row
+from pytest_cepbench.datasets.folder import CATEGORIES
+from pytest_cepbench.datasets.sample import Candidate, Dataset, Sample, SampleChoice, choose
+from pytest_cepbench.datasets.sources.table import Row
 from pytest_cepbench.errors import CepError, DatasetError, ImageError, SuiteError
 from pytest_cepbench.store import Store
 from pytest_cepbench.suites.data import load_data
@@ -48,92 +55,6 @@ def table() -> pa.Table:
         caption=[f"text {row}" for row in range(10)],
         category=["even" if row % 2 == 0 else "odd" for row in range(10)],
     )
-
-
-@pytest.mark.parametrize("kind", ["parquet", "stream", "file"])
-def test_every_format_gives_the_same_samples(tmp_path: Path, table: pa.Table, kind: str) -> None:
-    """Ids, categories, texts and pixels are those of the rows."""
-    if kind == "parquet":
-        path = write_parquet(tmp_path / "t.parquet", table)
-    else:
-        path = write_arrow(tmp_path / "t.arrow", table, stream=kind == "stream")
-    dataset = load(tmp_path, path, 'loader = "folder"\ntext = "caption"')
-    expected = write_parquet(tmp_path / "other" / "t.parquet", table, group=10)
-    assert contents(dataset) == contents(
-        load(tmp_path, expected.parent, 'loader = "folder"\ntext = "caption"')
-    )
-    assert [sample.id for sample in dataset.samples] == [f"s{row:03}" for row in range(10)]
-    assert dataset.samples[3].categories == ("odd",)
-    assert dataset.samples[3].text == "text 3"
-    assert dataset.samples[3].image is not None
-    assert dataset.samples[3].image.load().pixels[0, 0].tolist() == [3, 0, 9]
-    assert dataset.identity == {"loader": "folder", "version": 1}
-
-
-def test_a_webdataset_is_read_by_members(tmp_path: Path) -> None:
-    """Members of one name are a row; its text and category come from the members named."""
-    members: dict[str, bytes] = {}
-    for row in range(70, 140):  # of two groups that are read together
-        members |= {
-            f"a/{row}.png": png(row),
-            f"a/{row}.txt": f"text {row}".encode(),
-            f"a/{row}.cls": f"c{row % 2}".encode(),
-        }
-    write_tar(tmp_path / "shard-000.tar", members)
-    data = 'loader = "folder"\ntext = "txt"\ncategory = "cls"'
-    for _ in range(2):  # from the archive, and from its kept index
-        dataset = load(tmp_path, tmp_path / "shard-000.tar", data)
-        assert [(s.id, s.categories, s.text) for s in dataset.samples] == [
-            (f"a/{row}", (f"c{row % 2}",), f"text {row}") for row in sorted(range(70, 140), key=str)
-        ]
-        for sample in dataset.samples:
-            assert sample.image is not None
-            assert f"a/{sample.image.load().pixels[0, 0, 0]}" == sample.id
-
-
-def test_the_index_of_a_tar_is_kept_until_the_file_changes(tmp_path: Path) -> None:
-    """A settled archive is listed once; another one under its name is listed anew."""
-    import os
-    import time
-
-    path = write_tar(tmp_path / "x.tar", {"0.png": png(0)})
-    os.utime(path, (time.time() - 60, time.time() - 60))
-    load(tmp_path, path)
-    kept = list((tmp_path / "indexes").iterdir())
-    assert len(kept) == 1
-    kept[0].write_bytes(b"damaged")
-    assert len(load(tmp_path, path).samples) == 1
-    write_tar(path, {"0.png": png(0), "1.png": png(1)})
-    assert len(load(tmp_path, path).samples) == 2
-
-
-@pytest.mark.slow
-def test_saved_data_sets_are_read_as_they_lie(tmp_path: Path) -> None:
-    """Folders of `save_to_disk`: the shards that state.json names, splits by their folders."""
-    datasets = pytest.importorskip("datasets")
-    from PIL import Image
-
-    rows = {
-        "id": [f"s{row}" for row in range(6)],
-        "image": [Image.new("RGB", (4, 4), (row, 0, 9)) for row in range(6)],
-        "label": [row % 2 for row in range(6)],
-    }
-    labels = datasets.ClassLabel(names=["cat", "dog"])
-    whole = datasets.Dataset.from_dict(rows).cast_column("label", labels)
-    parts = datasets.DatasetDict({"train": whole, "held-out": whole.select([4, 1])})
-    parts.save_to_disk(str(tmp_path / "saved"), num_shards={"train": 2, "held-out": 1})
-    train = load(tmp_path, tmp_path / "saved", 'loader = "folder"\nsplit = "train"')
-    assert {s.id: s.categories[0] for s in train.samples} == {
-        f"s{row}": ("cat", "dog")[row % 2] for row in range(6)
-    }
-    held_out = load(tmp_path, tmp_path / "saved", 'loader = "folder"\nsplit = "held-out"')
-    assert [s.id for s in held_out.samples] == ["s1", "s4"]
-    assert held_out.samples[1].image is not None
-    assert held_out.samples[1].image.load().pixels[0, 0, 0] == 4
-    state = tmp_path / "saved" / "train" / "state.json"
-    next(state.parent.glob("data-00001*")).unlink()
-    with pytest.raises(DatasetError, match=r"00001-of-00002\.arrow', which is not there"):
-        load(tmp_path, tmp_path / "saved", 'loader = "folder"\nsplit = "train"')
 
 
 def test_a_limit_chooses_the_samples_that_it_chooses_of_files(
@@ -175,8 +96,6 @@ def test_choosing_from_a_stream_is_choosing_from_all(
         Candidate(f"s{k:02}", tuple(sorted(own)), Row(0, 0, k, k, k, ()))
         for k, own in enumerate(labels)
     ]
-    from pytest_cepbench.datasets.sample import Sample
-
     whole = Dataset("d", {}, tuple(Sample(row.id, row.categories, text="t") for row in rows))
     rest = whole.without(skip)
     chosen, categories = choose(
@@ -187,22 +106,8 @@ def test_choosing_from_a_stream_is_choosing_from_all(
     assert [(c.id, c.categories) for c in chosen] == [(s.id, s.categories) for s in expected]
 
 
-def test_rows_of_a_group_are_read_together(tmp_path: Path, table: pa.Table) -> None:
-    """All used images of a row group are decoded from one read of it, and no other group."""
-    path = write_parquet(tmp_path / "t.parquet", table, group=5)
-    images = [s.image for s in load(tmp_path, path).samples]
-    assert all(isinstance(image, CellImage) for image in images)
-    first, last = images[0], images[-1]
-    assert isinstance(first, CellImage)
-    assert isinstance(last, CellImage)
-    assert first.together == (0, 1, 2, 3, 4)
-    assert (last.group, last.row, last.number) == (1, 4, 9)
-
-
 def test_remembered_digests_know_the_cell(tmp_path: Path, table: pa.Table) -> None:
     """Two cells of one settled file never share a remembered digest."""
-    import os
-
     path = write_parquet(tmp_path / "t.parquet", table)
     os.utime(path, (1e9, 1e9))
     with Store(tmp_path / "store") as store:
@@ -222,37 +127,6 @@ def test_a_file_that_changes_under_the_run_is_refused(tmp_path: Path, table: pa.
     assert sample.image is not None
     with pytest.raises(ImageError, match="changed after its rows were listed: run again"):
         sample.image.load()
-
-
-@pytest.mark.parametrize("kind", ["struct", "bytes", "base64", "uri"])
-def test_images_as_tables_hold_them(tmp_path: Path, kind: str) -> None:
-    """A struct of bytes and path, bytes, and base64 with and without a data URI."""
-    text = b64encode(png(7)).decode()
-    cell: Any = {
-        "struct": {"bytes": png(7), "path": None},
-        "bytes": png(7),
-        "base64": text,
-        "uri": f"data:image/png;base64,{text}",
-    }[kind]
-    path = write_parquet(tmp_path / "t.parquet", pa.table({"id": [1], "img": [cell]}))
-    sample = load(tmp_path, path).samples[0]
-    assert sample.id == "1"
-    assert sample.image is not None
-    assert sample.image.load().pixels[0, 0, 0] == 7
-
-
-def test_a_list_of_one_image_is_an_image(tmp_path: Path) -> None:
-    """As trainers' sets have them; another number of images is named with its row."""
-    cells = [[{"bytes": png(row), "path": None}] * count for row, count in ((7, 1), (8, 2), (9, 0))]
-    table = pa.table({"prompt": ["a", "b", "c"], "images": cells})
-    path = write_parquet(tmp_path / "t.parquet", table)
-    images = [sample.image for sample in load(tmp_path, path).samples]
-    assert images[0] is not None
-    assert images[0].load().pixels[0, 0, 0] == 7
-    for image, number in zip(images[1:], (2, 0), strict=True):
-        assert image is not None
-        with pytest.raises(ImageError, match=f"column 'images': a list of {number} images"):
-            image.load()
 
 
 def test_rows_without_ids_are_counted(tmp_path: Path) -> None:
@@ -296,7 +170,7 @@ WRONG_TABLES: list[tuple[dict[str, Any], str, str]] = [
     ({**PLAIN, "id": ["a", None]}, "", "row 1, column 'id': null or empty: an id is expected"),
     ({**PLAIN, "id": [1.5, 2.5]}, "", "column 'id' is double; an id, a text or a whole number"),
     ({"id": ["a"], "x": [1]}, "", "no column 'image' .*name one as image in .*its columns: id, x"),
-    (PLAIN, 'image = "picture"', "no column 'picture' with images"),
+    (PLAIN, 'image = "picture"', "no column 'picture' with one image"),
     (PLAIN, 'image = "imag"', "Did you mean 'image'"),
     (PLAIN, 'text = "id"\nid = "words"', "no column 'words'"),
     ({**PLAIN, "image": [[png(0)], [png(1)]]}, "", r"column 'image' is list<.*>; one image, as"),
@@ -318,30 +192,6 @@ def test_a_wrong_table_is_one_line(
     with pytest.raises(DatasetError, match=words) as error:
         load(tmp_path, path, f'loader = "folder"\n{data}')
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("keep", [0, 3, 100, 0.5, -1])
-@pytest.mark.parametrize("kind", ["parquet", "stream", "file"])
-def test_a_truncated_file_is_refused(
-    tmp_path: Path, table: pa.Table, kind: str, keep: float
-) -> None:
-    """Cut anywhere, a shard is damaged, never a smaller data set."""
-    if kind == "parquet":
-        path = write_parquet(tmp_path / "t.parquet", table)
-    else:
-        path = write_arrow(tmp_path / "t.arrow", table, stream=kind == "stream")
-    data = path.read_bytes()
-    path.write_bytes(data[: int(keep * len(data)) if 0 < keep < 1 else int(keep)])
-    with pytest.raises(DatasetError, match=r"is no whole (Parquet|Arrow) file, or is damaged"):
-        load(tmp_path, path)
-
-
-def test_a_stream_cut_between_batches_is_refused(tmp_path: Path, table: pa.Table) -> None:
-    """Arrow itself reads such a file without a word."""
-    path = write_arrow(tmp_path / "t.arrow", table, stream=True)
-    path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(DatasetError, match="it was cut short"):
-        load(tmp_path, path)
 
 
 def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
@@ -390,22 +240,9 @@ def test_links_to_folders_of_shards_are_followed(tmp_path: Path) -> None:
 
 def test_a_pipe_in_place_of_a_shard_is_refused(tmp_path: Path) -> None:
     """Opening it would wait for ever."""
-    import os
-
     os.mkfifo(tmp_path / "t.parquet")
     with pytest.raises(CepError, match="a named pipe"):
         load(tmp_path, tmp_path / "t.parquet")
-
-
-def test_categories_of_a_data_set_of_lists(tmp_path: Path) -> None:
-    """A row may be in several categories; a list of captions counts by its first."""
-    table = image_table(2, category=[["x", "y"], ["y"]], captions=[["one", "two"], ["three"]])
-    path = write_parquet(tmp_path / "t.parquet", table)
-    dataset = load(tmp_path, path, 'loader = "folder"\ntext = "captions"')
-    assert [(s.categories, s.text) for s in dataset.samples] == [
-        (("x", "y"), "one"),
-        (("y",), "three"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -435,21 +272,174 @@ def test_texts_and_bytes_lie_in_several_ways(
     assert contents(load(tmp_path, path, line)) == contents(load(tmp_path, expected, line))
 
 
-def test_categories_of_pandas(tmp_path: Path) -> None:
-    """A dictionary of texts is a column of texts, whatever the shard's own dictionary."""
-    for shard, names in enumerate((["a", "b"], ["b", "c"])):
-        table = image_table(2, 2 * shard, category=pa.array(names).dictionary_encode())
-        write_parquet(tmp_path / "data" / f"train-0000{shard}-of-00002.parquet", table)
-    dataset = load(tmp_path, tmp_path / "data")
-    assert [s.categories for s in dataset.samples] == [("a",), ("b",), ("b",), ("c",)]
+def write_kind(path: Path, table: pa.Table, kind: str) -> Path:
+    """The table as Parquet, as an Arrow stream or file, or as a tar of a member for each cell."""
+    if kind == "parquet":
+        return write_parquet(path / "t.parquet", table)
+    if kind != "tar":
+        return write_arrow(path / "t.arrow", table, stream=kind == "stream")
+    members: dict[str, bytes] = {}
+    for row in table.to_pylist():
+        key = row.pop("id")
+        members[f"{key}.png"] = row.pop("image")["bytes"]
+        members |= {f"{key}.{name}": str(value).encode() for name, value in row.items()}
+    return write_tar(path / "t.tar", members)
 
 
-def test_labels_are_categories_by_their_names_alone(tmp_path: Path) -> None:
-    """A column `label` of names is used; numbers without names are not, nor any text."""
-    names = {"info": {"features": {"label": {"_type": "ClassLabel", "names": ["cat", "dog"]}}}}
-    table = image_table(2, label=[1, 0])
-    path = write_parquet(tmp_path / "t.parquet", table)
-    assert load(tmp_path, path).categories == ("images",)
-    labelled = table.replace_schema_metadata({"huggingface": json.dumps(names)})
-    path = write_parquet(tmp_path / "u.parquet", labelled)
-    assert [s.categories for s in load(tmp_path, path).samples] == [("dog",), ("cat",)]
+KINDS = ["parquet", "stream", "file", "tar"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_format_gives_the_same_samples(tmp_path: Path, kind: str) -> None:
+    """Ids, categories, texts and pixels are those of the rows, of more than one group."""
+    numbers = range(70)
+    words = [f"text {row}" for row in numbers]
+    table = image_table(70, caption=words, category=["eo"[row % 2] for row in numbers])
+    dataset = load(
+        tmp_path, write_kind(tmp_path, table, kind),
+        'loader = "folder"\ntext = "caption"\ncategory = "category"',
+    )  # fmt: skip
+    assert contents(dataset) == {
+        f"s{row:03}": (("eo"[row % 2],), f"text {row}", decode_image(png(row)).digest)
+        for row in numbers
+    }
+    assert dataset.identity == {"loader": "folder", "version": 1}
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100, 0.5, -1, -8])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_truncated_file_is_refused(
+    tmp_path: Path, table: pa.Table, kind: str, keep: float
+) -> None:
+    """Cut anywhere, a shard is damaged, never a smaller data set; Arrow itself reads a stream that
+    was cut between batches without a word.
+    """
+    path = write_kind(tmp_path, table, kind)
+    data = path.read_bytes()
+    if kind == "tar" and keep < 0:
+        keep -= 20 * 512  # blocks of zeros end an archive
+    path.write_bytes(data[: int(keep * len(data)) if 0 < keep < 1 else int(keep)])
+    with pytest.raises(DatasetError, match=r"is no whole (Parquet|Arrow|Tar) file|it is cut short"):
+        load(tmp_path, path)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "base64", "uri", "list"])
+def test_images_as_tables_hold_them(tmp_path: Path, kind: str) -> None:
+    """Bytes, base64 with and without a data URI, and a list of one image, as trainers' sets have
+    them; another number of images is named with its row.
+    """
+    text = b64encode(png(7)).decode()
+    images: list[Any] = [{"bytes": png(7), "path": None}]
+    tables: dict[str, list[Any]] = {
+        "bytes": [png(7)],
+        "base64": [text],
+        "uri": [f"data:image/png;base64,{text}"],
+        "list": [images, images * 2, []],
+    }
+    path = write_parquet(tmp_path / "t.parquet", pa.table({"images": tables[kind]}))
+    first, *others = load(tmp_path, path, 'loader = "folder"\nimage = "images"').samples
+    assert first.image is not None
+    assert first.image.load().pixels[0, 0, 0] == 7
+    for sample, number in zip(others, (2, 0), strict=False):
+        assert sample.image is not None
+        with pytest.raises(ImageError, match=f"column 'images': a list of {number} images"):
+            sample.image.load()
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"_data_files": [{"filename": "a.arrow"}]}, "names 'a.arrow', which is not there"),
+        (
+            {"_data_files": [{"filename": "t.arrow"}], "_indices_data_files": [{"filename": "i"}]},
+            "the rows are a selection: save the data set after flatten_indices",
+        ),
+    ],
+)
+def test_saved_data_sets_are_whole(
+    tmp_path: Path, table: pa.Table, state: dict[str, Any], words: str
+) -> None:
+    """Folders of `save_to_disk`: a shard that is gone, and rows that are chosen elsewhere."""
+    write_arrow(tmp_path / "saved" / "t.arrow", table, stream=True)
+    (tmp_path / "saved" / "state.json").write_text(json.dumps(state))
+    with pytest.raises(DatasetError, match=words):
+        load(tmp_path, tmp_path / "saved")
+
+
+def mme_rows(**renamed: str) -> dict[str, list[Any]]:
+    """An image of every category, two questions about each, as the hub has them."""
+    rows: dict[str, list[Any]] = {"question_id": [], "image": [], "category": []}
+    for k, category in enumerate(CATEGORIES):
+        for _ in range(2):
+            rows["question_id"].append(f"{category}/0.png")
+            rows["image"].append({"bytes": png(k), "path": None})
+            rows["category"].append(renamed.get(category, category))
+    return rows
+
+
+INDICES = {"index": ["0", "x"], "image": [png(0), png(1)]}
+
+
+@pytest.mark.parametrize(
+    ("loader", "rows", "words"),
+    [
+        ("mme", mme_rows(scene="scenery"),
+         "row 1[2-3], column 'category': unknown category of MME 'scenery'"),
+        ("mme", mme_rows(scene="posters"), "no images for 1 of the 14 MME categories: scene"),
+        ("mmgenbench", INDICES, "row 1, column 'index': a whole number is expected"),
+        ("mmgenbench", {**INDICES, "index": [0, 1]}, r"no row of .* has index '9'"),
+    ],
+)  # fmt: skip
+def test_published_sets_that_are_not_as_published(
+    tmp_path: Path, loader: str, rows: dict[str, list[Any]], words: str
+) -> None:
+    """Unknown categories and indices by their row, missing ones by name."""
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "labels.json").write_text(json.dumps({"Surreal": [0, 9]}))
+    write_parquet(tmp_path / "set" / "t.parquet", pa.table(rows))
+    options = 'options = { labels = "labels.json" }' if loader == "mmgenbench" else ""
+    with pytest.raises(DatasetError, match=words):
+        load(tmp_path, tmp_path / "set", f'loader = "{loader}"\n{options}')
+    if loader == "mme":
+        table = write_parquet(tmp_path / "mme.parquet", pa.table(mme_rows()))
+        assert len(load(tmp_path, table, 'loader = "mme"', most=1).samples) == 14
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    """A million rows take 8 bytes each, sorted, over a thousand rows."""
+    write_shards(tmp_path / "few", 1_000)
+    write_shards(tmp_path / "many", 1_000_000)
+    few = measure(tmp_path, tmp_path / "few", SAMPLES)
+    many = measure(tmp_path, tmp_path / "many", SAMPLES)
+    assert few["samples"] == many["samples"] == SAMPLES * TABLE_CATEGORIES
+    assert many["MiB"] - few["MiB"] < 32
+
+
+_WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from pathlib import Path
+from pytest_cepbench.errors import MissingDependencyError
+from pytest_cepbench.suites.data import load_data
+from pytest_cepbench.suites.definition import load_suite
+place = sys.argv[3] if "://" in sys.argv[3] else Path(sys.argv[3])
+try:
+    load_data(load_suite(Path(sys.argv[2])), {"folder": place})
+except MissingDependencyError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("package", ["pyarrow", "huggingface_hub"])
+def test_a_missing_package_names_the_extra(tmp_path: Path, package: str) -> None:
+    """One line with the command, where a table or a location on the hub needs it."""
+    place = "hf://datasets/o/n"
+    if package == "pyarrow":
+        place = str(write_parquet(tmp_path / "t.parquet", pa.table({"image": [png(0)]})))
+    arguments = [package, str(suite_of(tmp_path).file), place]
+    result = subprocess.run(
+        [sys.executable, "-c", _WITHOUT, *arguments], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.endswith(f"needs {package}: pip install 'pytest-cepbench[data]'\n")

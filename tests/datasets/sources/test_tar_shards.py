@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import tarfile
 from pathlib import Path
 
@@ -33,8 +32,8 @@ def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile
     [
         (_member("../a.png"), "'../a.png' leads out of the folder"),
         (_member("/etc/a.png"), "'/etc/a.png' is an absolute path"),
-        (_member("a.png", tarfile.SYMTYPE, "/etc/passwd"), "'a.png' is a link"),
-        (_member("a.png", tarfile.LNKTYPE, "b.png"), "'a.png' is a link"),
+        (_member("a.png", tarfile.SYMTYPE, "/etc/passwd"), "'a.png' is no plain file"),
+        (_member("a.png", tarfile.LNKTYPE, "b.png"), "'a.png' is no plain file"),
         (_member("a.png", tarfile.FIFOTYPE), "'a.png' is no plain file"),
         (_member("a.png", tarfile.CHRTYPE), "'a.png' is no plain file"),
         (_member("image"), "member 'image' has no suffix"),
@@ -58,15 +57,12 @@ def test_rows_that_are_there_twice_are_refused(tmp_path: Path) -> None:
         load(tmp_path, path)
 
 
-@pytest.mark.parametrize("name", ["x.tar", "x.tar.gz", "x.tgz"])
-def test_a_compressed_archive_is_refused_in_words(tmp_path: Path, name: str) -> None:
-    """By its suffix, and by its first bytes where the suffix hides it."""
-    plain = write_tar(tmp_path / "plain", {"0.png": png(0)})
-    (tmp_path / "shards").mkdir()
-    (tmp_path / "shards" / name).write_bytes(gzip.compress(plain.read_bytes()))
-    for place in (tmp_path / "shards", tmp_path / "shards" / name):
-        with pytest.raises(DatasetError, match=r"is compressed.*: unpack it to a plain \.?tar"):
-            load(tmp_path, place)
+def test_a_compressed_archive_is_refused_in_words(tmp_path: Path) -> None:
+    """By its first bytes where the suffix hides it."""
+    path = write_tar(tmp_path / "x.tar", {"0.png": png(0)})
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(DatasetError, match="is compressed: unpack it to a plain tar"):
+        load(tmp_path, path)
 
 
 def test_an_archive_that_was_cut_short_is_refused(tmp_path: Path) -> None:
@@ -77,10 +73,10 @@ def test_an_archive_that_was_cut_short_is_refused(tmp_path: Path) -> None:
         end = max(-(-(m.offset_data + m.size) // 512) * 512 for m in archive.getmembers())
     for size in range(100, end + 1, 100):
         path.write_bytes(whole[:size])
-        with pytest.raises(DatasetError, match=r"cut short|no whole tar archive"):
+        with pytest.raises(DatasetError, match=r"cut short|no whole Tar file"):
             load(tmp_path, path)
     path.write_bytes(b"no archive at all" * 100)
-    with pytest.raises(DatasetError, match="no whole tar archive"):
+    with pytest.raises(DatasetError, match="no whole Tar file"):
         load(tmp_path, path)
 
 
@@ -91,14 +87,6 @@ def test_a_row_without_the_image_names_itself(tmp_path: Path) -> None:
     assert image is not None
     with pytest.raises(ImageError, match="row 1, column 'jpg': null: an image is expected"):
         image.load()
-
-
-def test_indexes_are_a_cache_alone(tmp_path: Path) -> None:
-    """A folder of indexes that cannot be written to changes nothing."""
-    path = write_tar(tmp_path / "x.tar", {"a.png": png(0)})
-    os.utime(path, (1e9, 1e9))
-    (tmp_path / "indexes").write_text("a file")
-    assert [s.id for s in load(tmp_path, path).samples] == ["a"]
 
 
 def test_members_of_a_row_may_lie_apart(tmp_path: Path) -> None:

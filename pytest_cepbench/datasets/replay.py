@@ -1,0 +1,474 @@
+"""Chains and answers that other tools have generated, read in the layouts that their code writes.
+
+Everything is matched by name (file stem, table index), never by position; nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Generic, TypeVar
+
+from pytest_cepbench.artifacts import Modality
+from pytest_cepbench.datasets.mmgenbench import embedded_images, row_index
+from pytest_cepbench.datasets.nocaps_docci import read_captions
+from pytest_cepbench.datasets.opening.answers import (
+    LAYOUT,
+    RecordedAnswers,
+    answer_paths,
+    read_answers,
+)
+from pytest_cepbench.datasets.sample import FileImage, Sample, SeedImage
+from pytest_cepbench.datasets.sources.files import (
+    SUFFIXES,
+    images_by_stem,
+    list_folder,
+    refuse_outside,
+    refuse_unreadable,
+    some_of,
+    stem,
+)
+from pytest_cepbench.datasets.sources.text_files import read_columns, read_rows
+from pytest_cepbench.errors import DatasetError, SpecError, unknown_name
+
+VERSION = "1"
+"""Of the rules by which files become artifacts; part of a replay's identity."""
+
+Artifact = str | SeedImage
+
+Held = dict[tuple[Modality, int], dict[str, Artifact]]
+"""Start and generation -> name -> artifact; a generation that a layout lacks has no entry."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Chains that another tool has generated.
+
+    name: of the layout.
+    path: what the user gave.
+    held: what was found.
+    names: the names under which the artifacts of a sample may be recorded, best first; none where
+        its id cannot be one of this layout's.
+    """
+
+    name: str
+    path: Path
+    held: Held
+    names: Callable[[Sample], Sequence[str]]
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """The layout and the version of its reading, for baselines."""
+        return {"layout": self.name, "version": VERSION}
+
+    def records(self, start: Modality, generation: int) -> bool:
+        """True where this generation (from 1) of chains with this start was recorded at all."""
+        return (start, generation) in self.held
+
+    def artifact(self, sample: Sample, start: Modality, generation: int) -> Artifact | None:
+        """The artifact of the sample's chain there; None where it is missing.
+
+        A text is given as it was written, perhaps empty; the `load` of an image raises ImageError
+        when the file holds none.
+        """
+        artifacts = self.held.get((start, generation), {})
+        name = self._name(sample, artifacts)
+        return None if name is None else artifacts[name]
+
+    def check(self, samples: Iterable[Sample]) -> None:
+        """Refuse a data set that these chains cannot belong to.
+
+        samples: all of the data set's.
+        Raises DatasetError when two of them would be given the same artifact (`a.jpg` and `a.png`,
+        or one stem in two categories beside a flat folder), or when there is none for any of them.
+        """
+        owners: dict[tuple[Modality, int, str], str] = {}
+        ids = []
+        for sample in samples:
+            ids.append(sample.id)
+            for (start, generation), artifacts in self.held.items():
+                name = self._name(sample, artifacts)
+                if name is None:
+                    continue
+                owner = owners.setdefault((start, generation, name), sample.id)
+                if owner != sample.id:
+                    raise DatasetError(
+                        f"{self.path}: {name!r} would be the artifact of both {owner!r} and "
+                        f"{sample.id!r}: keep the files of each category in a folder of its name"
+                    )
+        if not owners:
+            recorded = {name for artifacts in self.held.values() for name in artifacts}
+            raise DatasetError(
+                f"{self.path} ({self.name}) holds nothing of these samples; it has "
+                f"{some_of(recorded) or 'no artifact'}, the samples are {some_of(ids)}"
+            )
+
+    def _name(self, sample: Sample, artifacts: Mapping[str, Artifact]) -> str | None:
+        return next((name for name in self.names(sample) if name in artifacts), None)
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Layout(Generic[R]):
+    """One way in which a tool lays out its chains, which are a `Replay`, or its answers.
+
+    says: what it looks like, for people.
+    params: what a user may set.
+    fits: whether a path looks like it at a glance; raises DatasetError for a folder that cannot be
+        read.
+    read: raises DatasetError where the files are not as it has them.
+    """
+
+    name: str
+    says: str
+    params: tuple[str, ...]
+    fits: Callable[[Path], bool]
+    read: Callable[[Path, Mapping[str, str]], R]
+
+
+def _stems(sample: Sample) -> tuple[str, ...]:
+    """The sample's id without its suffix, with its folders and without them."""
+    whole = stem(sample.id)
+    return whole, whole.rpartition("/")[2]
+
+
+def _images_in(root: Path, folder: Path) -> dict[str, FileImage]:
+    """The images directly in a folder below the root, by stem.
+
+    Raises DatasetError as `images_by_stem`, and for links that lead out of the root.
+    """
+    refuse_outside(root, folder)
+    images = images_by_stem(folder)
+    for file in images.values():
+        refuse_outside(root, file)
+    return {name: FileImage(file) for name, file in images.items()}
+
+
+def _numbered(path: Path, form: str) -> Iterator[tuple[int, Path]]:
+    """Number and path of each entry of a folder whose name is of a form, in order of numbers.
+
+    form: a pattern with one group. Raises DatasetError when one number is there twice.
+    """
+    entries: dict[int, Path] = {}
+    for entry in list_folder(path):
+        if (match := re.fullmatch(form, entry.name)) is None:
+            continue
+        if (number := int(match[1])) in entries:
+            names = f"{entries[number].name!r} and {entry.name!r}"
+            raise DatasetError(f"{str(path)!r} holds both {names}: keep one")
+        entries[number] = entry
+    yield from sorted(entries.items())
+
+
+# Semantic Drift Protocol: `text-first/{gen-1/, gen-2.csv, gen-3/, ...}` and
+# `image-first/{gen-1.csv, gen-2/, ...}`. The released code matches rows and files by position; here
+# they are matched by name.
+
+_FOLDERS: Mapping[Modality, str] = {"text": "text-first", "image": "image-first"}
+
+
+def _read_sdp(path: Path, _: Mapping[str, str]) -> Replay:
+    """Generation 0 is the data set's own and is passed over, as are pickles and plots."""
+    held: Held = {}
+    for start, folder in _FOLDERS.items():
+        if not (path / folder).is_dir():
+            continue
+        for generation, place in _numbered(path / folder, r"gen-([0-9]{1,4})(?:\.csv)?"):
+            if generation == 0:
+                continue
+            drawn = (generation % 2 == 1) == (start == "text")
+            if drawn != place.is_dir():
+                form = f"images in gen-{generation}/" if drawn else f"captions in {place.stem}.csv"
+                raise DatasetError(
+                    f"{str(place)!r}: generation {generation} of a {start}-first chain is {form}"
+                )
+            refuse_outside(path, place)
+            if drawn:
+                held[start, generation] = {**_images_in(path, place)}
+            else:
+                rows = read_captions(place)
+                held[start, generation] = {name: row.text("caption") for name, row in rows.items()}
+    if not held:
+        folders = " or ".join(f"{folder}/" for folder in _FOLDERS.values())
+        raise DatasetError(f"{str(path)!r} holds no generation after gen-0 in {folders}")
+    return Replay("sdp", path, held, _stems)
+
+
+# GenEval: `00012/samples/00003.png` is image 3 of prompt 12. The generation script writes five
+# digits for the image, its README says four; any number of digits is read.
+
+_PROMPT = r"([0-9]{1,9})"
+
+
+def _fits_geneval(path: Path) -> bool:
+    return path.is_dir() and any(
+        re.fullmatch(_PROMPT, folder.name) and (folder / "samples").is_dir()
+        for folder in list_folder(path)
+    )
+
+
+def _read_geneval(path: Path, _: Mapping[str, str]) -> Replay:
+    images: dict[str, Artifact] = {}
+    suffixes = "|".join(sorted(suffix[1:] for suffix in SUFFIXES))
+    for prompt, folder in _numbered(path, _PROMPT):
+        if not (folder / "samples").is_dir():
+            continue
+        refuse_outside(path, folder / "samples")
+        for number, file in _numbered(folder / "samples", rf"(?i){_PROMPT}\.(?:{suffixes})"):
+            refuse_outside(path, file)
+            images[f"{prompt}-{number}"] = FileImage(file)
+    if not images:
+        raise DatasetError(f"{str(path)!r} holds no image in folders like 00000/samples/")
+
+    def names(sample: Sample) -> tuple[str, ...]:
+        """Of image 3 of prompt 12 for "00012-3", and of its image 0 for "00012"."""
+        match = re.fullmatch(rf"{_PROMPT}(?:-{_PROMPT})?", sample.id)
+        return () if match is None else (f"{int(match[1])}-{int(match[2] or 0)}",)
+
+    return Replay("geneval", path, {("text", 1): images}, names)
+
+
+# MMGenBench: VLMEvalKit writes `<model>_MMGenBench-Test` with columns index, prediction and others,
+# as XLSX or TSV, of which the latter is read; the generation script writes `<generator>.tsv` with
+# index and image (base64). Predictions are taken as they are: what is cut from them before drawing
+# is the suite's business.
+
+
+def _tables(path: Path) -> list[Path]:
+    files = list_folder(path) if path.is_dir() else [path]
+    return [file for file in files if file.suffix.lower() == ".tsv"]
+
+
+def _read_mmgenbench(path: Path, params: Mapping[str, str]) -> Replay:
+    root = path if path.is_dir() else path.parent
+    tables: dict[str, list[Path]] = {"predictions": [], "images": []}
+    for table in _tables(path):  # the benchmark's own table is neither
+        refuse_outside(root, table)
+        columns = set(read_columns(table, "\t"))
+        if {"index", "prediction"} <= columns:
+            tables["predictions"].append(table)
+        elif columns == {"index", "image"}:
+            tables["images"].append(table)
+    for what, own in tables.items():
+        if what in params:
+            own[:] = [root / params[what]]
+        elif len(own) > 1:
+            several = some_of(table.name for table in own)
+            raise DatasetError(
+                f"{str(root)!r} holds several tables of {what}: {several}; name one with the "
+                f"parameter {what}"
+            )
+    held: Held = {}
+    for texts in tables["predictions"]:
+        found: dict[int, str] = {}
+        for row in read_rows(texts, "\t", ("index", "prediction")):
+            found[row_index(row, found)] = row.text("prediction")
+        held["image", 1] = {str(index): text for index, text in found.items()}
+    for drawn in tables["images"]:
+        held["image", 2] = {str(index): image for index, image in embedded_images(drawn).items()}
+    if not held:
+        raise DatasetError(
+            f"{str(path)!r} holds {some_of(table.name for table in _tables(path)) or 'no .tsv'}: a "
+            "table with columns index and prediction, or index and image, is expected"
+        )
+
+    def names(sample: Sample) -> tuple[str, ...]:
+        return (str(int(sample.id)),) if re.fullmatch(r"[0-9]{1,18}", sample.id) else ()
+
+    return Replay("mmgenbench", path, held, names)
+
+
+# GenCeption's results folders: `{stem}_{i}.jpg` is the image drawn in iteration i + 1.
+#
+# The descriptions and similarities lie in `{stem}_result.pkl`, which is never opened: unpickling
+# runs whatever code a file holds. So the texts are not recorded, and the images are.
+
+_PICKLE, _RESULTS = "_result.pkl", "results_"
+
+
+def _fits_genception(path: Path) -> bool:
+    return any(
+        name.endswith(_PICKLE)
+        or (Path(name).suffix.lower() in SUFFIXES and stem(name).endswith("_0"))
+        for _, _, files in os.walk(path)
+        for name in files
+    )
+
+
+def _read_genception(path: Path, params: Mapping[str, str]) -> Replay:
+    """Flat, or a folder per category; `results_<model>` folders below a category are its results.
+
+    results: the one of them that is meant, where there are several.
+    """
+    folders: dict[Path, str] = {}  # to the results_ folder that it is in, if any
+    for place, below, _ in os.walk(path, onerror=refuse_unreadable):
+        folder = Path(place)
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        for name in below:
+            refuse_outside(path, folder / name)
+        parts = folder.relative_to(path).parts
+        folders[folder] = next((part for part in parts if part.startswith(_RESULTS)), "")
+    models = {name for name in folders.values() if name}
+    wanted = params.get("results", next(iter(models), ""))
+    if "results" in params and wanted not in models:
+        raise DatasetError(
+            f"{str(path)!r} has no folder {wanted!r}; it has {some_of(models) or 'no results_'}"
+        )
+    if "results" not in params and len(models) > 1:
+        raise DatasetError(
+            f"{str(path)!r} holds results of several models: {some_of(models)}; name one with the "
+            "parameter results"
+        )
+    held: Held = {}
+    for folder in (own for own, model in folders.items() if model == wanted):
+        parts = folder.relative_to(path).parts
+        kept = [part for part in parts if not part.startswith(_RESULTS)]
+        # Five of MME's categories keep their images in images/, and so their results below it.
+        if len(kept) < len(parts) and kept[-1:] == ["images"]:
+            kept.pop()
+        for name, image in _images_in(path, folder).items():
+            if (match := re.fullmatch(r"(.+)_([0-9]{1,3})", name, re.DOTALL)) is None:
+                continue
+            images = held.setdefault(("image", 2 * (int(match[2]) + 1)), {})
+            key = (PurePosixPath(*kept) / match[1]).as_posix()
+            if key in images:
+                raise DatasetError(f"{str(path)!r} holds {key!r} in more than one folder: keep one")
+            images[key] = image
+    if not held:
+        pickled = " but pickles, which are never opened" if any(path.rglob(f"*{_PICKLE}")) else ""
+        raise DatasetError(
+            f"{str(path)!r} holds nothing{pickled}: give the folder with the images (STEM_0.jpg, "
+            "STEM_1.jpg, ...)"
+        )
+    return Replay("genception", path, held, _stems)
+
+
+LAYOUTS: Mapping[str, Layout[Replay]] = {
+    layout.name: layout
+    for layout in (
+        Layout(
+            "sdp",
+            "text-first/ and image-first/ with gen-1/, gen-2.csv, ... (Semantic Drift Protocol)",
+            (),
+            lambda path: any((path / folder).is_dir() for folder in _FOLDERS.values()),
+            _read_sdp,
+        ),
+        Layout(
+            "geneval",
+            "00000/samples/00000.png, ... by prompt and image (GenEval)",
+            (),
+            _fits_geneval,
+            _read_geneval,
+        ),
+        Layout(
+            "mmgenbench",
+            "a TSV with index and prediction, and one with index and image (MMGenBench)",
+            ("predictions", "images"),
+            lambda path: bool(_tables(path)),
+            _read_mmgenbench,
+        ),
+        Layout(
+            "genception",
+            "STEM_0.jpg, STEM_1.jpg, ... flat or in folders of categories (GenCeption)",
+            ("results",),
+            _fits_genception,
+            _read_genception,
+        ),
+    )
+}
+"""The layouts of chains that can be read, by name."""
+
+ANSWER_LAYOUTS: Mapping[str, Layout[RecordedAnswers]] = {
+    LAYOUT: Layout(
+        LAYOUT,
+        "0101001.json (or .jsonl), 0101001-o-0.jpg, ... by question (OpenING, answers)",
+        (),
+        lambda path: path.is_dir() and any(answer_paths(path)),
+        lambda path, _: read_answers(path),
+    )
+}
+"""The layouts of interleaved answers that can be read, by name."""
+
+
+def open_replay(target: str, layout: str | None, params: Mapping[str, str]) -> Replay:
+    """Open the chains that another tool has generated, at this path.
+
+    target: a folder, or MMGenBench's table.
+    layout: one of `LAYOUTS`; None looks for it.
+    params: the layout's own (`predictions` and `images`, tables of MMGenBench; `results`, folder of
+        GenCeption).
+    All files are listed and tables looked through here, so that what is wrong shows at once; images
+    are read when they are needed.
+    Raises SpecError for a layout or parameter that does not exist and for one of answers,
+    DatasetError when there is nothing, when the layout is not known or not clear, or when the files
+    are not as it has them.
+    """
+    name = choose_layout(target, layout)
+    if name in ANSWER_LAYOUTS:
+        raise SpecError(
+            f"replay:{target}: layout {name} is of answers, and this suite has [chain]: answers "
+            "are for suites that have [answer]"
+        )
+    return _read(target, LAYOUTS[name], params)
+
+
+def open_answers(target: str, layout: str | None, params: Mapping[str, str]) -> RecordedAnswers:
+    """Open the interleaved answers that another tool has generated, at this path.
+
+    target: a folder.
+    layout: one of `ANSWER_LAYOUTS`; None looks for it.
+    params: none is known.
+    Raises as `open_replay`, with answers and chains exchanged.
+    """
+    name = choose_layout(target, layout)
+    if name in LAYOUTS:
+        raise SpecError(
+            f"replay:{target}: layout {name} is of chains, and this suite has [answer]: chains are "
+            "for suites that have [chain]"
+        )
+    return _read(target, ANSWER_LAYOUTS[name], params)
+
+
+def choose_layout(target: str, layout: str | None) -> str:
+    """The layout's name: the given one, else that which the path looks like.
+
+    Raises SpecError and DatasetError as `open_replay`.
+    """
+    path = Path(target)
+    if not path.exists():
+        raise DatasetError(f"replay:{target}: there is no such file or folder")
+    layouts: dict[str, Layout[Any]] = {**LAYOUTS, **ANSWER_LAYOUTS}
+    if layout is not None:
+        if layout not in layouts:
+            raise SpecError(f"replay:{target}: {unknown_name('layout', layout, layouts)}")
+        return layout
+    fitting = [name for name, known in layouts.items() if known.fits(path)]
+    # GenCeption marks its files by a number at the end only, which files of other layouts can have.
+    if len(fitting) > 1 and "genception" in fitting:
+        fitting.remove("genception")
+    if len(fitting) > 1:
+        names = " and ".join(fitting)
+        raise DatasetError(
+            f"replay:{path}: this looks like {names}: say which with the parameter layout"
+        )
+    if not fitting:
+        content = "this is a single file"
+        if path.is_dir():
+            entries = [entry.name + "/" * entry.is_dir() for entry in list_folder(path)]
+            content = f"found {some_of(entries)}" if entries else "the folder is empty"
+        lines = "\n".join(f"  {known.name}: {known.says}" for known in layouts.values())
+        raise DatasetError(f"replay:{path}: {content}, which is no known layout. Known:\n{lines}")
+    return fitting[0]
+
+
+def _read(target: str, layout: Layout[R], params: Mapping[str, str]) -> R:
+    for name in params:
+        if name not in layout.params:
+            known = unknown_name(f"parameter of layout {layout.name!r}", name, layout.params)
+            raise SpecError(f"replay:{target}: {known}")
+    return layout.read(Path(target), params)
