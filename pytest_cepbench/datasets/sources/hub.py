@@ -26,7 +26,7 @@ HUB = "hf://"
 
 _FORM = "hf://datasets/OWNER/NAME[@REVISION][/PATH][?config=NAME&split=NAME]"
 
-_PARAMETERS = ("config", "split")
+PARAMETERS = ("config", "split")
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def parse_hub_location(text: str) -> HubLocation:
         raise SpecError(f"data at {text!r} is a {uri.type} of the hub: {_FORM} is expected")
     parameters: dict[str, str] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
-        if key not in _PARAMETERS:
-            raise SpecError(f"data at {text!r}: {unknown_name('parameter', key, _PARAMETERS)}")
+        if key not in PARAMETERS:
+            raise SpecError(f"data at {text!r}: {unknown_name('parameter', key, PARAMETERS)}")
         if not value or key in parameters:
             raise SpecError(f"data at {text!r}: {key} is {'there twice' if value else 'empty'}")
         parameters[key] = value
