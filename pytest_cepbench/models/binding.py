@@ -24,6 +24,7 @@ from pytest_cepbench.errors import (
     IdentityError,
     SpecError,
     UnfitFileError,
+    few_of,
 )
 from pytest_cepbench.files import FileStamp
 from pytest_cepbench.models.protocols import READS, Model, RoleName
@@ -304,8 +305,6 @@ HashFile = Callable[[Path], str]
 
 _FileDigests = Mapping[Path, tuple[FileStamp, str]]
 
-_NAMED = 5
-
 _REMEDY = (
     "What is loaded has to be what was fingerprinted, so nothing made with it is stored. Copy the "
     "checkpoint to a folder of its own and gate the copy, or gate it when the trainer has finished"
@@ -388,24 +387,19 @@ class CoveredFiles:
 
     def _differences(self, seen: _FileDigests) -> str:
         place, before = Path(self._place), self._digests
-        kinds = {
-            "written again": [
-                path for path in before.keys() & seen.keys() if before[path][1] != seen[path][1]
-            ],
-            "new": seen.keys() - before.keys(),
-            "gone": before.keys() - seen.keys(),
-        }
+        again = {path for path in before.keys() & seen.keys() if before[path][1] != seen[path][1]}
         changes = []
-        for kind, paths in kinds.items():
-            names = sorted(
-                str(path.relative_to(place))
-                if path != place and path.is_relative_to(place)
-                else path.name
-                for path in paths
-            )
-            more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        for kind, paths in (
+            ("written again", again),
+            ("new", seen.keys() - before.keys()),
+            ("gone", before.keys() - seen.keys()),
+        ):
+            inside = {path for path in paths if path != place and path.is_relative_to(place)}
+            names = [
+                str(path.relative_to(place)) if path in inside else path.name for path in paths
+            ]
             if names:
-                changes.append(f"{kind}: {', '.join(names[:_NAMED])}{more}")
+                changes.append(f"{kind}: {few_of(sorted(names))}")
         return "; ".join(changes) or "its configuration is another one"
 
     def _describe(self, when: str, what: str) -> str:

@@ -89,7 +89,17 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     RoleError naming the missing methods when it does not satisfy the role's Protocol.
     """
     model = make_model(spec)
-    _check_role(spec, role, model)
+    kind = type(model).__name__
+    if not isinstance(model, ROLES[role].protocol):
+        missing = [
+            str(m) for m in ROLES[role].required if not callable(getattr(model, m.name, None))
+        ]
+        able = " and ".join(roles_of(model)) or "no role"
+        article = "an" if role[0] in "aeiou" else "a"
+        raise RoleError(
+            f"{spec.text!r} is a {kind}, which can play {able}; {article} {role} needs "
+            f"the method {' and '.join(missing)}"
+        )
     params: dict[str, Any] = {
         "spec": dict(spec.params),
         "model": dict(_attribute(spec, model, "params", Mapping, {})),
@@ -100,13 +110,17 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         params["queries"] = _attribute(
             spec, model, "queries", str, "free-text", known.__contains__, expected
         )
+    try:
+        canonical_json(params)
+    except (TypeError, ValueError) as error:
+        raise spec.error(f"params must be built-in types and finite numbers ({error})") from error
     named = _stated(spec, model, "files", ())
     try:
         paths = [Path(os.fspath(path)).absolute() for path in named]
     except TypeError as error:
         raise spec.error(
-            f"{type(model).__name__}.files must be the paths of the files that its fingerprint "
-            f"covers, got {named!r}"
+            f"{kind}.files must be the paths of the files that its fingerprint covers, got "
+            f"{named!r}"
         ) from error
     files = None
     if paths:
@@ -117,22 +131,27 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         )
         # From here on they are looked at again; the model's own digest of them is a moment old.
         assert files.fingerprint
+    stated = _stated(spec, model, "fingerprint", None)
+    if not isinstance(stated, str) or not stated:
+        raise spec.error(
+            f"{kind}.fingerprint must be a non-empty text, got {stated!r}. Results "
+            "are stored under it: without one, the stored answers of other weights would be served "
+            "as this model's. Give a digest of the weights and of the code version"
+        )
     # The modules that the spec names, that define the factory where that is imported from
     # elsewhere, and that define the model's class. A `functools.partial` names the module of its
     # own class.
     module, factory = spec.target.partition(":")[0], _import(spec)
     defining = factory.__module__ if hasattr(factory, "__qualname__") else module
     source = source_of(module, defining, type(model).__module__)
-    try:
-        canonical_json(params)
-    except (TypeError, ValueError) as error:
-        raise spec.error(f"params must be built-in types and finite numbers ({error})") from error
     reads, makes = _kinds(spec, model)
     return BoundRole(
         role=role,
         spec=spec.text,
         what=_attribute(spec, model, "what", str, spec.target),
-        fingerprint=_fingerprint(spec, model),
+        # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits
+        # at all.
+        fingerprint=stated if len(stated) <= SHORT_FINGERPRINT else digest_text(stated),
         adapter=ADAPTER,
         load=lambda: model,
         params=params,
@@ -162,19 +181,14 @@ def _kinds(spec: ModelSpec, model: object) -> tuple[frozenset[Modality], Modalit
     if not {"describer", "encoder", "generator"}.intersection(roles):
         return READS, "image"
     hears = READS | {"sound"} if isinstance(model, SoundEncoder) else READS
-    reads = _attribute(
-        spec,
-        model,
-        "reads",
-        Collection,
-        hears,
-        lambda kinds: not isinstance(kinds, str) and set(kinds) <= set(known),
-        f"a set of {', '.join(map(repr, known))}",
+    exist: Callable[[Any], bool] = lambda kinds: (  # noqa: E731
+        not isinstance(kinds, str) and set(kinds) <= set(known)
     )
+    words = f"a set of {', '.join(map(repr, known))}"
+    reads = _attribute(spec, model, "reads", Collection, hears, exist, words)
     made = [kind for kind in known if kind != "text"]
-    makes = _attribute(
-        spec, model, "makes", str, "image", made.__contains__, " or ".join(map(repr, made))
-    )
+    words = " or ".join(map(repr, made))
+    makes = _attribute(spec, model, "makes", str, "image", made.__contains__, words)
     return frozenset(reads), makes
 
 
@@ -259,32 +273,6 @@ def _import(spec: ModelSpec) -> Any:
             )
         imported = getattr(imported, name)
     return imported
-
-
-def _check_role(spec: ModelSpec, role: RoleName, model: object) -> None:
-    if isinstance(model, ROLES[role].protocol):
-        return
-    methods = ROLES[role].required
-    missing = [str(m) for m in methods if not callable(getattr(model, m.name, None))]
-    able = " and ".join(roles_of(model)) or "no role"
-    article = "an" if role[0] in "aeiou" else "a"
-    raise RoleError(
-        f"{spec.text!r} is a {type(model).__name__}, which can play {able}; {article} {role} needs "
-        f"the method {' and '.join(missing)}"
-    )
-
-
-def _fingerprint(spec: ModelSpec, model: object) -> str:
-    stated = _stated(spec, model, "fingerprint", None)
-    if not isinstance(stated, str) or not stated:
-        raise spec.error(
-            f"{type(model).__name__}.fingerprint must be a non-empty text, got {stated!r}. Results "
-            "are stored under it: without one, the stored answers of other weights would be served "
-            "as this model's. Give a digest of the weights and of the code version"
-        )
-    # Baselines name a model by the first digits: of "my-model/3 c0ffee..." these are no digits at
-    # all.
-    return stated if len(stated) <= SHORT_FINGERPRINT else digest_text(stated)
 
 
 def _stated(spec: ModelSpec, model: object, name: str, default: object) -> Any:

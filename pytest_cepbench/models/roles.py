@@ -264,34 +264,34 @@ def check_detections(value: object, queries: Sequence[str]) -> Detections | Fail
     if not isinstance(value, Detections):
         kind = type(value).__name__
         raise ModelError(f"a detector returns Detections for each image, this one returned {kind}")
+
+    def plain(item: Any) -> Detection:
+        """With built-in numbers: the store's text has no others."""
+        if not isinstance(item, Detection):
+            raise ModelError(
+                f"Detections hold Detection objects, a detector's held a {type(item).__name__}"
+            )
+        if item.query not in queries:
+            raise ModelError(
+                f"a detector answers the queries word for word, this one answered {item.query!r}; "
+                f"asked were {', '.join(map(repr, queries))}"
+            )
+        mask: Any = item.mask
+        color: Any = item.color
+        if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
+            raise ModelError(
+                "a detection's mask is a Mask and its color a text, where it has them; a detector "
+                f"returned {type(mask).__name__} and {type(color).__name__}"
+            )
+        left, top, right, bottom = map(float, item.box)
+        return Detection(item.query, float(item.score), (left, top, right, bottom), mask, color)
+
     try:
-        return Detections.sort([_plain_detection(item, queries) for item in value.found])
+        return Detections.sort(list(map(plain, value.found)))
     except ValueError as error:
         return Failure("bad-boxes", str(error))
     except TypeError as error:
         raise ModelError(f"a detector's boxes and scores are numbers: {error}") from error
-
-
-def _plain_detection(item: Any, queries: Sequence[str]) -> Detection:
-    """A detection with built-in numbers: the store's text has no others."""
-    if not isinstance(item, Detection):
-        raise ModelError(
-            f"Detections hold Detection objects, a detector's held a {type(item).__name__}"
-        )
-    if item.query not in queries:
-        raise ModelError(
-            f"a detector answers the queries word for word, this one answered {item.query!r}; "
-            f"asked were {', '.join(map(repr, queries))}"
-        )
-    mask: Any = item.mask
-    color: Any = item.color
-    if not (isinstance(mask, Mask | None) and isinstance(color, str | None)):
-        raise ModelError(
-            "a detection's mask is a Mask and its color a text, where it has them; a detector "
-            f"returned {type(mask).__name__} and {type(color).__name__}"
-        )
-    left, top, right, bottom = map(float, item.box)
-    return Detection(item.query, float(item.score), (left, top, right, bottom), mask, color)
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -405,20 +405,22 @@ def _describe_by_prompt(
 
 _TEXT = _each(lambda _, __, value: check_text(value))
 _VECTORS: Check = lambda outputs, inputs, _: check_vectors(outputs, len(inputs))  # noqa: E731
+_BOXES = _each(lambda asked, _, value: check_detections(value, asked[1]))
+
+_describe_json = partial(Method, optional=True, otherwise=_describe_by_prompt)
+_write_json = partial(
+    Method,
+    optional=True,
+    otherwise=lambda model, questions, prompt, _, seeds: model.write(questions, prompt, seeds),
+)
+_encode = partial(Method, check=_VECTORS, seeds=False, convert=np.asarray)
 
 ROLES: Mapping[RoleName, Role] = {
     "describer": Role(
         Describer,
         (
             Method("describe", ("images",), _TEXT, ("prompt",)),
-            Method(
-                "describe_json",
-                ("images", "prompts"),
-                _TEXT,
-                ("schema",),
-                optional=True,
-                otherwise=_describe_by_prompt,
-            ),
+            _describe_json("describe_json", ("images", "prompts"), _TEXT, ("schema",)),
         ),
         answer_in=read_answer,
     ),
@@ -426,36 +428,12 @@ ROLES: Mapping[RoleName, Role] = {
     "encoder": Role(
         Encoder,
         (
-            Method("encode_images", ("images",), _VECTORS, seeds=False, convert=np.asarray),
-            Method(
-                "encode_sounds",
-                ("sounds",),
-                _VECTORS,
-                seeds=False,
-                optional=True,
-                convert=np.asarray,
-            ),
-            Method(
-                "encode_texts",
-                ("texts",),
-                _VECTORS,
-                seeds=False,
-                convert=np.asarray,
-                reads_texts=True,
-            ),
+            _encode("encode_images", ("images",)),
+            _encode("encode_sounds", ("sounds",), optional=True),
+            _encode("encode_texts", ("texts",), reads_texts=True),
         ),
     ),
-    "detector": Role(
-        Detector,
-        (
-            Method(
-                "detect",
-                ("images", "queries"),
-                _each(lambda asked, _, value: check_detections(value, asked[1])),
-                seeds=False,
-            ),
-        ),
-    ),
+    "detector": Role(Detector, (Method("detect", ("images", "queries"), _BOXES, seeds=False),)),
     "judge": Role(
         Judge,
         (
@@ -467,16 +445,7 @@ ROLES: Mapping[RoleName, Role] = {
         Writer,
         (
             Method("write", ("questions",), _TEXT, ("prompt",)),
-            Method(
-                "write_json",
-                ("questions",),
-                _TEXT,
-                ("prompt", "schema"),
-                optional=True,
-                otherwise=lambda model, questions, prompt, _, seeds: model.write(
-                    questions, prompt, seeds
-                ),
-            ),
+            _write_json("write_json", ("questions",), _TEXT, ("prompt", "schema")),
         ),
         answer_in=read_answer,
     ),
@@ -488,15 +457,7 @@ ROLES: Mapping[RoleName, Role] = {
         beginning=_steps_beginning,
     ),
     "vqa": Role(
-        Vqa,
-        (
-            Method(
-                "answer",
-                ("pieces", "questions"),
-                _each(_probabilities),
-                seeds=False,
-            ),
-        ),
+        Vqa, (Method("answer", ("pieces", "questions"), _each(_probabilities), seeds=False),)
     ),
 }
 """Every role. A result becomes an artifact or a failure by `check` and is stored under its step's

@@ -86,18 +86,6 @@ def test_second_checkpoint_of_a_name_takes_no_place(tmp_path: Path) -> None:
     assert len(list(files.kept("").iterdir())) == 2
 
 
-def test_folder_that_was_moved_has_its_checkpoints(tmp_path: Path) -> None:
-    """Copies are found beside the state, wherever the training's folder lies now."""
-    files = GateFolder(tmp_path / "gate")
-    submission = kept(files, save(tmp_path / "checkpoint-1", miss=0.1))
-    accepted(files, submission)
-    moved = GateFolder((tmp_path / "gate").rename(tmp_path / "moved"))
-
-    assert moved.standing(moved.load().accepted) == tmp_path / "moved/checkpoints" / submission.kept
-    moved.change(running=None)
-    assert (tmp_path / "moved/accepted").read_text() == moved.path(submission)
-
-
 def test_checkpoint_without_a_file_is_refused(tmp_path: Path) -> None:
     """What a saver in the background writes later could not be compared with anything."""
     (tmp_path / "checkpoint-1").mkdir()
@@ -314,17 +302,6 @@ def test_pytest_compares_with_a_copy_of_the_baselines(tmp_path: Path) -> None:
     assert (baseline.read_text(), record.read_text()) == ("before", "after")
     assert (files.compared / "series").is_symlink()
     assert not (files.compared / "left over.toml").exists()
-
-
-def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    """A file in the place of the folder, one line."""
-    (tmp_path / "gate").write_text("")
-    files = GateFolder(tmp_path / "gate")
-
-    with pytest.raises(TrainingGateError, match="give the training a new folder"):
-        files.change(running=None)
-    with pytest.raises(TrainingGateError, match="cannot be kept"):
-        kept(files, save(tmp_path / "checkpoint-1", miss=0.1))
 
 
 @pytest.mark.parametrize("damage", ["dangling link", "named pipe"])

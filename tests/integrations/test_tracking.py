@@ -160,43 +160,6 @@ def test_tensorboard_reads_the_verdict(tmp_path: Path) -> None:
     assert (text.step, text.tensor_proto.string_val) == (7, [b"regressed"])
 
 
-@pytest.mark.slow
-def test_wandb_keeps_the_verdict_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The active run has it, also for a step before the one that W&B is at."""
-    wandb = pytest.importorskip("wandb", reason="needs wandb, which is no dependency of the tests")
-    monkeypatch.chdir(tmp_path)
-    with wandb.init(mode="offline", dir=str(tmp_path), project="gates") as run:
-        run.log({"loss": 1.0}, step=9)
-        track(VERDICT, None)
-        summary = dict(run.summary)
-        file = Path(run.settings.sync_file)
-
-    wandb.teardown()  # only now W&B's own process has written its file for certain
-    expected = {**values_of(VERDICT), "cepbench/step": 7}
-    assert {name: summary[name] for name in expected} == expected
-    logged = file.read_bytes()
-    assert [name for name in expected if name.encode() not in logged] == []
-    assert active_runs() == []
-
-
-@pytest.mark.slow
-def test_mlflow_keeps_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Numbers are metrics of the active run, texts its tags, both by names that MLflow takes."""
-    mlflow = pytest.importorskip(
-        "mlflow", reason="needs mlflow, whose dependencies exclude those of the tests"
-    )
-    monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    odd = replace(CASE, name="shapes/red (small)/gc")
-    with mlflow.start_run() as run:
-        track(replace(VERDICT, cases=(CASE, odd)), None)
-
-    data = mlflow.get_run(run.info.run_id).data
-    assert data.metrics["cepbench/shapes/overall/gc/value"] == 0.5
-    assert data.metrics["cepbench/shapes/red _small_/gc/low"] == -0.5
-    assert data.tags["cepbench/verdict"] == "regressed"
-
-
 PAGE = DOCS / "training-loop.md"
 
 

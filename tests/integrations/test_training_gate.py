@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from pytest_cepbench.errors import TrainingGateError, TrainingStoppedError
 from pytest_cepbench.integrations import GateVerdict, Outcome, TrainingGate
 from pytest_cepbench.integrations.gate_folder import Submission
-from tests.integrations.conftest import MakeGate
+from tests.integrations.conftest import ROOT, MakeGate, interpreter
 from tests.integrations.folder_model import save
 
 
@@ -440,3 +442,107 @@ def test_outcomes_that_stop(
     }
 
     assert stops == stopping
+
+
+FORKED = """
+import json, os, sys
+from pathlib import Path
+from pytest_cepbench.integrations.training_gate import Ranks, current_ranks
+
+assert current_ranks() == Ranks() == Ranks(0, None)
+assert "torch" not in sys.modules
+
+import torch.distributed as dist
+from pytest_cepbench.errors import TrainingStoppedError
+from pytest_cepbench.integrations import Gate, TrainingGate
+from tests.integrations.conftest import TEST
+from tests.integrations.folder_model import save
+
+root, python = Path(sys.argv[1]), sys.argv[2]
+assert current_ranks() == Ranks()
+
+def begin(rank, size):
+    dist.init_process_group(
+        "gloo", init_method=f"file://{root}/rendezvous-{size}", rank=rank, world_size=size
+    )
+
+def fail(error):
+    raise error
+
+def work(rank):
+    begin(rank, 2)
+    ranks = current_ranks()
+    errors = []
+    for error in (ValueError("full"), SystemExit("left")):
+        try:
+            ranks.on_first(lambda: fail(error))
+        except BaseException as raised:
+            errors.append([type(raised).__name__, str(raised)])
+    acted = []
+    result = ranks.on_first(lambda: acted.append(rank) or 7)
+    pipe, written = root / "pipe", root / "written"
+    if rank == 1:
+        pipe.read_bytes()
+        written.write_text("")
+    else:
+        pipe.write_bytes(b"1")
+    ranks.wait_for_all()
+    arrived = written.exists()
+
+    gate = TrainingGate(Gate(root / "gate", TEST, python=python), every=2, when="beside")
+    saved, stopped = [], None
+    def save_model(folder):
+        saved.append(folder.name)
+        if rank == 0:
+            save(folder, 0.1 if len(saved) == 1 else 0.9)
+    try:
+        with gate:
+            for step in range(1, 9):
+                if gate.step(step, save_model):
+                    break
+                if step in (2, 4):
+                    gate.look(wait=True)
+    except TrainingStoppedError as error:
+        stopped = str(error).rpartition(": regressed")[0].rpartition("/")[2]
+    return {
+        "rank": ranks.rank, "errors": errors, "acted": acted, "result": result,
+        "arrived": arrived, "step": step, "stopped": stopped, "saved": saved,
+        "outcomes": [[verdict.step, str(verdict.outcome)] for verdict in gate.verdicts],
+    }
+
+os.mkfifo(root / "pipe")
+children = []
+for rank in (0, 1):
+    if not (child := os.fork()):
+        (root / f"rank-{rank}.json").write_text(json.dumps(work(rank)))
+        os._exit(0)
+    children.append(child)
+assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+begin(0, 1)
+assert current_ranks() == Ranks()
+"""
+
+
+@pytest.mark.models
+def test_ranks_act_once_and_know_the_same(tmp_path: Path) -> None:
+    """Two forked ranks: the first acts, fails and gates; the second has its results and errors."""
+    subprocess.run(
+        [sys.executable, "-c", FORKED, str(tmp_path), interpreter(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        check=True,
+    )
+    first, second = (json.loads((tmp_path / f"rank-{rank}.json").read_text()) for rank in (0, 1))
+
+    assert (first.pop("rank"), second.pop("rank")) == (0, 1)
+    assert (first.pop("acted"), second.pop("acted")) == ([0], [])
+    assert first.pop("errors") == [["ValueError", "full"], ["SystemExit", "left"]]
+    assert second.pop("errors") == [
+        ["TrainingGateError", "on rank 0: full"], ["TrainingGateError", "on rank 0: left"],
+    ]  # fmt: skip
+    assert first == second
+    stopped = first.pop("stopped")
+    assert stopped.startswith("step-4-")
+    assert first == {
+        "result": 7, "arrived": True, "step": 5, "saved": [".step-2.new", ".step-4.new"],
+        "outcomes": [[2, "accepted"], [4, "regressed"]],
+    }  # fmt: skip

@@ -73,19 +73,12 @@ class OwlParams(DetectorParams):
     """Parameters of a detector that is asked in free text.
 
     The defaults of threshold and nms are those of Semantic Drift's `mgg.py`.
-    max_detections: most boxes of an image; None keeps all.
     """
-
-    max_detections: int | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_at_least(self, 1, "max_detections")
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """With what may be asked, and how many boxes are left."""
-        return {"queries": "free-text", **super().decisive, "most": self.max_detections}
+        """With what may be asked; "most" is in all keys since there was a limit of boxes."""
+        return {"queries": "free-text", **super().decisive, "most": None}
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,6 @@ def keep(
     *,
     threshold: float,
     nms: float | None = None,
-    most: int | None = None,
     most_per_class: int | None = None,
 ) -> Detections | Failure:
     """The candidates that count, most confident first; ties as they were found.
@@ -162,7 +154,7 @@ def keep(
     threshold: kept is what scores above it.
     nms: a box is dropped when a more confident one of the same label overlaps it by more than this
         (intersection over union).
-    most, most_per_class: how many are left at the end.
+    most_per_class: how many of a label are left at the end.
     A failure of kind "bad-boxes" where a score is NaN or a box is none.
     """
     boxes, scores = candidates.boxes, candidates.scores
@@ -193,11 +185,10 @@ def keep(
         label = int(candidates.labels[i])
         if most_per_class is None or left[label] < most_per_class:
             left[label] += 1
-            if most is None or left.total() <= most:
-                x1, y1, x2, y2 = boxes[i].tolist()
-                mask = candidates.mask(i) if candidates.mask else None
-                score = min(float(scores[i]), 1.0)  # a product of rounded means can pass 1
-                detections += [Detection(q, score, (x1, y1, x2, y2), mask) for q in names[label]]
+            x1, y1, x2, y2 = boxes[i].tolist()
+            mask = candidates.mask(i) if candidates.mask else None
+            score = min(float(scores[i]), 1.0)  # a product of rounded means can pass 1
+            detections += [Detection(q, score, (x1, y1, x2, y2), mask) for q in names[label]]
     return Detections(tuple(detections))
 
 
@@ -305,5 +296,4 @@ class OwlDetector:
             {label: (query,) for label, query in enumerate(asked)},
             threshold=self.params.threshold,
             nms=self.params.nms,
-            most=self.params.max_detections,
         )

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from pytest_cepbench.artifacts import digest_json
 from pytest_cepbench.errors import MissingDependencyError, SpecError, unknown_name
-from pytest_cepbench.escapes import is_secret_name, mask_secrets, one_line
+from pytest_cepbench.escapes import is_secret_name
 from pytest_cepbench.models.api.parameters import RequestLimits, check_number
 from pytest_cepbench.models.binding import CoveredFiles
 from pytest_cepbench.models.devices import DEVICE_VARIABLES, THREADS
@@ -28,17 +27,6 @@ HOST = "127.0.0.1"
 _LIMITS = re.compile(r"[a-z_]+=[0-9]+(?:,[a-z_]+=[0-9]+)*")
 
 _DEVICE = re.compile(r"[A-Za-z0-9./:_-]+")
-
-_NOT_INSTALLED = 3
-
-_PRINT_VERSION = f"""
-import sys
-from importlib import metadata, util
-try:
-    print(metadata.version(sys.argv[1]))
-except metadata.PackageNotFoundError:
-    sys.exit(0 if util.find_spec(sys.argv[1]) else {_NOT_INSTALLED})
-"""
 
 _NOT_KEYED = ("tensor_parallel_size", "gpu_memory_utilization", "max_num_seqs")
 """Parameters that say where and how fast a model works, as `device` and `batch_size` elsewhere."""
@@ -237,12 +225,11 @@ ENGINES: Mapping[str, Engine] = {
 """By the name that `engine=` has, which is that of the Python package too."""
 
 
-def find_program(name: str, python: str | None) -> tuple[tuple[str, ...], str | None]:
+def find_program(name: str, python: str | None) -> tuple[str, ...]:
     """The installed engine: of the interpreter that was named, of this one, or of PATH.
 
-    Returns what it is started with, before the checkpoint and the flags, and the interpreter of its
-    environment, None where that is unknown. Raises SpecError for a name that is no interpreter,
-    MissingDependencyError where there is no such engine.
+    Returns what it is started with, before the checkpoint and the flags. Raises SpecError for a
+    name that is no interpreter, MissingDependencyError where there is no such engine.
     """
     engine = ENGINES[name]
     if python is not None:
@@ -252,26 +239,17 @@ def find_program(name: str, python: str | None) -> tuple[tuple[str, ...], str | 
                 f"python={python}: no such program. Give the interpreter of an environment that "
                 f"has {engine.title}, such as ~/{name}/bin/python"
             )
-        interpreter = str(Path(interpreter).absolute())
-        return (interpreter, "-m", engine.module, *engine.subcommand), interpreter
+        return (str(Path(interpreter).absolute()), "-m", engine.module, *engine.subcommand)
     if name == "sglang" and util.find_spec("sglang") is not None:
-        return (sys.executable, "-m", engine.module), sys.executable
-    beside = Path(sys.executable).with_name(name)
-    if os.access(beside, os.X_OK):
-        return (str(beside), "serve"), sys.executable
-    script = shutil.which(name)
+        return (sys.executable, "-m", engine.module)
+    script = shutil.which(Path(sys.executable).with_name(name)) or shutil.which(name)
     if script is None:
         raise MissingDependencyError(
             f"{engine.title} is neither beside {sys.executable} nor on PATH. Install it in an "
             f"environment of its own ({engine.install}) and name its interpreter: "
             f"python=~/{name}/bin/python"
         )
-    with suppress(OSError, UnicodeDecodeError), Path(script).open("rb") as stream:
-        first = stream.readline(500).decode("utf-8")  # a console script names it there
-        path = first.removeprefix("#!").strip()
-        if first.startswith("#!") and Path(path).name.startswith("python"):
-            return (script, "serve"), path if os.access(path, os.X_OK) else None
-    return (script, "serve"), None
+    return (str(script), "serve")
 
 
 @dataclass(frozen=True)
@@ -280,7 +258,6 @@ class ServerPlan:
 
     label: of the model, for people ("serve:checkpoints/step-8000").
     program: what it is started with, before the checkpoint and the flags.
-    interpreter: of the engine's environment; None where that is unknown.
     folder: of the checkpoint.
     served_name: by which requests ask for it.
     arguments: flags of the engine.
@@ -290,7 +267,6 @@ class ServerPlan:
 
     label: str
     program: tuple[str, ...]
-    interpreter: str | None
     folder: Path
     served_name: str
     arguments: tuple[str, ...]
@@ -358,30 +334,3 @@ class ServerPlan:
                 "name more with devices=, or lower tensor_parallel_size"
             )
         return environment
-
-    def engine_version(self, environment: Mapping[str, str], place: Path) -> str:
-        """The version of the engine, of its own environment; empty where that is unknown.
-
-        place: a folder without any module.
-        Raises MissingDependencyError where the engine is not there.
-        """
-        if self.interpreter is None:
-            return ""
-        try:
-            done = subprocess.run(  # noqa: S603 - the interpreter that the user named
-                [self.interpreter, "-c", _PRINT_VERSION, self.serve.engine],
-                cwd=place,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):  # what starts the server says why
-            return ""
-        if done.returncode == _NOT_INSTALLED:
-            raise MissingDependencyError(
-                f"{self.label}: {self.interpreter} has no {self.engine.title}: {self.interpreter} "
-                f"-m {self.engine.install}"
-            )
-        return one_line(mask_secrets(done.stdout)) if done.returncode == 0 else ""

@@ -105,7 +105,7 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
         raise SpecError(
             f"{checkpoint.path}: transformers serve takes what follows @ for a revision: rename it"
         )
-    program, interpreter = find_program(serve.engine, serve.python)
+    program = find_program(serve.engine, serve.python)
     complete_checkpoint(checkpoint)
 
     def identify(hash_file: HashFile) -> str:
@@ -126,7 +126,6 @@ def bind(spec: ModelSpec, role: RoleName, context: BindContext) -> BoundRole:
     plan = ServerPlan(
         label=f"serve:{without_secrets(spec.target)}",
         program=program,
-        interpreter=interpreter,
         folder=checkpoint.path,
         # The same in every run.
         served_name=f"cepbench-{files.fingerprint[:16]}"

@@ -103,8 +103,7 @@ class RunServers:
         """The server, started where no process of the run has done so.
 
         Raises ModelError where it does not start, or has ended; IdentityError where its files
-        changed meanwhile; SpecError for devices that it cannot have; MissingDependencyError where
-        its interpreter has no such engine.
+        changed meanwhile; SpecError for devices that it cannot have.
         """
         server, title = self.join(plan), plan.engine.title
         try:
@@ -133,7 +132,7 @@ class RunServers:
             plan.label,
             f"http://{HOST}:{ready['port']}/v1",
             ready["key"],
-            {"engine": f"{title} {ready['version']}".strip()},
+            {"engine": title},
             ready["log"],
             server.check,
             plan.files if plan.engine.maps_files else None,
@@ -190,7 +189,6 @@ class RunServers:
         """Start the supervisor; returns the command, as the folder has it."""
         plan = server.plan
         environment = plan.environment(self._unleased)
-        version = plan.engine_version(environment, server.path)
         port = free_port()
         key = None if plan.engine.key_variable is None else secrets.token_hex(24)
         if key is not None and plan.engine.key_variable:
@@ -201,7 +199,6 @@ class RunServers:
             "log": str(log),
             "port": port,
             "key": key,
-            "version": version,
         }
         for name in (READY, ENDED):  # of an earlier server
             (server.path / name).unlink(missing_ok=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 COMMAND = "command.json"
-"""How the server is started (argv, log), and how it is asked (port, key, version)."""
+"""How the server is started (argv, log), and how it is asked (port, key)."""
 
 READY = "ready.json"
 """There once the server answers, or with the reason why it did not start (`failed`); written by the

@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
 from pytest_cepbench.artifacts.answer import read_answer as read_reasoned
 from pytest_cepbench.artifacts.modality import check_image
-from pytest_cepbench.errors import ApiError, ModelError
+from pytest_cepbench.errors import ModelError
 from pytest_cepbench.models.api.responses import read_steps
 from pytest_cepbench.models.protocols import StepLimit, Usage
 from tests.models.api.conftest import Load
 from tests.models.api.fake_server import FakeServer, chat_answer, document, drawn, fault
-from tests.models.api.test_responses import DOCUMENTS
 
 
 def test_a_request_says_text_seed_and_settings(server: FakeServer, load: Load) -> None:
@@ -207,16 +205,6 @@ def test_what_is_no_answer_is_a_failure_of_its_kind(whole: Any, kind: str) -> No
 
     assert isinstance(value, Failure)
     assert value.kind == kind
-
-
-@given(DOCUMENTS)
-def test_any_document_is_read_or_refused(whole: Any) -> None:
-    """Steps, a failure, or one of the two errors that the client knows."""
-    try:
-        value = read_steps(whole).value
-    except ApiError:
-        return
-    assert isinstance(value, Failure) or value
 
 
 def test_the_question_is_asked_for_texts_and_images(server: FakeServer, load: Load) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,13 @@ import pytest
 from PIL import Image
 
 from pytest_cepbench.artifacts import Failure
-from pytest_cepbench.artifacts.outcome import VerdictProbabilities
+from pytest_cepbench.artifacts.outcome import CRITERIA, CriteriaScores, VerdictProbabilities
 from pytest_cepbench.chains import RoleRunner
 from pytest_cepbench.chains.steps import key_of
 from pytest_cepbench.errors import ModelError, SpecError
 from pytest_cepbench.models.binding import BoundRole
-from pytest_cepbench.models.protocols import Battle, Judge, Reply
+from pytest_cepbench.models.protocols import AnsweredQuestion, AnswerScorer, Battle, Judge, Reply
+from pytest_cepbench.models.text_model.judge_prompts import SCORE_SCHEMA
 from pytest_cepbench.store import Store
 from tests.chains.roles import battle_inputs, verdicts_of
 from tests.models.api.conftest import Load
@@ -64,31 +66,6 @@ def test_a_wrong_parameter_is_refused(server: FakeServer, query: str, message: s
     """At binding, before anything is sent."""
     with pytest.raises(SpecError, match=message):
         bind_text(server.spec(query), "judge")
-
-
-def test_a_verdict_is_stored_under_everything_it_depends_on(
-    server: FakeServer, tmp_path: Path
-) -> None:
-    """Equal battles are judged once; other pieces, another order, another judge are asked anew."""
-    server.answer = lambda _: chat_answer("Tie (A is better)")
-    swapped = Battle(BATTLE.question, BATTLE.second, BATTLE.first)
-    moved = Battle(["draw a circle", "here:"], [RED], BATTLE.second)
-
-    def judged(query: str, *battles: Battle) -> list[object]:
-        bound = bind_text(server.spec(query), "judge")
-        return list(verdicts_of(RoleRunner(bound, store), battles, [0] * len(battles)))
-
-    with Store(tmp_path / "store") as store:
-        assert judged("", BATTLE, BATTLE, swapped, moved) == ["Tie(A)"] * 4
-        assert len(server.seen) == 3
-        assert judged("max_retry_wait=1", BATTLE, swapped, moved) == ["Tie(A)"] * 3
-        assert len(server.seen) == 3
-        judged("system_prompt=be strict", BATTLE)
-        judged("revision=2", BATTLE)
-        assert len(server.seen) == 5
-        judged("prompt=opening-gpt", BATTLE)
-        judged("max_pixels=9", BATTLE)
-        assert len(server.seen) == 7
 
 
 class Longest:
@@ -244,3 +221,74 @@ def test_probabilities_are_stored_with_the_verdict(server: FakeServer, tmp_path:
         key = key_of(bound, "", 0, battle_inputs(LETTERS_BATTLE))
         stored = VerdictProbabilities.from_provenance(runner.provenance([key])[key])
     assert stored == VerdictProbabilities((0.6, 0.0, 0.0, 0.4))
+
+
+ANSWERED = AnsweredQuestion(["draw a circle", RED], ["here:", BLUE, "done"])
+
+SCORES = {name: {"score": 7, "justification": f"for {name}"} for name in CRITERIA}
+
+
+def scores_text(**changes: Any) -> str:
+    """A reply with all seven scores, some of them changed; None leaves a criterion out."""
+    scores = {name: value for name, value in (SCORES | changes).items() if value is not None}
+    return json.dumps(scores)
+
+
+def values(reply: Reply) -> list[float | None]:
+    """The seven scores of a reply."""
+    assert isinstance(reply.value, CriteriaScores), reply.value
+    return [reply.value.value(name) for name in CRITERIA]
+
+
+def test_structured_output_is_asked_for(server: FakeServer, load: Load) -> None:
+    """With the schema of all seven criteria; question and answer stand under their headings."""
+    server.answer = lambda _: chat_answer(scores_text())
+
+    judge = load("judge")
+    (reply,) = judge.score_answers([ANSWERED], [0])
+
+    (seen,) = server.seen
+    form = seen.body["response_format"]
+    assert (form["type"], form["json_schema"]["strict"]) == ("json_schema", True)
+    assert form["json_schema"]["schema"] == SCORE_SCHEMA
+    shown = [part.get("text", "an image") for part in seen.body["messages"][1]["content"]]
+    assert shown[:-1] == [
+        "Question:", "draw a circle", "an image", "Answer:", "here:", "an image", "done",
+    ]  # fmt: skip
+    assert values(reply) == [7.0] * 7
+    assert reply.value.by_criterion["quality"].justification == "for quality"
+    assert isinstance(judge, AnswerScorer)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        fault(400, "Unsupported parameter: 'response_format'", param="response_format"),
+        fault(400, "'response_format.type' : must be 'json_object' or 'text'"),
+        fault(400, "This response_format type is unavailable now"),
+        fault(400, "Invalid schema: 'enum' is not permitted", param="response_format"),
+        fault(422, "guided_json is not allowed with this model"),
+    ],
+)
+def test_a_server_without_structured_output_is_asked_by_the_prompt(
+    server: FakeServer, load: Load, refusal: Any
+) -> None:
+    """Once refused it is not sent again; nothing is remarked, since the prompt says the form."""
+    server.in_turn(refusal, chat_answer(f"Here you are: {scores_text()}"))
+
+    judge = load("judge")
+    replies = [judge.score_answers([ANSWERED], [0])[0] for _ in range(2)]
+
+    assert [values(reply) for reply in replies] == [[7.0] * 7] * 2
+    assert ["response_format" in seen.body for seen in server.seen] == [True, False, False]
+    assert replies[1].remarks == ()
+
+
+def test_there_is_room_for_seven_scores(server: FakeServer, load: Load) -> None:
+    """A limit that suits a verdict would cut them; a larger one is kept, as is none."""
+    server.answer = lambda _: chat_answer(scores_text())
+    for query, expected in (("max_tokens=8", 1024), ("max_tokens=4000", 4000)):
+        load("judge", query).score_answers([ANSWERED], [0])
+        assert server.seen[-1].body["max_tokens"] == expected
+    load("judge", "max_tokens=none").score_answers([ANSWERED], [0])
+    assert "max_tokens" not in server.seen[-1].body

@@ -19,7 +19,7 @@ from pytest_cepbench.models.api.faults import (
     describe_body,
     read_json,
 )
-from pytest_cepbench.models.api.responses import read_chat, read_image, read_models
+from pytest_cepbench.models.api.responses import read_chat, read_image, read_models, read_steps
 
 _NAMES = st.sampled_from(
     [
@@ -76,10 +76,10 @@ DRAWINGS = st.fixed_dictionaries(
 @given(DOCUMENTS | CHATS | DRAWINGS)
 def test_any_document_is_an_answer_or_none(document: Any) -> None:
     """What comes out is a text, pixels or a failure; counts are counts, and reports are texts."""
-    for read in (read_chat, read_image):
+    for read in (read_chat, read_image, read_steps):
         with contextlib.suppress(ApiError):
             answer = read(document)
-            assert isinstance(answer.value, str | Failure | np.ndarray)
+            assert isinstance(answer.value, str | list | Failure | np.ndarray)
             counts = answer.usage.input_tokens, answer.usage.output_tokens
             assert all(type(count) is int and count >= 0 for count in counts)
             assert all(isinstance(text, str) for text in answer.provenance.values())

@@ -106,9 +106,8 @@ def test_boxes_that_overlap_by_just_the_limit_are_kept(nms: float, left: int) ->
 
 @given(ROWS, st.integers(1, 3))
 def test_limits_keep_the_most_confident(rows: list[Any], most: int) -> None:
-    """A limit over all, and one per class, cut the end of the list and nothing else."""
+    """Of each class it cuts the end of the list and nothing else."""
     everything = kept(rows, threshold=0.0).found
-    assert kept(rows, threshold=0.0, most=most).found == everything[:most]
     for query in ("cat", "dog"):
         of_class = [detection for detection in everything if detection.query == query]
         limited = kept(rows, threshold=0.0, most_per_class=most).found

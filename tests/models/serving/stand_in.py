@@ -138,9 +138,6 @@ class Handler(BaseHTTPRequestHandler):
 
 def main() -> None:
     """Be what the command line says."""
-    if sys.argv[1] == "-c":  # a question for the engine's version
-        say("9.9.9")
-        sys.exit(behavior().get("version_code", 0))
     module, given = sys.argv[2], sys.argv[3:]
     parsed = arguments(module, given)
     wanted = behavior()

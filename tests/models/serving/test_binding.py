@@ -179,19 +179,18 @@ def test_an_engine_that_is_not_here_is_one_line_with_the_command(
 def test_an_engine_is_looked_for_beside_the_interpreter_then_on_the_path(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """A script of the same environment goes first; one of another tells its interpreter."""
+    """A script of the same environment goes first."""
     beside, elsewhere = tmp_path / "own" / "vllm", tmp_path / "other" / "vllm"
     for script in (beside, elsewhere):
         script.parent.mkdir()
         script.write_text(f"#!{sys.executable}\n")
         script.chmod(0o755)
-    interpreter = sys.executable
     monkeypatch.setenv("PATH", str(elsewhere.parent))
     monkeypatch.setattr(sys, "executable", str(beside.with_name("python")))
 
-    assert find_program("vllm", None)[0] == (str(beside), "serve")
+    assert find_program("vllm", None) == (str(beside), "serve")
     beside.unlink()
-    assert find_program("vllm", None) == ((str(elsewhere), "serve"), interpreter)
+    assert find_program("vllm", None) == (str(elsewhere), "serve")
 
 
 def test_binding_joins_a_server_without_starting_it(stand_in: StandIn, bind_served: Bind) -> None:

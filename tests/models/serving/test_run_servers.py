@@ -17,7 +17,6 @@ from PIL import Image
 
 from pytest_cepbench.errors import (
     IdentityError,
-    MissingDependencyError,
     ModelError,
     SpecError,
     WriteError,
@@ -83,7 +82,7 @@ def test_vllm_is_started_with_the_flags_of_the_spec(
     assert "PYTHONPATH" not in environment
     assert reply.value == "200 10 10"
     assert reply.provenance["server served"] == served
-    assert reply.provenance["engine"] == "vLLM 9.9.9"
+    assert reply.provenance["engine"] == "vLLM"
 
 
 def test_sglang_is_started_with_flags_of_its_own(stand_in: StandIn, bind_served: Bind) -> None:
@@ -263,15 +262,6 @@ def test_a_port_belongs_to_the_process_that_listens_and_to_those_above() -> None
         with closing(socket.create_server(("127.0.0.1", 0))) as other:
             assert not listens(child.pid, other.getsockname()[1])
         child.kill()
-
-
-def test_an_interpreter_without_the_engine_is_one_line(
-    stand_in: StandIn, bind_served: Bind
-) -> None:
-    """With the command that installs it there."""
-    stand_in.behave(version_code=3)
-    with pytest.raises(MissingDependencyError, match=f"{stand_in.python} -m pip install vllm"):
-        bind_served(stand_in.spec()).load()
 
 
 def test_whatever_the_server_started_ends_with_it(

@@ -4,19 +4,12 @@ checkpoint in this process.
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.chains import RoleRunner
-from pytest_cepbench.chains.steps import Step
 from pytest_cepbench.errors import IdentityError
 from pytest_cepbench.models.api.roles import ApiDescriber
 from pytest_cepbench.models.binding import BoundRole, bind
@@ -27,7 +20,6 @@ from pytest_cepbench.models.protocols import (
 from pytest_cepbench.models.serving.run_servers import RunServers
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.models.torch_runtime import quiet
-from pytest_cepbench.store import Store
 from tests.models.binding import bind_text, context_with
 from tests.tiny.common import pictures
 
@@ -77,7 +69,7 @@ def test_a_served_checkpoint_says_what_it_says_here(checkpoint: Path, servers: R
     assert served.fingerprint == here.fingerprint
     assert [reply.value for reply in replies] == list(own)
     assert len(set(own)) > 1
-    assert all(reply.provenance["engine"].startswith("transformers serve 5") for reply in replies)
+    assert all(reply.provenance["engine"] == "transformers serve" for reply in replies)
 
 
 def test_weights_that_change_while_they_are_served_stop_the_case(
@@ -95,64 +87,3 @@ def test_weights_that_change_while_they_are_served_stop_the_case(
             model.describe([image], "describe", [0])
     finally:
         weights.write_bytes(content)
-
-
-@pytest.fixture(scope="module")
-def url(checkpoint: Path) -> Iterator[str]:
-    """Where a server of that checkpoint listens; it takes some ten seconds to begin."""
-    command: list[str | Path] = [
-        Path(sys.executable).with_name("transformers"), "serve", checkpoint,
-        "--host", "127.0.0.1", "--port", "0", "--device", "cpu", "--dtype", "float32",
-    ]  # fmt: skip
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert process.stdout is not None
-    lines = []
-    try:
-        for line in process.stdout:  # ends where the server does
-            lines.append(line)
-            running = re.search(r"running on (http://127\.0\.0\.1:\d+)", line)
-            if running:
-                yield f"{running[1]}/v1"
-                break
-        else:
-            pytest.fail(f"the server ended: {''.join(lines)}")
-    finally:
-        process.terminate()
-        process.communicate(timeout=30)
-
-
-def test_a_server_that_runs_already_says_what_is_said_here(
-    checkpoint: Path, url: str, tmp_path: Path
-) -> None:
-    """Greedy captions are equal word for word, stored under the weights, and asked for once."""
-    images = [ImageArtifact.from_pil(image) for image in pictures(((64, 64), (48, 80), (96, 40)))]
-    specs = {
-        "here": f"{checkpoint}?max_new_tokens=12",
-        "served": f"openai:{checkpoint}?base_url={url}&weights={checkpoint}&max_tokens=12",
-    }
-
-    def captions(runner: RoleRunner) -> list[object]:
-        steps = [
-            Step(runner.key(_PROMPT, 0, "image", image.digest), 0, image.to_pil) for image in images
-        ]
-        return list(runner.ask("describe", steps, _PROMPT))
-
-    with Store(tmp_path / "store") as store:
-        runners = {
-            name: RoleRunner(bind_text(spec, "describer"), store) for name, spec in specs.items()
-        }
-        reply = {name: captions(runner) for name, runner in runners.items()}
-        again = RoleRunner(bind_text(specs["served"], "describer"), store)
-        assert captions(again) == reply["served"]
-
-    assert reply["served"] == reply["here"]
-    assert len(set(map(str, reply["here"]))) > 1
-    usage = runners["served"].tally.usage
-    # Its list of models fails without a hub's cache, and that line may be cut: one retry.
-    assert usage.requests - usage.retries == len(images)
-    assert usage.retries <= 1
-    assert min(usage.input_tokens, usage.output_tokens) > len(images)
-    assert (again.tally.loads, again.tally.inputs) == (0, 0)
