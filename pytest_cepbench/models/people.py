@@ -20,7 +20,7 @@ from pytest_cepbench.errors import CheckpointError, DatasetError, RoleError, unk
 from pytest_cepbench.models.binding import BindContext, BoundRole, DetectedModel, Resources
 from pytest_cepbench.models.protocols import Battle, Model, Reply, RoleName
 from pytest_cepbench.models.spec import ModelSpec, parse_params
-from pytest_cepbench.ratings.folder import Ratings, Votes, read_ratings, read_votes
+from pytest_cepbench.ratings.folder import Ratings, read_ratings, read_votes
 from pytest_cepbench.ratings.records import Part, Task, option_digest
 from pytest_cepbench.ratings.summary import doubtful_annotators
 from pytest_cepbench.ratings.votes import (
@@ -200,7 +200,20 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
             )
             chosen = {"votes": rule, **chosen}
         else:
-            texts = _texts_by_image(ratings, votes, annotators)
+            check_annotators(ratings, annotators)
+            by_image: dict[str, dict[str, str]] = {}
+            for vote in votes.answers():
+                item = ratings.items[vote.item]
+                images = [part.image for part in item.question if part.image is not None]
+                counts = not annotators or vote.annotator in annotators
+                if item.kind == "item" and len(images) == 1 and counts:
+                    by_image.setdefault(images[0], {})[vote.annotator] = vote.text or ""
+            # Of several people who described an image one by digest, so that the images are spread
+            # over the people.
+            texts = {
+                image: min(own.items(), key=lambda pair: digest_text(f"{image} {pair[0]}"))[1]
+                for image, own in by_image.items()
+            }
             model = HumanDescriber(texts, spec.target)
             counted = {"texts": texts}
             remarks = [f"{len(texts)} images described by people"]
@@ -221,23 +234,3 @@ def bind(spec: ModelSpec, role: RoleName, _: BindContext) -> BoundRole:
         # battles of its own, so that a baseline outlives the votes of one study.
         named_in_baselines="people" if role == "judge" else "",
     )
-
-
-def _texts_by_image(ratings: Ratings, votes: Votes, annotators: Sequence[str]) -> dict[str, str]:
-    """Digest of each described image -> one description of it.
-
-    Where no annotator is chosen and several people described an image, one of them by digest, so
-    that the images are spread over the people. Raises DatasetError for an unknown annotator.
-    """
-    check_annotators(ratings, annotators)
-    texts: dict[str, dict[str, str]] = {}
-    for vote in votes.answers():
-        item = ratings.items[vote.item]
-        images = [part.image for part in item.question if part.image is not None]
-        chosen = not annotators or vote.annotator in annotators
-        if item.kind == "item" and len(images) == 1 and chosen:
-            texts.setdefault(images[0], {})[vote.annotator] = vote.text or ""
-    return {
-        image: min(by_person.items(), key=lambda pair: digest_text(f"{image} {pair[0]}"))[1]
-        for image, by_person in texts.items()
-    }

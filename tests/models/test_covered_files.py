@@ -21,8 +21,7 @@ from pytest_cepbench.models.protocols import RoleName
 from pytest_cepbench.models.spec import parse_spec
 from pytest_cepbench.store import Store
 from tests.models.binding import CONTEXT
-from tests.models.files import LLAVA, VIT, safetensors_bytes, write_checkpoint, write_pipeline
-from tests.tiny.common import skip_before
+from tests.models.files import LLAVA, safetensors_bytes, write_checkpoint, write_pipeline
 from tests.tiny.weights_files import INCEPTION_NAME
 
 OTHER = safetensors_bytes(b"\0\0\0@")
@@ -58,41 +57,6 @@ def _pipeline(root: Path) -> Named:
     return Named(str(folder), "generator", folder / "unet" / "diffusion_pytorch_model.safetensors")
 
 
-def _unified(role: RoleName) -> Callable[[Path], Named]:
-    def write(root: Path) -> Named:
-        skip_before("a unified model", "transformers", "5.0")
-        config = {
-            "architectures": ["JanusForConditionalGeneration"],
-            "model_type": "janus",
-            "vision_config": {},
-            "text_config": {},
-            "vq_config": {},
-        }
-        folder = write_checkpoint(root / "janus", config)
-        return Named(str(folder), role, folder / "model.safetensors")
-
-    return write
-
-
-def _vit(root: Path) -> Named:
-    folder = write_checkpoint(root / "vit", VIT)
-    return Named(str(folder), "encoder", folder / "model.safetensors")
-
-
-def _timm(root: Path) -> Named:
-    config = {"architecture": "vit_tiny_patch16_224", "pretrained_cfg": {}}
-    folder = write_checkpoint(root / "timm", config)
-    return Named(str(folder), "encoder", folder / "model.safetensors")
-
-
-def _open_clip(root: Path) -> Named:
-    config = {"model_cfg": {"embed_dim": 8, "vision_cfg": {}, "text_cfg": {}}, "preprocess_cfg": {}}
-    folder = write_checkpoint(
-        root / "open_clip", config, "open_clip_model.safetensors", index="open_clip_config.json"
-    )
-    return Named(str(folder), "encoder", folder / "open_clip_model.safetensors")
-
-
 def _sentence(root: Path) -> Named:
     folder = write_checkpoint(root / "sentence", {"model_type": "bert"})
     kinds = ("Transformer", "Pooling")
@@ -118,12 +82,6 @@ def _cleanfid(root: Path) -> Named:
     return Named(f"cleanfid:?weights={file}", "encoder", file)
 
 
-def _detector(root: Path) -> Named:
-    config = {"architectures": ["DetrForObjectDetection"], "model_type": "detr"}
-    folder = write_checkpoint(root / "detr", config)
-    return Named(str(folder), "detector", folder / "model.safetensors")
-
-
 def _served(root: Path) -> Named:
     folder = write_checkpoint(root / "served", LLAVA)
     spec = f"openai:m?base_url=http://127.0.0.1:9/v1&weights={folder}"
@@ -134,22 +92,14 @@ WRITERS: dict[str, Callable[[Path], Named]] = {
     "describer": _llava,
     "shards": _shards,
     "generator": _pipeline,
-    "unified-describer": _unified("describer"),
-    "unified-generator": _unified("generator"),
-    "transformers-encoder": _vit,
-    "timm": _timm,
-    "open_clip": _open_clip,
     "sentence-transformers": _sentence,
     "unicom": _unicom,
     "cleanfid": _cleanfid,
-    "detector": _detector,
     "served": _served,
 }
 
 _PACKAGES = {
     "generator": ("torch", "diffusers"),
-    "timm": ("torch", "timm"),
-    "open_clip": ("torch", "open_clip"),
     "sentence-transformers": ("torch", "sentence_transformers"),
     "unicom": ("torch", "torchvision"),
     "cleanfid": ("torch", "torchvision", "cleanfid"),

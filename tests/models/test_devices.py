@@ -21,7 +21,6 @@ from pytest_cepbench.models.devices import (
     free_memory,
     spread,
     usable_cores,
-    usable_together,
     visible_devices,
 )
 from pytest_cepbench.models.spec import parse_spec
@@ -190,13 +189,6 @@ def test_a_group_around_limits_what_is_in_it(tmp_path: Path) -> None:
     assert free_memory(root) == GIB + GIB // 2  # files in memory give way
 
 
-def test_without_limits_the_machine_counts(tmp_path: Path) -> None:
-    """Memory that can be had without swapping, and every core that this process may run on."""
-    root = _system(tmp_path, {"sys/fs/cgroup/pods/one/cpu.max": "max 100000\n"})
-    assert free_memory(root) == 8 * GIB
-    assert usable_cores(root) == usable_cores(tmp_path / "nothing")
-
-
 def test_a_system_that_does_not_say(tmp_path: Path) -> None:
     """Elsewhere than on Linux nothing is known of memory, and there is a core at least."""
     assert free_memory(tmp_path) is None
@@ -258,14 +250,6 @@ def test_models_fit_with_a_fifth_of_their_weights_to_spare(
 ) -> None:
     """One device for each model that no map divides; the rest of all devices for those it does."""
     assert fits(models, _devices(*free), swap=swap) is room
-
-
-def test_a_process_uses_one_mig_instance() -> None:
-    """CUDA shows a process the first of several only."""
-    instances = [Device(f"MIG-{i}", "H100 MIG 3g.40gb") for i in range(3)]
-    assert usable_together(instances) == 1
-    assert usable_together(_devices(1, 1)) == 2
-    assert usable_together([]) == 0
 
 
 def _checkpoint(folder: Path, mebibytes: int) -> Path:

@@ -16,7 +16,6 @@ from pytest_cepbench.ratings.folder import Ratings
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Vote
 from pytest_cepbench.studies.rated_items import RatedItems
-from pytest_cepbench.suites.judge_cards import remark_on_judge
 from tests.ratings.voted import cast, flat, side_vote, write_rated
 
 
@@ -182,16 +181,6 @@ def test_ratings_that_cannot_play_a_role(tmp_path: Path) -> None:
         bound(f"{spec}?votes=majorty")
     with pytest.raises(SpecError, match="name a ratings folder"):
         bound("human:")
-
-
-def test_the_report_says_who_judged(tmp_path: Path) -> None:
-    """No card is asked for where people judged: it would be one of people against people."""
-    ratings = pair_study(tmp_path / "study")
-    for name in ("ada", "bob"):
-        cast(ratings, side_vote(items_of(ratings)[0], name, "A"))
-    remark = remark_on_judge(None, bound(f"human:{ratings.path}"))
-    assert remark.line == "people: 1 battles judged by 2 people"
-    assert not remark.warning
 
 
 def test_careless_judges_are_named(tmp_path: Path) -> None:

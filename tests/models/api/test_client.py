@@ -447,16 +447,6 @@ def test_max_tokens_goes_by_its_newer_name(server: FakeServer, load: Load) -> No
     assert not any(reply.remarks or "not honoured" in reply.provenance for reply in replies)
 
 
-def test_a_value_out_of_range_is_not_taken_for_an_unknown_parameter(
-    server: FakeServer, load: Load
-) -> None:
-    """Leaving a wrong temperature out would measure something else than was asked for."""
-    server.answer = lambda _: fault(400, "temperature must be at most 2", "invalid", "temperature")
-
-    with pytest.raises(ModelError, match="temperature must be at most 2"):
-        describe(load("describer", "temperature=9"))
-
-
 def test_cut_answers_are_counted_for_people(server: FakeServer, load: Load) -> None:
     """They are texts like others; how many there are is said now and then, not for each."""
     server.answer = lambda _: chat_answer("a red", ended="length")

@@ -34,18 +34,6 @@ def test_a_question_keeps_the_order_of_its_parts(server: FakeServer, load: Load)
     assert seen.body["max_tokens"] == 2048
 
 
-def test_each_question_has_its_own_answer_or_failure(server: FakeServer, load: Load) -> None:
-    """In order, whatever the others became."""
-    server.answer = lambda seen: (
-        chat_answer(None, refusal="no") if "red" in seen.text else chat_answer(f"on {seen.text}")
-    )
-
-    replies = load("writer").write([["blue"], ["red"], ["green"]], "", [0, 0, 0])
-
-    refused = Failure("refused", "no")
-    assert [reply.value for reply in replies] == ["on blue", refused, "on green"]
-
-
 SCHEMA = pattern_schema("neutral", ["Count"])
 
 
@@ -159,15 +147,6 @@ def test_an_answer_without_a_word_is_not_right_whatever_is_said(
     server.answer = lambda _: chat_answer(reply)
     question = VqaQuestion("Which sign?", ("!", " ", "star"))
     assert _ask(load, question, query="logprobs=false").value == [right]
-
-
-@pytest.mark.parametrize("text", ["", "   "])
-def test_no_answer_is_a_failure_of_the_piece(server: FakeServer, load: Load, text: str) -> None:
-    """It is never taken for a no."""
-    server.answer = lambda seen: chat_answer("yes" if "red" in seen.text else text)
-    reply = _ask(load, YES, FOUR, query="logprobs=false")
-    assert isinstance(reply.value, Failure)
-    assert reply.value.kind == "empty-text"
 
 
 def test_a_server_without_probabilities_says_what_to_do(server: FakeServer, load: Load) -> None:

@@ -368,27 +368,6 @@ def test_an_exact_judge_gives_the_rounded_truth(model: str) -> None:
             assert abs((own.value(name) or 0.0) - 10 * getattr(truth, name)) <= 0.5 + 1e-9
 
 
-@pytest.mark.slow
-def test_a_judge_that_flips_gives_the_opposite_score_at_its_rate() -> None:
-    """Each criterion by itself: ten less the right score, and nothing else."""
-    right, wrong = (numbers(scored(s, "shapes:?miss=0.3")) for s in ("shapes:", "shapes:?flip=0.3"))
-    pairs = [(a, b) for a, b in zip(right, wrong, strict=True) if a != 5]
-    assert all(b in (a, 10 - a) for a, b in pairs)
-    share = sum(a != b for a, b in pairs) / len(pairs)
-    assert share == pytest.approx(0.3, abs=4 * (0.3 * 0.7 / len(pairs)) ** 0.5)
-    assert scored("shapes:?flip=0.3", "shapes:", 1) != scored("shapes:?flip=0.3", "shapes:", 2)
-
-
-@pytest.mark.slow
-def test_a_judge_that_leans_to_length_gives_surplus_steps_a_point() -> None:
-    """No more than ten, and none to an answer of the right length."""
-    surplus = "shapes:?surplus=1&miss=0.3"
-    right, long = (numbers(scored(spec, surplus)) for spec in ("shapes:", "shapes:?long=1"))
-    assert Counter(b - a for a, b in zip(right, long, strict=True) if a < 10).keys() == {1.0}
-    assert max(long) == 10
-    assert scored("shapes:?long=1", "shapes:?miss=0.3") == scored("shapes:", "shapes:?miss=0.3")
-
-
 def test_the_faults_of_a_seed_stay_what_they_are() -> None:
     """Results are stored under seed and knobs: other draws would be another judge's answers."""
     surplus = "shapes:?surplus=1&miss=0.3"

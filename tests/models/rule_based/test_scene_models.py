@@ -16,7 +16,6 @@ from pytest_cepbench.artifacts import Detections, Failure
 from pytest_cepbench.datasets.sample import Dataset, Sample, load_seed_image
 from pytest_cepbench.datasets.shapes import (
     Degradation,
-    Scene,
     caption,
     degrade_scene,
     features,
@@ -151,26 +150,6 @@ def test_an_image_and_its_caption_have_one_vector(dataset: Dataset) -> None:
     table = images @ texts.T
     assert np.diag(table) == pytest.approx(np.ones(len(table)), abs=1e-9)
     assert (table.sum() - np.trace(table)) / (table.size - len(table)) < 0.2
-
-
-def test_black_images_and_garbage_have_the_empty_scene_s_vector() -> None:
-    """What shows or tells of nothing is encoded as nothing, not as an error or a zero vector."""
-    encoder = cast("Encoder", bound("shapes:", "encoder").load())
-    nothing = features(Scene())
-    black = Image.new("RGB", (64, 64))
-    assert np.array_equal(encoder.encode_images([black])[0], nothing)
-    assert np.array_equal(encoder.encode_texts(["", "\0\ud800 lorem ipsum"]), [nothing, nothing])
-    assert np.linalg.norm(nothing) == 1
-
-
-def test_a_full_blank_knob_leaves_empty_texts_and_black_images() -> None:
-    """These are the failures that chains look for."""
-    scene = parse_caption("small red circle top left")
-    describer = cast("Describer", bound("shapes:?blank=1", "describer").load())
-    generator = cast("Generator", bound("shapes:?blank=1", "generator").load())
-    assert list(describer.describe([render(scene, 0).to_pil()], "", [0])) == [""]
-    (image,) = generator.generate([caption(scene)], [0])
-    assert not np.asarray(image).any()
 
 
 def test_the_scene_of_nothing_is_no_failure() -> None:
