@@ -15,9 +15,10 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 from filelock import FileLock, Timeout
 
@@ -209,7 +210,8 @@ class GateRun:
     def wait(self) -> GateVerdict:
         """The verdict, waited for. Raises TrainingGateError."""
         while (verdict := self.poll()) is None:
-            self._process.wait(self._left())
+            with suppress(TimeoutExpired):
+                self._process.wait(self._left())
         return verdict
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ _GRACE = 10.0  # seconds for a process that is interrupted to end
 _OUTPUT = 64 * 1024  # bytes of the log that a verdict shows
 
 
-class GateProcess:
+class GateProcess(subprocess.Popen[bytes]):
     """A command of the gate at work.
 
     arguments: program and arguments.
@@ -43,11 +43,10 @@ class GateProcess:
     """
 
     def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str]) -> None:
-        self._log = log
         try:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("ab") as stream:
-                self._process = subprocess.Popen(  # noqa: S603 - the training's own settings
+                super().__init__(
                     arguments,
                     stdin=subprocess.DEVNULL,
                     stdout=stream,
@@ -58,24 +57,14 @@ class GateProcess:
         except OSError as error:
             raise TrainingGateError(f"the gate cannot be started: {error}") from error
 
-    def poll(self) -> int | None:
-        """The exit code, None while the process runs."""
-        return self._process.poll()
-
-    def wait(self, seconds: float | None) -> int | None:
-        """Wait for the end; the exit code, None where the time was not enough."""
-        try:
-            return self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-
     def end(self) -> None:
         """End the process: interrupt it, so that it ends its own; kill it after a while."""
         for number, patience in ((signal.SIGINT, _GRACE), (signal.SIGKILL, None)):
-            if self._process.poll() is None:
+            if self.poll() is None:
                 with suppress(ProcessLookupError):
-                    os.killpg(self._process.pid, number)
-                self.wait(patience)
+                    os.killpg(self.pid, number)
+                with suppress(subprocess.TimeoutExpired):
+                    self.wait(patience)
 
 
 def inherited_environment() -> dict[str, str]:
