@@ -28,13 +28,9 @@ from tests.plugin.project import PHOTOS, SHAPES, Project, contents
 # process, which forgets what it imported, they would be of classes that the client does not know.
 pytest.importorskip("httpx2").AsyncClient()
 
-KEY = "sk-proj-0123456789abcdef"
+KEY = "sk-proj-0123456789/abcdef"
 
-ECHOES = [
-    KEY,
-    quote(KEY, safe="").replace("-", "%2D"),
-    "".join(f"%{ord(char):02x}" for char in KEY),
-]
+ECHOES = [KEY, quote(KEY, safe="")]
 """How the server repeats the key."""
 
 SERVED = "describer openai:eye: the server answered as 'tiny-2026', and 'eye' was asked for"
@@ -81,7 +77,7 @@ def test_models_behind_a_server_are_gated_like_others(
     assert project.run_here("--snapshot-update").ret == pytest.ExitCode.OK
     local = [case["value"] for case in project.report()["cases"]]
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    monkeypatch.setenv("OPENAI_BASE_URL", shapes_server.url.replace("//", f"//team:{KEY}@"))
+    monkeypatch.setenv("OPENAI_BASE_URL", shapes_server.url)
     models = (
         f"--model=openai:eye?{WAIT}&{PRICES}",
         f"--generator=openai:hand?{WAIT}&price_image=0.5",
@@ -173,7 +169,7 @@ def test_what_is_wrong_with_a_server_is_one_line(project: Project) -> None:
         result = project.run_here(f"--describer=openai:m?{WAIT}&base_url={url}")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([f"*describer openai:m: no server answers at {url}*base_url=*"])
+    result.stdout.fnmatch_lines([f"*describer openai:m: {url} cannot be reached*base_url=*"])
     assert "Traceback" not in result.stdout.str()
     assert set(project.verdicts().values()) == {"error"}
 
