@@ -36,7 +36,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Runs that are tried here are not those of the CI job that runs the tests, nor as wide as its
 # terminal: what they print has each sentence on one line.
-for variable in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITLAB_CI", "LINES"):
+for variable in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "LINES"):
     os.environ.pop(variable, None)
 os.environ["COLUMNS"] = "300"
 

@@ -120,13 +120,11 @@ def make_texts(folder: Path) -> dict[str, str]:
     report = page(folder, folder / ".cepbench" / "report.html")
     ranked = [f"runs/{name}.json" for name in RANKED]
     cepbench(folder, "compare", *ranked[::-1], "--html=compare.html")
-    cepbench(folder, "compare", *ranked[::-1], "--case=overall/gc", "--out=board")
     cepbench(folder, "history", "--html=history.html", "--case=*/overall/gc")
     return terminals | {
         "report": report,
         "history": page(folder, folder / "history.html"),
         "compare": page(folder, folder / "compare.html"),
-        "leaderboard": page(folder, folder / "board" / "leaderboard.html"),
     }
 
 
@@ -273,7 +271,6 @@ SCREENS = {
         "report": (),
         "history": (),
         "compare": (),
-        "leaderboard": ("h1", "section"),
         "terminal": ("pre",),
     }.items()
     for width, height in WIDTHS.items()

@@ -22,12 +22,12 @@ from pytest_cepbench.evaluation.project_baselines import battle_baselines, verdi
 from pytest_cepbench.evaluation.python_api import importable
 from pytest_cepbench.gate.baseline import dump_baseline
 from pytest_cepbench.measures.base import JUDGE
+from pytest_cepbench.metrics.battles import TiePolicy
 from pytest_cepbench.models.people import HumanJudge
 from pytest_cepbench.models.text_model.judge_prompts import JUDGE_PROMPTS
 from pytest_cepbench.ratings.folder import STUDY, read_ratings, read_votes
 from pytest_cepbench.ratings.votes import shown_battles
 from pytest_cepbench.replacement import replace_files
-from pytest_cepbench.report.comparison_page import POLICIES, arena_leaderboard_page
 from pytest_cepbench.store.maintenance import models_in
 from pytest_cepbench.studies.arena import Leaderboard, make_leaderboard
 from pytest_cepbench.studies.panels import SHAPES_PANEL, shapes_panel
@@ -42,6 +42,14 @@ from pytest_cepbench.suites import ModelPool, Suite, load_suite
 from pytest_cepbench.suites.model_options import RoleAssignment, RoleChoices
 from pytest_cepbench.suites.model_pool import describe_role
 from pytest_cepbench.suites.role_assignment import named_models
+
+POLICIES: dict[TiePolicy, str] = {
+    "fdt": "ties forced",
+    "without_ties": "no ties",
+    "ties_as_zero": "ties 0",
+    "ties_as_half": "ties 1/2",
+}
+"""What tables call the policies for ties."""
 
 
 def run(arguments: Namespace) -> int:
@@ -60,9 +68,9 @@ def run(arguments: Namespace) -> int:
             battles = read_verdicts(path, names)
         board = make_leaderboard(title, battles, arguments.pair_model, grouping=arguments.by)
         boards.append(board)
-    page, html = [s for board in boards for s in board_page(board)], arena_leaderboard_page(boards)
+    page = [s for board in boards for s in board_page(board)]
     name = f"leaderboard-{'-'.join(titles.values())}"
-    write_and_show(arguments, {"leaderboards": boards}, page, name, html)
+    write_and_show(arguments, {"leaderboards": boards}, page, name)
     return 0
 
 

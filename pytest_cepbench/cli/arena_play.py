@@ -21,7 +21,6 @@ from pytest_cepbench.files import keep_out_of_git, parse_json, read_text
 from pytest_cepbench.gate import CaseKey
 from pytest_cepbench.metrics.battles import coverage_time
 from pytest_cepbench.option_values import split_name
-from pytest_cepbench.report.comparison_page import arena_leaderboard_page
 from pytest_cepbench.report.writers import write_reports
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.arena import make_leaderboard
@@ -100,7 +99,7 @@ def run(arguments: Namespace) -> int:
     first, *others = board_page(board)
     page = [Section(first.title, (*lines, *first.blocks)), *others]
     content = {"leaderboards": [board], "play": facts}
-    write_and_show(arguments, content, page, "leaderboard", arena_leaderboard_page([board]))
+    write_and_show(arguments, content, page, "leaderboard")
     return 0
 
 

@@ -87,7 +87,7 @@ RENAMED: Mapping[str, str] = {
     "answers export": "`cepbench store export --answers`",
     "answers import": "`cepbench store import`",
     "series": "`cepbench history --series`",
-    "view bundle": "`cepbench view --out`",
+    "view": "`cepbench history --html`",
     "rate ...": "`cepbench rate ask`",
     "ratings": "`cepbench rate export`, or `cepbench rate ask`, whose pages keep the votes",
     "ratings export": "`cepbench rate export`",

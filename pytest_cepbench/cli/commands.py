@@ -211,22 +211,6 @@ _HISTORY = Command(
     ),
 )
 
-_VIEW = Command(
-    "view",
-    "show the history and the reports of a project in a browser, or write them as a site",
-    UNWRITTEN,
-    "history:view",
-    options(
-        """
-        project DIR ?        the project
-        --port PORT = 8765   of 127.0.0.1; default: %(default)s, 0: any free
-        --out DIR            write the pages into this new folder, and serve none
-        --[cep-]history DIR  folder of the history; default: .cepbench/history of the project
-        """,
-        project={"default": "."},
-    ),
-)
-
 _EXPORT = Command(
     "export",
     "write the report of a run in the format of another tool",
@@ -235,7 +219,7 @@ _EXPORT = Command(
     options(
         """
         @results
-        --to FORMAT required  csv, parquet, lm-eval, hf-eval-results, wandb, mlflow or tensorboard
+        --to FORMAT required  csv, parquet, lm-eval or hf-eval-results
         --rows {cases,samples} = cases
                               what a row of csv and parquet is
         --out PATH            file or folder to write; default: below .cepbench/exports
@@ -243,17 +227,7 @@ _EXPORT = Command(
         --step N = 0          of the training
         --dataset ORG/NAME    benchmark on the Hub, for hf-eval-results
         """,
-        to={
-            "choices": (
-                "csv",
-                "parquet",
-                "lm-eval",
-                "hf-eval-results",
-                "wandb",
-                "mlflow",
-                "tensorboard",
-            )
-        },
+        to={"choices": ("csv", "parquet", "lm-eval", "hf-eval-results")},
         step={"type": number_from(0, "no step of a training; give a number from 0 on")},
     ),
 )
@@ -352,7 +326,7 @@ CEPBENCH = Command(
     groups={
         "set up": (_INIT, _SUITES, _DOCTOR, _CALIBRATE),
         "baselines": (_ACCEPT, _PRUNE),
-        "results": (_COMPARE, _HISTORY, _VIEW, _EXPORT),
+        "results": (_COMPARE, _HISTORY, _EXPORT),
         "models and people": (STUDY, ARENA, AGREE, RATE, DATASET),
         "store": (_STORE,),
     },

@@ -15,10 +15,9 @@ from pytest_cepbench.gate import CaseKey, Verdict
 from pytest_cepbench.gate.baseline import as_accepted
 from pytest_cepbench.gate.policy import check_alpha
 from pytest_cepbench.option_values import LEAST_ALPHA, is_url, split_name
-from pytest_cepbench.report.chain_pairs import battle_scores
-from pytest_cepbench.report.comparison_page import case_leaderboard_page, comparison_page, headline
-from pytest_cepbench.report.history.file import read_history
-from pytest_cepbench.report.history.timeline import when
+from pytest_cepbench.report.case_table import battle_scores
+from pytest_cepbench.report.comparison_page import comparison_page, headline
+from pytest_cepbench.report.history import read_history, when
 from pytest_cepbench.report.number_format import bounds_of, number, p_value
 from pytest_cepbench.studies.comparison import (
     CaseLeaderboard,
@@ -52,7 +51,7 @@ def run(arguments: Namespace) -> int:
         from pytest_cepbench.report.writers import write_reports
 
         path: Path = arguments.html
-        page = _html(comparisons, boards, reports, arguments)
+        page = _html(comparisons, reports, arguments)
         pages = [f"written: {p}" for p in write_reports(path, {path.suffix or ".html": page})]
     suites = ", ".join(dict.fromkeys(CaseKey.parse(board.case).suite for board in boards))
     shown = [_overview(suites, boards)] if boards else []
@@ -62,8 +61,7 @@ def run(arguments: Namespace) -> int:
         return 0
     if not boards:
         raise SpecError("--out: the runs have no case in common by which they could be ranked")
-    html = case_leaderboard_page(suites, boards)
-    write_and_show(arguments, {"cases": boards}, shown, "leaderboard", html)
+    write_and_show(arguments, {"cases": boards}, shown, "leaderboard")
     show([], *pages)
     return 0
 
@@ -192,7 +190,6 @@ def _board_section(board: CaseLeaderboard) -> Section:
 
 def _html(
     comparisons: Sequence[RunComparison],
-    boards: Sequence[CaseLeaderboard],
     reports: Mapping[str, RunReport],
     arguments: Namespace,
 ) -> str:
@@ -214,7 +211,7 @@ def _html(
     results = {name: report.cases for name, report in reports.items()}
     with read_only_store(options.stores) as store:
         chains = [chains_of(comparison, results, options, store) for comparison in comparisons]
-        return comparison_page(comparisons, boards, folder, chains, store.get_artifact)
+        return comparison_page(comparisons, folder, chains, store.get_artifact)
 
 
 def _section(comparison: RunComparison) -> Section:

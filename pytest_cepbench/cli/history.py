@@ -1,10 +1,9 @@
-"""`cepbench history` and `view`: each case over the runs of a project, the looks of a series."""
+"""`cepbench history`: each case over the runs of a project, the looks of a series."""
 
 from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from pytest_cepbench.cli.output import Section, Table, show, tell
@@ -13,11 +12,9 @@ from pytest_cepbench.gate import Policy
 from pytest_cepbench.gate.series.file import SERIES, SeriesFile, recorded_names
 from pytest_cepbench.gate.series.record import Place, SeriesRecord, delays_of
 from pytest_cepbench.gate.statistics import checkpoint_share
-from pytest_cepbench.option_values import HOST, bind
-from pytest_cepbench.report.history.file import many_objects, read_history
-from pytest_cepbench.report.history.timeline import (
+from pytest_cepbench.report.history import (
     Selection,
-    break_reasons,
+    read_history,
     select_runs,
     timelines_of,
     when,
@@ -27,24 +24,6 @@ from pytest_cepbench.report.number_format import counted, number
 _MOST_CHANGES = 20
 
 _OVER = "over 20"
-
-
-def view(arguments: Namespace) -> int:
-    """Serve the pages of a project, or write them as a site; exit codes as in `main`."""
-    from pytest_cepbench.report.history.site import Site, serve, write_site
-
-    history = arguments.history or arguments.project / ".cepbench/history"
-    if arguments.out is not None:
-        reports = write_site(history, arguments.out)
-        show([], f"written: {arguments.out / 'index.html'}, with {counted(reports, 'report')}")
-        return 0
-    site = Site(history)
-    site.index()  # a mistake is told here, not to the browser
-    with bind(arguments.port) as listener:
-        tell(f"serving {history} at http://{HOST}:{listener.getsockname()[1]}/ (Ctrl-C ends it)")
-        with suppress(KeyboardInterrupt):  # the way to end it
-            serve(site, listener)
-    return 0
 
 
 def run(arguments: Namespace) -> int:
@@ -57,8 +36,7 @@ def run(arguments: Namespace) -> int:
             raise SpecError(f"no record below {root / SERIES}: {reason}")
         show(list(_series_page(record, arguments.series)))
         return 0
-    with many_objects():
-        _show_history(arguments)
+    _show_history(arguments)
     return 0
 
 
@@ -68,12 +46,11 @@ def _show_history(arguments: Namespace) -> None:
     runs = select_runs(history, selection)
     timelines = timelines_of(runs, selection)
     if arguments.html is not None:
-        from pytest_cepbench.report.history.site import history_page, report_links
+        from pytest_cepbench.report.history_page import history_page
         from pytest_cepbench.report.writers import write_reports
 
         path: Path = arguments.html
-        links = report_links(history, path.absolute().parent)
-        page = history_page(history, runs, timelines, links)
+        page = history_page(history, runs, timelines, path.absolute().parent)
         write_reports(path, {path.suffix or ".html": page})
         for remark in history.remarks:
             tell(remark)
@@ -92,7 +69,7 @@ def _show_history(arguments: Namespace) -> None:
         rows.append(
             (
                 timeline.name,
-                "accepted" if point.accepted else point.verdict,
+                point.word,
                 number(point.value),
                 number(point.baseline),
                 number(point.difference, signed=True),
@@ -100,7 +77,7 @@ def _show_history(arguments: Namespace) -> None:
                 timeline.sparkline(),
             )
         )
-        for index, fields in break_reasons(timeline, history):
+        for index, fields in timeline.break_reasons(history):
             place = timeline.runs[index].started, timeline.suite, fields
             changed[place] = changed.get(place, 0) + 1
     head = ("case", "verdict", "latest", "baseline", "change", "runs", "values")

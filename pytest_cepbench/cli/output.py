@@ -89,7 +89,6 @@ def write_and_show(
     content: object,
     page: Iterable[Section],
     name: str,
-    html: str = "",
 ) -> None:
     """Write the files, then show the page: results must not be lost to a closed terminal.
 
@@ -97,7 +96,6 @@ def write_and_show(
     content: written as JSON with the fields of its class, such as a study or a diagnosis.
     page: of it, written as Markdown below the command line, and shown.
     name: of the files, without suffix.
-    html: the content as a page of HTML; empty for none.
     Raises WriteError.
     """
     import msgspec
@@ -113,7 +111,6 @@ def write_and_show(
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     try:
         files = {".json": escape_json(text) + "\n", ".md": to_markdown(sections)}
-        files |= {".html": html} if html else {}
         written = write_reports(out / f"{name[:120]}.json", files)
         keep_out_of_git(HOME, out)
     except (OSError, WriteError) as error:

@@ -424,14 +424,6 @@ class Evaluator:
         except (StoreError, UnreadError):  # removed, or its disk is full: the page does without
             return None
 
-    def stored_file(self, digest: str) -> Path | None:
-        """The file of an image for a report, by its digest; None where there is none."""
-        try:
-            path = self.store.artifact_path(digest)
-        except (StoreError, UnreadError):
-            return None
-        return path if path.is_file() else None
-
     @property
     def damage(self) -> list[str]:
         """Entries that the store found broken so far."""

@@ -92,7 +92,6 @@ class GateOptions(TypedDict, total=False):
     baselines: str | Path
     report: str | Path
     history: str | Path
-    report_dir: str | Path
     show: str | Sequence[str]
     gate: str
     tolerance: float
@@ -256,8 +255,8 @@ def gate_checkpoint(
         default.
     options: as on the command line, without the dashes (`model="checkpoints/step-8000"`,
         `inconclusive="more"`). No ini file and no environment variable is read. Reports, and a line
-        in the history, are written where `report` or `report_dir` is given; older ones there are
-        removed at the start.
+        in the history, are written where `report` is given; older ones there are removed at the
+        start.
     Raises kinds of CepError for what pytest refuses to collect: a wrong suite, spec or option; and
     MeasurementError where code of a model or a data set ends the process or skips the test that
     calls (sys.exit, pytest.skip), which would look like a pass; in an answer of a model most of
@@ -267,7 +266,7 @@ def gate_checkpoint(
     """
     with name_errors():
         settings = _settings(options, Path.cwd() if root is None else Path(root).absolute())
-        report = "report" in options or "report_dir" in options
+        report = "report" in options
         if report:
             remove_reports(settings)
         files = list(_suite_files([suites] if isinstance(suites, str | Path) else suites))

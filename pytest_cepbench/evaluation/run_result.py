@@ -12,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_cepbench.errors import WriteError
 from pytest_cepbench.files import keep_out_of_git, shown_path
 
 if TYPE_CHECKING:
@@ -116,7 +115,6 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
 ) -> list[Path]:
     """Write the JSON report, and HTML and Markdown beside it; returns their paths.
 
-    The page is written as a folder as well where the settings name one.
     results: at least one.
     problems: why the run is incomplete; empty when it is complete.
     infrastructure: what went wrong with machines and was made good.
@@ -130,7 +128,7 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
     from pytest_cepbench._version import __version__
     from pytest_cepbench.evaluation.run_provenance import gather_provenance
     from pytest_cepbench.report.ci_reports import markdown_summary
-    from pytest_cepbench.report.pages import html_page, write_page_folder
+    from pytest_cepbench.report.pages import html_page
     from pytest_cepbench.report.writers import RunFacts, json_document, write_reports
 
     first, settings = results[0], evaluator.settings
@@ -159,15 +157,6 @@ def write_run_reports(  # noqa: PLR0913 - what a report says comes from many pla
     written = write_reports(settings.report, documents, stale=False)
     with suppress(OSError):
         keep_out_of_git(settings.home, settings.report)
-    if settings.report_dir is not None:
-        image, file = evaluator.stored_artifact, evaluator.stored_file
-        try:
-            page = write_page_folder(settings.report_dir, facts, results, image, file)
-        except WriteError as error:
-            raise WriteError(
-                f"{error}; {shown_path(settings.report)} and the files beside it were written"
-            ) from error
-        written.append(page)
     return written
 
 
@@ -180,11 +169,6 @@ def remove_reports(settings: RunSettings) -> str | None:
     from pytest_cepbench.report.writers import SUFFIXES, beside, remove
 
     earlier = [beside(settings.report, suffix) for suffix in SUFFIXES]
-    if settings.report_dir is not None:
-        from pytest_cepbench.report.pages import PAGE, is_ours
-
-        page = settings.report_dir / PAGE
-        earlier += [page] if is_ours(page) else []
     left = remove(earlier)
     return f"{shown_path(left[0])} cannot be removed, and is of an earlier run" if left else None
 
@@ -207,7 +191,7 @@ def record_run(
     if folder is None:
         return
     from pytest_cepbench._version import __version__
-    from pytest_cepbench.report.history.file import (
+    from pytest_cepbench.report.history import (
         FORMAT,
         HistoryRun,
         append_run,
@@ -215,12 +199,11 @@ def record_run(
         report_digest,
         run_record,
     )
-    from pytest_cepbench.report.pages import PAGE
 
-    report, data = _written_file(written, lambda path: path.suffix == ".json")
-    page, page_data = _written_file(
-        written, lambda path: path.parent == context.settings.report_dir and path.name == PAGE
-    )
+    report = next((path for path in written if path.suffix == ".json"), None)
+    data = b""
+    with suppress(OSError):  # someone removed it, and the history links to nothing
+        data = b"" if report is None else report.read_bytes()
     run = HistoryRun(
         format=FORMAT,
         cases=[],
@@ -229,25 +212,10 @@ def record_run(
         seconds=time.time() - context.started,
         verdict=run_verdict(results, problems),
         report="" if report is None else os.path.relpath(report, folder),
-        report_bytes=len(data),
-        digest="" if report is None else report_digest(data),
+        digest=report_digest(data),
         host=host_name(),
         cepbench=__version__,
-        page="" if page is None else os.path.relpath(page, folder),
-        page_bytes=len(page_data),
-        page_digest="" if page is None else report_digest(page_data),
     )
     append_run(folder, *run_record(run, results))
     with suppress(OSError):
         keep_out_of_git(context.settings.home, folder)
-
-
-def _written_file(
-    written: Sequence[Path], is_it: Callable[[Path], bool]
-) -> tuple[Path | None, bytes]:
-    """The file that is it, and its content; None where there is none."""
-    path = next(filter(is_it, written), None)
-    try:
-        return path, b"" if path is None else path.read_bytes()
-    except OSError:  # someone removed it, and the history links to nothing
-        return None, b""

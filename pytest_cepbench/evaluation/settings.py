@@ -450,11 +450,6 @@ class RunSettings:
         _history,
         below=".cepbench/history",
     )
-    report_dir: Path | None = _option(
-        "[reports] report-dir DIR: Folder for the page as DIR/index.html with style, script and "
-        "images as files, for servers that allow no inline ones (Jenkins)",
-        _path,
-    )
     show: tuple[str, ...] = _option(
         "[reports] show SAMPLE: Sample whose chain or answer the report shows as well, in every "
         "case that has it (several allowed)",

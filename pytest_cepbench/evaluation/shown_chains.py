@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict
 from math import isnan
+
+from msgspec.structs import replace
 
 from pytest_cepbench.chains import Chain
 from pytest_cepbench.datasets.sample import Seed
@@ -23,7 +24,6 @@ from pytest_cepbench.report import (
     CurveShown,
     FactKindShown,
     FactsShown,
-    FactTableShown,
     LinkShown,
     Shown,
 )
@@ -80,27 +80,17 @@ def shown_facts(summary: FactSummary) -> FactsShown:
 
 
 def _shown_kind(summary: KindSummary) -> FactKindShown:
-    shown = FactKindShown(
-        kind=summary.kind,
-        facts=summary.facts,
-        losses=list(summary.losses),
-        tables=[
-            FactTableShown(pair.text, pair.picture, **asdict(pair.table)) for pair in summary.tables
-        ],
-    )
+    shown = FactKindShown(summary.kind, summary.facts, losses=list(summary.losses))
     found = summary.half_life
     if found is None:
         return shown
-    return FactKindShown(
-        kind=shown.kind,
-        facts=shown.facts,
+    return replace(
+        shown,
         curve=[None if isnan(share) else share for share in found.curve],
         last=found.last,
         half_life=found.value,
         low=found.low,
         high=found.high,
-        losses=shown.losses,
-        tables=shown.tables,
     )
 
 

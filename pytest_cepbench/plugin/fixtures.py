@@ -45,7 +45,7 @@ def cep_gate(
     from pytest_cepbench.plugin.collection import is_tolerance, mark_of
     from pytest_cepbench.plugin.records import failure_text
     from pytest_cepbench.plugin.versions import accepts_new_only
-    from pytest_cepbench.report.text import one_line
+    from pytest_cepbench.report.text import figures_first
     from pytest_cepbench.report.writers import properties_of
     from pytest_cepbench.suites.gate_config import Overrides
 
@@ -76,7 +76,7 @@ def cep_gate(
         if result.presentation.outcome == "inconclusive" and not result.accepted:
             try:  # the run warns once, of all such cases
                 with warnings.catch_warnings(record=True):
-                    request.node.warn(InconclusiveWarning(one_line(result)))
+                    request.node.warn(InconclusiveWarning(figures_first(result)))
             except InconclusiveWarning:  # -W error: what is not known is to fail, in the ledger too
                 result = replace(result, strict=True)
         record.add(result)

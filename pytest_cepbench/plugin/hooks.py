@@ -232,28 +232,21 @@ class Run:
             )
             return
         sent: dict[str, Any] = config.workerinput  # type: ignore[attr-defined] # xdist adds it
-        if sent["cepbench_progress"] is not None:
-            with suppress(OSError):  # a folder that cannot be made has no reader
-                folder = evaluator.context.make_folder()
-                self.tickers["live"] = live.write_snapshots(
-                    evaluator.progress, folder, sent["workerid"], sent["cepbench_progress"]
-                )
+        with suppress(OSError):  # a folder that cannot be made has no reader
+            folder = evaluator.context.make_folder()
+            self.tickers["live"] = live.write_snapshots(
+                evaluator.progress, folder, sent["workerid"], sent["cepbench_progress"]
+            )
 
     def show_progress(self, snapshots: Any) -> None:
-        """Show progress on the terminal, and keep it beside the history, until the run ends.
+        """Show progress on the terminal until the run ends.
 
         snapshots: gives the progress of each process.
         """
         from pytest_cepbench.plugin.terminal import live
 
-        controller = self.controller
-        assert controller is not None
         if "live" not in self.tickers and (shown := live.show(self.config, snapshots)) is not None:
             self.tickers["live"] = shown
-        if controller.settings.history is not None and "status" not in self.tickers:
-            from pytest_cepbench.plugin.run_status import write_status
-
-            self.tickers["status"] = write_status(controller, snapshots)
 
     def print_plan(self) -> bool | None:
         """Print the plan, if that is all that was asked for; None else."""

@@ -1,10 +1,13 @@
-"""The figures of one case, each with its remark: what a terminal and the page both show of it."""
+"""The figures of one case, each with its remark, and what became of its facts: for all reports."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 from typing import NamedTuple
 
+from pytest_cepbench.artifacts.outcome import EVEN
+from pytest_cepbench.gate.measurement import rounded
 from pytest_cepbench.gate.sensitivity import Range
 from pytest_cepbench.report.number_format import (
     bounds_of,
@@ -18,7 +21,13 @@ from pytest_cepbench.report.number_format import (
     printable,
     word_of,
 )
-from pytest_cepbench.report.result import AnswerShown, CaseResult, StepShown
+from pytest_cepbench.report.result import (
+    AnswerShown,
+    CaseResult,
+    FactKindShown,
+    FactsShown,
+    StepShown,
+)
 
 
 class TableLine(NamedTuple):
@@ -245,3 +254,137 @@ def steps_in_words(steps: Sequence[StepShown]) -> str:
     """The steps of an answer, or the parts of a question, in one line; images are only named."""
     parts = ([*step.text.split(), *(["[image]"] if step.image else [])] for step in steps)
     return " | ".join(" ".join(words) for words in parts)
+
+
+# -- what became of facts: which kinds are lost, when, and by which role ---------------------------
+
+_ROLE_STEPS = {"describer": "description", "generator": "drawing"}
+
+_ARTIFACTS = {"describer": "text", "generator": "picture"}
+
+
+def fact_table(facts: FactsShown) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Heads, and cells of each kind of facts, and of all where there are several.
+
+    n, the share right at the last generation, half-life in generations, and of the facts that are
+    right before a step of each role the share that is wrong after it.
+    """
+    lost = (f"{_ARTIFACTS[loss.role]} loses" for loss in facts.every.losses)
+    heads = ("facts", "n", f"right at {facts.generations[-1]}", "half-life (95 %)", *lost)
+    every = [facts.every] if len(facts.kinds) > 1 else []
+    rows = [
+        (
+            printable(kind.kind) or "all kinds",
+            str(kind.facts),
+            "-" if not kind.curve or kind.curve[-1] is None else percent(kind.curve[-1]),
+            _half_life(kind),
+            *(percent(loss.lost / loss.right) if loss.right else "-" for loss in kind.losses),
+        )
+        for kind in (*facts.kinds, *every)
+    ]
+    return heads, rows
+
+
+def _half_life(kind: FactKindShown) -> str:
+    """A half-life with its interval, or how long the chain saw less than half go."""
+    if not kind.curve:
+        return "-"
+    value, low, high = (
+        f"over {kind.last}" if end is None else f"{end:.1f}"
+        for end in (kind.half_life, kind.low, kind.high)
+    )
+    if kind.half_life is None:
+        return value if kind.low is None else f"{value} (from {low})"
+    return f"{value} ({low} to {high})"
+
+
+def loses_most(facts: FactsShown) -> str:
+    """The role of which a step loses more facts, in a sentence; empty where it cannot be said."""
+    shares = [(loss.lost / loss.right, loss) for loss in facts.every.losses if loss.right]
+    if len(shares) < 2:
+        return ""
+    (most, first), (least, second) = sorted(shares, key=lambda pair: pair[0], reverse=True)
+    steps = [_ROLE_STEPS[loss.role] for loss in (first, second)]
+    if most == least:
+        return f"a {steps[0]} loses {percent(most)} of the right facts, and so does a {steps[1]}"
+    return f"a {steps[0]} loses {percent(most)} of the right facts, a {steps[1]} {percent(least)}"
+
+
+def fact_lines(results: Iterable[CaseResult]) -> list[str]:
+    """A line for each case about facts: what is left, and which kind is lost first."""
+    lines = []
+    for result in results:
+        facts = result.shown.facts
+        if facts is None or not facts.every.curve or facts.every.curve[-1] is None:
+            continue
+        right = f"{percent(facts.every.curve[-1])} of {facts.every.facts} right"
+        parts = [f"{right} after {counted(facts.generations[-1], 'generation')}"]
+        if any(loss.lost or loss.wrong for loss in facts.every.losses) or facts.unanswered:
+            first = min(facts.kinds, key=lambda kind: (kind.half_life or inf, *kind.curve[-1:]))
+            parts += [
+                f"half-life of {printable(first.kind)}, the shortest: {_half_life(first)}",
+                loses_most(facts),
+                f"{facts.unanswered} answers are missing" if facts.unanswered else "",
+            ]
+        line = f"facts of {result.suite} {result.part} [{result.metric}]: "
+        lines.append(printable(line + "; ".join(filter(None, parts)), 700))
+    return lines
+
+
+# -- samples ---------------------------------------------------------------------------------------
+
+
+class SampleValue(NamedTuple):
+    """A sample of a case.
+
+    sample: its id.
+    categories: those of the case that it belongs to; empty where they are not known.
+    value: its score, in the case's metric; None where it is not known.
+    baseline: the same of the reference, which is the baseline or the anchor; None where the sample
+        was not compared.
+    difference: of both, turned so that positive is better; None where it was not compared.
+    """
+
+    sample: str
+    categories: tuple[str, ...]
+    value: float | None
+    baseline: float | None
+    difference: float | None
+
+
+def sample_values(result: CaseResult) -> list[SampleValue]:
+    """The samples of a case, those that lost most first, then those that were not compared.
+
+    Empty where the score is one of a whole set, and where the report does not have the scores.
+    """
+    measured, differences = result.measurement, result.shown.differences
+    categories: dict[str, tuple[str, ...]] = {}
+    scores: dict[str, float] = {}
+    if measured is not None:
+        for category, part in measured.scores.items():
+            for sample in part:
+                categories[sample] = (*categories.get(sample, ()), category)
+        if measured.answers and not measured.sizes:
+            scores = battle_scores(result)
+        elif not measured.sizes:
+            scores = {name: s for part in measured.scores.values() for name, s in part.items()}
+    sign = 1.0 if result.higher_is_better else -1.0
+    compared = sorted(differences, key=lambda name: (differences[name], name))
+    values = []
+    for sample in (*compared, *sorted(scores.keys() - differences.keys())):
+        value, difference = scores.get(sample), differences.get(sample)
+        baseline = None
+        if value is not None and difference is not None:
+            baseline = rounded(value - sign * difference)
+        values.append(SampleValue(sample, categories.get(sample, ()), value, baseline, difference))
+    return values
+
+
+def battle_scores(result: CaseResult) -> dict[str, float]:
+    """Sample -> its score in the battles of a case.
+
+    The measurement has answers in place of scores: every accepted answer scores one half against
+    itself, so that the differences tell what the new one scores.
+    """
+    sign = 1.0 if result.higher_is_better else -1.0
+    return {name: rounded(EVEN + sign * d) for name, d in result.shown.differences.items()}

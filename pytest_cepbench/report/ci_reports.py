@@ -1,31 +1,20 @@
-"""What the viewers of CI services show of a run: Markdown, annotations, issues of code quality."""
+"""What CI services show of a run: Markdown, and the annotations of GitHub Actions."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from pytest_cepbench.escapes import escape_json
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     HEADS,
     answer_lines,
     cells_of,
+    fact_lines,
+    fact_table,
     range_shown,
     shortage_advice,
-)
-from pytest_cepbench.report.fact_table import (
-    PAIR_HEADS,
-    fact_lines,
-    kind_heads,
-    kind_rows,
-    pair_rows,
-    step_heads,
-    step_rows,
 )
 from pytest_cepbench.report.headline import (
     undecided,
@@ -37,8 +26,8 @@ from pytest_cepbench.report.number_format import counted, name_of, number, print
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.text import (
     cause_lines,
+    figures_first,
     next_step,
-    one_line,
     pooled_line,
     refusal_lines,
     sample_words,
@@ -100,7 +89,7 @@ def annotation_lines(
     failing = worst_first(results)
     for place, result in enumerate(failing[:MOST_ANNOTATIONS], 1):
         title = f"cepbench: {name_of(result)} {result.word.lower()}"
-        message = printable(one_line(result), _LONGEST_MESSAGE)
+        message = printable(figures_first(result), _LONGEST_MESSAGE)
         left = len(failing) - place
         if place == MOST_ANNOTATIONS and left:
             message += f" ({counted(left, 'case')} more in the report)"
@@ -178,77 +167,6 @@ def shorten(text: str, most_bytes: int) -> str:
 def _command(name: str, properties: dict[str, str], message: str) -> str:
     named = ",".join(f"{key}={text.translate(_PROPERTY)}" for key, text in properties.items())
     return f"::{name} {named}::{message.translate(_DATA)}"
-
-
-# -- what Buildkite shows above the steps of a build -----------------------------------------------
-
-
-ANNOTATION_BYTES = 2**20
-"""The most that an annotation may have."""
-
-
-def buildkite_command(verdict: str) -> list[str]:
-    """The agent's command that takes Markdown on its standard input and shows it with the build.
-
-    One annotation a gate: a later one of the same context takes the place of an earlier one.
-    verdict: of the run, which gives the color.
-    """
-    style = {"passed": "success", "undecided": "warning"}.get(verdict, "error")
-    return ["buildkite-agent", "annotate", "--style", style, "--context", "cepbench"]
-
-
-# -- the cases of a run as a report of code quality, which GitLab shows in merge requests ----------
-# A list of issues in JSON, as GitLab documents it: of Code Climate's format it reads
-# `description`, `check_name`, `fingerprint`, `severity` and `location`. Cases that hold are no
-# issues.
-
-
-SUFFIX = ".codequality.json"
-"""Of the file, beside the run's other reports."""
-
-
-def code_quality(
-    results: Sequence[CaseResult], problems: Sequence[str], root: Path, repository: Path
-) -> str:
-    """The issues of a run as JSON text.
-
-    A case has the same fingerprint in every run in which it has the same verdict, so that GitLab
-    tells new issues from old ones.
-
-    problems: why the run is incomplete; empty when it is complete.
-    root: folder that node ids begin from.
-    repository: the checkout, from which GitLab reads paths.
-    """
-    issues = [
-        _issue(
-            ("incomplete", str(place)), "incomplete", f"the run is incomplete: {problem}", "blocker"
-        )
-        for place, problem in enumerate(problems)
-    ]
-    for result in results:
-        if not result.passes:
-            severity = "critical" if result.verdict == Verdict.REGRESSED else "major"
-        elif result.settled or result.verdict == Verdict.IMPROVED:
-            continue
-        else:
-            severity = "minor" if result.primary else "info"
-        word = result.word.lower()
-        keys = (result.suite, result.part, result.metric, word)
-        path, line = place_of(result, root, repository)
-        issues.append(_issue(keys, word, one_line(result), severity, path, line or 1))
-    return escape_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
-
-
-def _issue(
-    keys: Sequence[str], check: str, description: str, severity: str, path: str = ".", line: int = 1
-) -> dict[str, Any]:
-    return {
-        "description": printable(description, 1000),
-        "check_name": f"cepbench: {check}",
-        "fingerprint": sha256("\0".join(keys).encode("utf-8", "replace")).hexdigest(),
-        "severity": severity,
-        "location": {"path": path, "lines": {"begin": line}},
-    }
 
 
 # -- the run as Markdown, for job summaries and comments (CommonMark with tables) ------------------
@@ -362,21 +280,10 @@ def _facts(results: Sequence[CaseResult]) -> Iterator[str]:
         facts = result.shown.facts
         if facts is None:
             continue
-        yield ""
-        yield f"<details><summary>{escaped(f'{name_of(result)}: what became of facts')}</summary>"
-        yield from ("", *_table(kind_heads(facts), kind_rows(facts)))
-        steps = list(step_rows(facts))
-        if steps:
-            yield from ("", *_table(step_heads(facts), steps))
-        yield from ("", *_table(PAIR_HEADS, pair_rows(facts.every)), "", "</details>")
-
-
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table whose first column begins at the left, and whose others end at the right."""
-    yield f"| {' | '.join(map(escaped, heads))} |"
-    yield f"|---|{'---:|' * (len(heads) - 1)}"
-    for row in rows:
-        yield f"| {' | '.join(map(escaped, row))} |"
+        heads, rows = fact_table(facts)
+        table = [f"| {' | '.join(map(escaped, cells))} |" for cells in (heads, *rows)]
+        table.insert(1, f"|---|{'---:|' * (len(heads) - 1)}")
+        yield from _details(f"{name_of(result)}: what became of facts", table)
 
 
 def _row(result: CaseResult) -> str:
@@ -390,12 +297,11 @@ def _lost_answers(failing: Sequence[CaseResult]) -> Iterator[str]:
         samples = [answer for answer in result.shown.answers if answer.question]
         if not samples:
             continue
-        summary = escaped(f"{name_of(result)}: answers that lost most")
-        yield from ("", f"<details><summary>{summary}</summary>", "")
+        lines = []
         for answer in samples:
             scores = f"baseline {number(answer.baseline)}, now {number(answer.score)}"
             failure = f"; no answer: {answer.failure}" if answer.failure else ""
-            yield f"- **{escaped(answer.sample)}** ({escaped(f'{scores}{failure}', 300)})"
+            lines.append(f"- **{escaped(answer.sample)}** ({escaped(f'{scores}{failure}', 300)})")
             for name, text in answer_lines(answer, _LONGEST_TEXT):
-                yield f"  - {escaped(name)}: {escaped(text, _LONGEST_TEXT)}"
-        yield from ("", "</details>")
+                lines.append(f"  - {escaped(name)}: {escaped(text, _LONGEST_TEXT)}")
+        yield from _details(f"{name_of(result)}: answers that lost most", lines)

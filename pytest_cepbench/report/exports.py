@@ -1,34 +1,28 @@
-"""A run in the formats of other tools: tables, evaluation harnesses, experiment trackers."""
+"""A run in the formats of other tools: tables and evaluation harnesses."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import os
 import re
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_cepbench.errors import SpecError, WriteError
+from pytest_cepbench.errors import SpecError
 from pytest_cepbench.escapes import escape_json, escape_toml
-from pytest_cepbench.report.chain_pairs import sample_values
+from pytest_cepbench.report.case_table import sample_values
 from pytest_cepbench.report.result import CaseResult
 from pytest_cepbench.report.writers import write_reports
-
-_VERDICTS = {"improved": 2, "held": 1, "inconclusive": 0, "regressed": -1}
-
-_UNKNOWN = -2  # nothing is known of the checkpoint
 
 
 @dataclass(frozen=True)
 class ExportedRun:
     """The report of a run, and what the user says of it.
 
-    name: of the run, for trackers and files.
+    name: of the run, for files.
     source: path of the report.
     verdict: of the run: passed, undecided, failed, or incomplete.
     problems: why it is incomplete.
@@ -65,41 +59,6 @@ class ExportedRun:
         if not cases:
             raise SpecError(f"no case of {self.source} was measured: run it again")
         return cases
-
-
-def tracked_values(run: ExportedRun) -> dict[str, float | str]:
-    """What trackers are given of a run, by the names that gates in a training log.
-
-    `cepbench/outcome`: 1 passed, 0 inconclusive, -1 regressed, -2 not measured. Of each case that
-    can fail a run, below `cepbench/SUITE/PART/METRIC/`: its numbers, where they are known, and
-    `verdict`: 2 improved, 1 held, 0 inconclusive, -1 regressed, -2 not measured.
-    """
-    failing = [case for case in run.cases if not case.passes]
-    verdicts = {case.verdict for case in failing}
-    outcome = 0 if verdicts == {"inconclusive"} else _UNKNOWN
-    if run.verdict == "incomplete":
-        outcome = _UNKNOWN
-    elif run.verdict in ("passed", "undecided"):
-        outcome = 0 if any(c.gates and c.verdict == "inconclusive" for c in run.cases) else 1
-    elif "regressed" in verdicts and max(case.presentation.exit_code for case in failing) == 1:
-        outcome = -1
-    values: dict[str, float | str] = {
-        "cepbench/outcome": outcome,
-        "cepbench/verdict": run.verdict,
-        "cepbench/report": run.source,
-        "cepbench/model": run.model,
-    }
-    for case in run.cases:
-        if not case.primary:
-            continue
-        name = f"cepbench/{case.suite}/{case.part}/{case.metric}"
-        for field in ("value", "baseline", "difference", "low", "high"):
-            number = case.numbers[field]
-            if number is not None:
-                values[f"{name}/{field}"] = number
-        if case.verdict != "no-baseline":  # of the first checkpoint, compared with nothing
-            values[f"{name}/verdict"] = _VERDICTS.get(case.verdict, _UNKNOWN)
-    return values
 
 
 COLUMNS: dict[str, type] = {
@@ -294,101 +253,11 @@ def _quoted(text: str) -> str:
     return escape_toml(json.dumps(text, ensure_ascii=False))
 
 
-def export_wandb(run: ExportedRun, path: Path) -> list[Path]:
-    """Write below the folder; see `Export`. Nothing is sent anywhere.
+Export = Callable[[ExportedRun, Path], Sequence[Path]]
+"""Writes a run to a file, or below a folder; returns what was written.
 
-    The project is that of WANDB_PROJECT, `cepbench` otherwise.
-    """
-    import wandb
-
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        with wandb.init(
-            mode="offline",
-            dir=str(path),
-            project=os.environ.get("WANDB_PROJECT", "cepbench"),
-            name=run.name,
-            settings=wandb.Settings(silent=True, console="off"),
-        ) as tracked:
-            tracked.define_metric("cepbench/*", step_metric="cepbench/step")
-            tracked.log({**tracked_values(run), "cepbench/step": run.step})
-            file = Path(tracked.settings.sync_file)
-        # The end of a run does not wait until W&B's own process has written its file; its end does.
-        wandb.teardown()
-    except wandb.Error as error:
-        raise WriteError(f"W&B took no run: {error}") from error
-    return [file.parent]
-
-
-_NOT_IN_MLFLOW = re.compile(r"[^\w\-. :/]")
-"""What MLflow takes in no name of a metric."""
-
-
-def export_mlflow(run: ExportedRun, path: Path) -> list[Path | str]:
-    """Write to mlflow.db below the folder; see `Export`.
-
-    Where MLFLOW_TRACKING_URI is set, the run goes there, and the folder stays as it is.
-    The experiment is that of MLFLOW_EXPERIMENT_NAME, `cepbench` otherwise.
-    """
-    import mlflow
-
-    remote = os.environ.get("MLFLOW_TRACKING_URI")
-    database = path.absolute() / "mlflow.db"
-    if not remote:
-        path.mkdir(parents=True, exist_ok=True)
-    try:
-        client = mlflow.MlflowClient(tracking_uri=remote or f"sqlite:///{database}")
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "cepbench")
-        known = client.get_experiment_by_name(name)
-        artifacts = None if remote else (path.absolute() / "artifacts").as_uri()
-        experiment = known.experiment_id if known else client.create_experiment(name, artifacts)
-        run_id = client.create_run(experiment, run_name=run.name).info.run_id
-        for key, value in tracked_values(run).items():
-            if isinstance(value, str):
-                client.set_tag(run_id, key, value)
-            else:
-                client.log_metric(run_id, _NOT_IN_MLFLOW.sub("_", key), value, step=run.step)
-        client.set_terminated(run_id)
-    except mlflow.exceptions.MlflowException as error:
-        raise WriteError(f"MLflow took no run: {error}") from error
-    # The address may hold a password.
-    return ["where MLFLOW_TRACKING_URI points"] if remote else [database]
-
-
-def export_tensorboard(run: ExportedRun, path: Path) -> list[Path]:
-    """Write an event file into the folder, without TensorFlow or torch; see `Export`."""
-    from tensorboard.compat.proto.event_pb2 import Event
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.plugins.text.metadata import create_summary_metadata
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    from tensorboard.util.tensor_util import make_tensor_proto
-
-    path.mkdir(parents=True, exist_ok=True)
-    writer = EventFileWriter(str(path))
-    try:
-        for name, value in tracked_values(run).items():
-            if isinstance(value, str):
-                # As torch's SummaryWriter names and stores a text.
-                entry = Summary.Value(
-                    tag=f"{name}/text_summary",
-                    metadata=create_summary_metadata(display_name="", description=""),
-                    tensor=make_tensor_proto([value.encode("utf-8", "replace")]),
-                )
-            else:
-                entry = Summary.Value(tag=name, simple_value=value)
-            writer.add_event(
-                Event(wall_time=time.time(), step=run.step, summary=Summary(value=[entry]))
-            )
-    finally:
-        writer.close()
-    return [path]
-
-
-Export = Callable[[ExportedRun, Path], Sequence[Path | str]]
-"""Writes a run to a file, or below a folder; returns what was written, or where to, for people.
-
-Raises SpecError for a run that the format cannot hold, MissingDependencyError where a package is
-not installed, and WriteError or OSError for files that cannot be written.
+Raises SpecError for a run that the format cannot hold, and WriteError or OSError for files that
+cannot be written.
 """
 
 
@@ -419,11 +288,6 @@ EXPORTERS = {
     "hf-eval-results": Exporter(
         "evaluation results of a model repository on the Hugging Face Hub, `.eval_results/*.yaml`",
         export_hf_eval_results,
-    ),
-    "wandb": Exporter("an offline run of Weights & Biases", export_wandb, "", ("wandb",)),
-    "mlflow": Exporter("a run of MLflow", export_mlflow, "", ("mlflow",)),
-    "tensorboard": Exporter(
-        "scalars and texts of TensorBoard", export_tensorboard, "", ("tensorboard",)
     ),
 }
 """Name, as users type it -> format."""

@@ -10,10 +10,9 @@ characters that do not show themselves.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, TypeVar
 
 from markupsafe import Markup
 
@@ -21,18 +20,12 @@ from pytest_cepbench.escapes import one_line
 from pytest_cepbench.report.number_format import number
 from pytest_cepbench.report.result import CurveShown
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 _LONGEST_TEXT = 1000
 
 _LEAST_EXTENT = 1e-290
 """Of a smaller one, as of numbers near 5e-324, the step between ticks would be 0."""
 
 _DOT = 5.0  # diameter of a sample's dot
-
-T = TypeVar("T", float, "npt.NDArray[np.float64]")
 
 Point = tuple[float, float]
 
@@ -134,8 +127,8 @@ class Scale:
         first, last = math.ceil(self.low / self.step), math.floor(self.high / self.step)
         return [k * self.step for k in range(first, last + 1)]
 
-    def place(self, value: T) -> T:
-        """The place of a value, or of each of an array."""
+    def place(self, value: float) -> float:
+        """The place of a value."""
         return self.left + (self.right - self.left) * (value - self.low) / (self.high - self.low)
 
     def show(self, tick: float, *, signed: bool = True) -> str:
@@ -184,139 +177,65 @@ class Change:
 def reach_of(changes: Iterable[Change]) -> float:
     """The end of the axis that these changes share, in tolerances: it holds every bound.
 
-    In tolerances, since metrics have no other unit in common. At most a billion: a bound beyond has
-    an arrow with its number.
+    In tolerances, since metrics have no other unit in common. At most a billion.
     """
     far = [abs(value) / change.unit for change in changes for value in change.known]
     return min(_FARTHEST, max([NEAREST, *far]))
 
 
-def place_of(tolerances: float, reach: float) -> float:
-    """The place of a change, in percent of the width; 50 is no change.
-
-    Symmetric and logarithmic: x grows by log(1 + tolerances), nearly linearly up to one.
-    """
-    return 50 * (1 + math.copysign(math.log1p(abs(tolerances)) / math.log1p(reach), tolerances))
-
-
 def change_plot(change: Change, reach: float, title: str) -> Markup:
-    """A change between its bounds, over the band that is tolerated.
+    """A change between its bounds, over the band that is tolerated; as wide as there is room.
 
+    The axis is symmetric and logarithmic, nearly linear up to one tolerance, with marks at 10, 100,
+    ... of them. An arrow stands for a bound that excludes nothing.
     reach: the end of the axis, in tolerances.
     title: what it shows, in words.
     """
 
     def place(value: float) -> float:
-        return place_of(value / change.unit, reach)
+        """In percent of the width; 50 is no change."""
+        tolerances = value / change.unit
+        far = math.copysign(math.log1p(abs(tolerances)) / math.log1p(reach), tolerances)
+        return min(100.0, max(0.0, 50 * (1 + far)))
 
-    decades = range(1, math.floor(math.log10(reach)) + 1)
-    marks = [sign * 10.0**power * change.unit for sign in (-1, 1) for power in decades]
-    left, right = place(-change.tolerance), place(change.tolerance)
-    band = shape("rect", "band", x=_percent(left), width=_percent(right - left), height="100%")
-    bounds = None if change.low is None and change.high is None else (change.low, change.high)
-    shapes = [band, *_interval(change.value, bounds, place, marks)]
-    return _row_plot(change.kind, title, shapes)
-
-
-def interval_plot(
-    value: float, bounds: tuple[float, float] | None, scale: Scale, title: str
-) -> Markup:
-    """A number between its bounds on an axis of percent. title: what it shows, in words."""
-    return _row_plot("rank", title, _interval(value, bounds, scale.place, scale.ticks))
-
-
-def axis_plot(scale: Scale, *, signed: bool = True) -> Markup:
-    """The numbers of the axis of rows of `interval_plot`."""
-    texts = [
-        shape(
-            "text",
-            "",
-            scale.show(tick, signed=signed),
-            x=_percent(scale.place(tick)),
-            y=14,
-            text_anchor="middle",
+    def across(left: float, right: float, kind: str) -> str:
+        return shape(
+            "line", kind, x1=f"{_shown(left)}%", y1="50%", x2=f"{_shown(right)}%", y2="50%"
         )
-        for tick in scale.ticks
+
+    def upright(value: float, kind: str, top: str, foot: str) -> str:
+        x = f"{_shown(place(value))}%"
+        return shape("line", kind, x1=x, y1=top, x2=x, y2=foot)
+
+    left, right = place(-change.tolerance), place(change.tolerance)
+    band = {"x": f"{_shown(left)}%", "width": f"{_shown(right - left)}%"}
+    shapes = [shape("rect", "band", height="100%", **band), across(0.0, 100.0, "axis")]
+    decades = range(1, math.floor(math.log10(reach)) + 1)
+    shapes += [
+        upright(sign * 10.0**power * change.unit, "axis", "30%", "70%")
+        for sign in (-1, 1)
+        for power in decades
     ]
-    return Markup(f'<svg class="interval" aria-hidden="true">{"".join(texts)}</svg>')  # noqa: S704
-
-
-def _row_plot(kind: str, title: str, shapes: Iterable[str]) -> Markup:
-    """A plot in a row, as wide as there is room. Its places across are percent."""
+    shapes.append(upright(0.0, "zero", "0", "100%"))
+    if change.low is not None or change.high is not None:
+        low = 0.0 if change.low is None else place(change.low)
+        high = 100.0 if change.high is None else place(change.high)
+        shapes.append(across(low, high, "bounds"))
+        for bound, edge, inward in ((change.low, "0%", 7), (change.high, "100%", -7)):
+            if bound is None:
+                tip = shape("path", "beyond", d=f"M{inward} -5L0 0L{inward} 5")
+                shapes.append(shape("svg", "", tip, x=edge, y="50%", overflow="visible"))
+    shapes.append(shape("circle", cx=f"{_shown(place(change.value))}%", cy="50%", r=4))
     name = escape(one_line(title, _LONGEST_TEXT))
-    plot = f'<svg class="interval {kind}" role="img" aria-label="{name}">'
+    plot = f'<svg class="interval {change.kind}" role="img" aria-label="{name}">'
     return Markup(f"{plot}{''.join(shapes)}</svg>")  # noqa: S704 - its texts are escaped
-
-
-def _interval(
-    value: float,
-    bounds: tuple[float | None, float | None] | None,
-    place: Callable[[float], float],
-    marks: Iterable[float],
-) -> Iterator[str]:
-    """Axis, marks, bounds and point. An arrow stands for a bound that excludes nothing, with its
-    number for one beyond the axis.
-    """
-    yield _across(0.0, 100.0, "axis")
-    yield from (_upright(place(mark), "axis", "30%", "70%") for mark in marks)
-    yield _upright(place(0.0), "zero", "0", "100%")
-    if bounds is not None:
-        ends = list(zip(bounds, (0.0, 100.0), strict=True))
-        places = [edge if bound is None else place(bound) for bound, edge in ends]
-        low, high = (min(100.0, max(0.0, x)) for x in places)
-        yield _across(low, high, "bounds")
-        for (bound, edge), x in zip(ends, places, strict=True):
-            if bound is None or not 0 <= x <= 100:
-                yield _arrow(bound, edge)
-    yield shape("circle", cx=_percent(min(100.0, max(0.0, place(value)))), cy="50%", r=4)
-
-
-def _arrow(bound: float | None, edge: float) -> str:
-    """An arrow at the edge of the plot, 0 or 100, with the number of a bound beyond it."""
-    inward = -1 if edge else 1
-    tip = shape("path", "beyond", d=f"M{7 * inward} -5L0 0L{7 * inward} 5")
-    if bound is not None:
-        tip += label(0, -8, f"{bound:+.3g}", "soft", "end" if edge else "start")
-    return shape("svg", "", tip, x=_percent(edge), y="50%", overflow="visible")
-
-
-def _percent(value: float) -> str:
-    return f"{_shown(value)}%"
-
-
-def _across(left: float, right: float, kind: str) -> str:
-    return shape("line", kind, x1=_percent(left), y1="50%", x2=_percent(right), y2="50%")
-
-
-def _upright(x: float, kind: str, top: str, foot: str) -> str:
-    return shape("line", kind, x1=_percent(x), y1=top, x2=_percent(x), y2=foot)
 
 
 # -- similarity over generations -------------------------------------------------------------------
 
 
-COURSE = (128, 40)
-"""Width and height of the small plot of a curve, in pixels."""
-
 CURVES = (420, 230)
-"""The same of a plot of curves, in units of its own."""
-
-
-def course_plot(curve: Sequence[float], *, higher_is_better: bool) -> Markup:
-    """A curve in a row of a table: 0 at its foot; at its head 1, or the largest distance."""
-    width, height = COURSE[0] - 8, COURSE[1] - 8
-    head = 1.0 if higher_is_better else max(curve, default=1.0) or 1.0
-    step = width / max(1, len(curve) - 1)
-    points = [
-        (4 + i * step, 4 + height * (1 - min(1.0, max(0.0, value / head))))
-        for i, value in enumerate(curve)
-    ]
-    shapes = [
-        line((4, 4 + height), (4 + width, 4 + height), "axis"),
-        shape("polyline", points=corners(points)),
-        *(shape("circle", cx=x, cy=y, r=2.5) for x, y in points),
-    ]
-    return figure("course", COURSE, f"course: {' '.join(map(number, curve))}", shapes)
+"""Width and height of a plot of curves, in units of its own."""
 
 
 def curve_plot(
@@ -325,26 +244,20 @@ def curve_plot(
     reference: str,
     quantity: str,
     kind: str = "",
-    *,
-    unit: str = "generation",
-    holds: Sequence[float] = (),
 ) -> Markup:
     """Curves of this run and of the reference, each with the band of its confidence intervals.
 
     before: the reference's; None where it is not known, or of other generations.
-    reference: what it is called; empty where there is none to compare with.
+    reference: what it is called.
     quantity: what the curves are of.
     kind: class of this run's curve.
-    unit: what is counted across.
-    holds: further values that the axis upwards has, such as those of other plots beside it.
     """
     curves = [now] if before is None else [before, now]
     width, height = CURVES
     across = Scale.over([*map(float, now.generations)], 50, width - 14)
     up = Scale.over(
-        [*holds, *(value for curve in curves for value in (*curve.low, *curve.high))],
-        height - 40, 10, 4,
-    )  # fmt: skip
+        [value for curve in curves for value in (*curve.low, *curve.high)], height - 40, 10, 4
+    )
     shapes = []
     for tick in up.ticks:
         y = up.place(tick)
@@ -355,7 +268,7 @@ def curve_plot(
         label(across.place(float(generation)), height - 26, str(generation), anchor="middle")
         for generation in now.generations[::every]
     ]
-    shapes.append(label((width + 36) / 2, height - 9, unit, anchor="middle"))
+    shapes.append(label((width + 36) / 2, height - 9, "generation", anchor="middle"))
     for curve in curves:
         of = "before" if curve is before else f"now {kind}"
         xs = [across.place(float(generation)) for generation in curve.generations]
@@ -366,8 +279,7 @@ def curve_plot(
         shapes.append(shape("polygon", f"area {of}", points=corners([*high, *reversed(low)])))
         shapes.append(shape("polyline", f"trace {of}", points=corners(mean)))
         shapes += [shape("circle", f"mean {of}", cx=x, cy=y, r=3) for x, y in mean]
-    of_run = ". Now" if reference else ""
-    title = f"{quantity} by {unit}{of_run}: {' '.join(map(number, now.mean))}"
+    title = f"{quantity} by generation. Now: {' '.join(map(number, now.mean))}"
     if before is not None:
         title += f"; {reference}: {' '.join(map(number, before.mean))}"
     return figure("curves", CURVES, title, shapes)
@@ -434,28 +346,3 @@ def strip_plot(
         ),
     ]
     return figure(f"strip {change.kind}", STRIP, title, shapes, role="group")
-
-
-# -- facts that are read and drawn right -----------------------------------------------------------
-
-
-def square_plot(shares: Sequence[tuple[float, str, str]], title: str) -> Markup:
-    """A 2 x 2 table as four squares.
-
-    shares: of each cell how dark it is, in [0.05, 0.6], its text, and its class; row by row.
-    """
-    shapes = [
-        label(77, 8, "drawn right", anchor="middle"),
-        label(137, 8, "wrong", anchor="middle"),
-        label(42, 46, "read", anchor="end"),
-        label(42, 60, "right", anchor="end"),
-        label(42, 112, "wrong", anchor="end"),
-    ]
-    for place, (shade, text, kind) in enumerate(shares):
-        x, y = 48 + 62 * (place % 2), 20 + 62 * (place // 2)
-        shapes += [
-            shape("rect", of, x=x, y=y, width=60, height=60, fill_opacity=opacity)
-            for of, opacity in (("cell", 1), (kind, shade))
-        ]
-        shapes.append(label(x + 30, y + 31, text, "share", "middle"))
-    return figure("square", (172, 148), title, shapes)

@@ -215,25 +215,6 @@ class SeriesShown(msgspec.Struct, frozen=True):
     decline: int | None = None
 
 
-class FactTableShown(msgspec.Struct, frozen=True):
-    """How many facts a text and the picture beside it have right: a 2 x 2 table.
-
-    text: generation of the text.
-    picture: generation of the picture.
-    both: facts that are right in both.
-    read: facts that are right in the text alone, drawn wrong.
-    drawn: facts that are right in the picture alone, read wrong.
-    neither: facts that are wrong in both.
-    """
-
-    text: int
-    picture: int
-    both: float
-    read: float
-    drawn: float
-    neither: float
-
-
 class FactKindShown(msgspec.Struct, frozen=True):
     """What became of the facts of one kind, or of all of them.
 
@@ -244,7 +225,6 @@ class FactKindShown(msgspec.Struct, frozen=True):
     half_life: generations until half of them are gone; None for more than `last`.
     low, high: ends of its 95 % interval; None for more than `last`.
     losses: what each role loses.
-    tables: one for each text and the picture beside it.
     """
 
     kind: str
@@ -255,7 +235,6 @@ class FactKindShown(msgspec.Struct, frozen=True):
     low: float | None = None
     high: float | None = None
     losses: list[RoleLoss] = []
-    tables: list[FactTableShown] = []
 
 
 class FactsShown(msgspec.Struct, frozen=True):

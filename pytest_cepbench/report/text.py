@@ -5,29 +5,22 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 
 from pytest_cepbench.escapes import width_of
 from pytest_cepbench.gate import Verdict
 from pytest_cepbench.report.case_table import (
     answer_lines,
+    fact_lines,
+    fact_table,
     failures_of,
     figures_of,
     hops_of,
     looks_of,
+    loses_most,
     range_shown,
     settings_of,
     shortage_advice,
-)
-from pytest_cepbench.report.chain_pairs import paired_steps
-from pytest_cepbench.report.fact_table import (
-    PAIR_HEADS,
-    fact_lines,
-    kind_heads,
-    kind_rows,
-    loses_most,
-    pair_rows,
-    step_heads,
-    step_rows,
 )
 from pytest_cepbench.report.headline import (
     WorstSample,
@@ -156,27 +149,17 @@ def _attribution(result: CaseResult) -> Iterator[str]:
 
 
 def _facts(result: CaseResult) -> Iterator[str]:
-    """What became of the facts: by kind, in text and picture side by side, by role."""
+    """What became of the facts: by kind, and by role."""
     facts = result.shown.facts
     if facts is None:
         return
-    yield from _columns(kind_heads(facts), list(kind_rows(facts)))
-    yield ""
-    steps = list(step_rows(facts))
-    if steps:
-        yield from _columns(step_heads(facts), steps)
-        yield ""
-    yield from _columns(PAIR_HEADS, list(pair_rows(facts.every)))
-    sentence = loses_most(facts)
-    yield from wrap(f"  {sentence}", _WIDTH) if sentence else []
-
-
-def _columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """A table: the first column begins at the left, the others end at the right."""
+    heads, rows = fact_table(facts)
     widths = [max(map(width_of, column)) for column in zip(heads, *rows, strict=True)]
     for row in (heads, *rows):
         cells = [f"{' ' * (w - width_of(c))}{c}" for w, c in zip(widths, row, strict=True)]
         yield "  " + "  ".join([f"{row[0]}{' ' * (widths[0] - width_of(row[0]))}", *cells[1:]])
+    if sentence := loses_most(facts):
+        yield from wrap(f"  {sentence}", _WIDTH)
 
 
 def brief(result: CaseResult) -> str:
@@ -256,23 +239,22 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         for name, text in list(answer_lines(shown, most))[:3]:
             yield printable(f"{name}: {text}", most)
         return
-    steps = paired_steps(shown)
-    if not steps:
+    links = shown.links or shown.baseline_links
+    if not links:
         if shown.failure or shown.remark:
             yield printable(shown.failure or shown.remark, most)
         return
-    texts = []
-    for step in steps:
-        before, now = ("" if end is None else end.text or "" for end in (step.before, step.now))
-        texts.append((step.generation, before, now))
-    described = next((before for _, before, _ in texts if before), "")
-    first_link = steps[0].either
-    kind = "a sound" if first_link is not None and first_link.sound else "an image"
-    start = texts[0][2] or texts[0][1] or f"{kind}: {described}".removesuffix(": ")
+    texts = [
+        ["" if link is None else link.text or "" for link in pair]
+        for pair in zip_longest(shown.baseline_links, shown.links)
+    ]
+    described = next((before for before, _ in texts if before), "")
+    kind = "a sound" if links[0].sound else "an image"
+    start = texts[0][1] or texts[0][0] or f"{kind}: {described}".removesuffix(": ")
     yield printable(f"start: {start}", most)
-    differing = next(((g, a, b) for g, a, b in texts if a and a != b), None)
+    differing = next((g for g, (before, now) in enumerate(texts) if before and before != now), None)
     if differing is not None:
-        generation, before, now = differing
+        generation, (before, now) = differing, texts[differing]
         begin = f"first difference at step {generation}: "
         room = max(20, most - len(begin) - 4)
         first, second = printable(before, 500), printable(now, 500)
@@ -285,24 +267,11 @@ def sample_words(sample: WorstSample, most: int) -> Iterator[str]:
         # The longer one gets what the shorter one leaves.
         first = printable(first, max(room // 2, room - len(second)))
         yield f"{begin}{first} -> {printable(second, max(room // 2, room - len(first)))}"
-    last = next(((g, b) for g, _, b in reversed(texts) if b), None)
+    last = max((g for g, (_, now) in enumerate(texts) if now), default=None)
     if last is not None:
-        yield printable(f"last at step {last[0]}: {last[1]}", most)
+        yield printable(f"last at step {last}: {texts[last][1]}", most)
     elif shown.failure:
         yield printable(f"failed: {shown.failure}", most)
-
-
-def one_line(result: CaseResult) -> str:
-    """A case and its verdict in one sentence, as warnings show it."""
-    if result.refused:
-        return f"{name_of(result)} refused: {printable(result.refused, 500)}"
-    named = f"{name_of(result)} {result.verdict}"
-    if result.judgement.difference is None or result.unseen:
-        reason = result.reasons[0] if result.reasons else result.presentation.meaning
-        return f"{named}: {printable(reason)}"
-    change = change_of(result.judgement, bounds_used(result))
-    tolerance = number(result.tolerance)
-    return f"{named}: difference {change}, tolerance {tolerance}, n = {result.n}"
 
 
 def figures_first(result: CaseResult) -> str:

@@ -3,36 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
-from math import ceil, log1p
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from hashlib import sha256
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from pytest_cepbench.gate import Judgement, Verdict
-from pytest_cepbench.report.case_table import TableLine, hops_of
-from pytest_cepbench.report.chain_pairs import (
-    PairedChain,
-    SampleValue,
-    TextPart,
-    case_anchor,
-    observed_losses,
-    paired_chains,
-    paired_steps,
-    sample_anchor,
-    sample_values,
-)
-from pytest_cepbench.report.fact_table import (
-    PAIR_HEADS,
+from pytest_cepbench.report.case_table import (
     fact_lines,
-    kind_heads,
-    kind_rows,
+    fact_table,
+    hops_of,
     loses_most,
-    mostly_invented,
-    pair_rows,
-    share_of,
-    step_heads,
-    step_rows,
+    sample_values,
 )
 from pytest_cepbench.report.headline import (
     WorstSample,
@@ -42,24 +27,10 @@ from pytest_cepbench.report.headline import (
     worst_first,
     worst_samples,
 )
-from pytest_cepbench.report.number_format import (
-    bounds_of,
-    counted,
-    is_same,
-    number,
-    p_value,
-    word_of,
-)
-from pytest_cepbench.report.plots import (
-    Change,
-    change_plot,
-    course_plot,
-    curve_plot,
-    reach_of,
-    square_plot,
-    strip_plot,
-)
-from pytest_cepbench.report.result import AnswerShown, CaseResult, FactsShown, chains_shown
+from pytest_cepbench.report.number_format import bounds_of, is_same, number, p_value, word_of
+from pytest_cepbench.report.plots import Change, change_plot, curve_plot, reach_of, strip_plot
+from pytest_cepbench.report.result import AnswerShown, CaseResult, ChainShown, LinkShown
+from pytest_cepbench.report.text import cause_lines
 from pytest_cepbench.report.totals import (
     counts_line,
     effort_line,
@@ -73,100 +44,146 @@ from pytest_cepbench.report.writers import RunFacts, SuiteProvenance
 _MOST_CARDS = 3
 """Samples that are shown before everything else; more are named."""
 
-_UNJUDGED = (Verdict.ERROR, Verdict.INCOMPLETE, Verdict.INCOMPARABLE, Verdict.NO_BASELINE)
+_WORDS = re.compile(r"\w+|\s+|[^\w\s]")
 
-_NUMBERS = re.compile(r"\d+")
+_MOST_WORDS = 2000
+"""Words of a text that are compared one by one; comparing takes their square in the worst case."""
 
-_STRONGEST = 4  # shades of a heat map
+_NOT_IN_ANCHORS = re.compile(r"[^A-Za-z0-9]+")
+
+_LONGEST_NAME = 60
+
+# -- addresses -------------------------------------------------------------------------------------
+
+
+def case_anchor(result: CaseResult) -> str:
+    """Name of a case: `#case-...` is its row, `#details-...` its details."""
+    return _anchor(result.suite, result.part, result.metric)
+
+
+def sample_anchor(result: CaseResult, sample: str) -> str:
+    """Name of a sample of a case."""
+    return f"sample-{_anchor(result.suite, result.part, result.metric, sample)}"
+
+
+def _anchor(*names: str) -> str:
+    text = _NOT_IN_ANCHORS.sub("-", " ".join(names)).strip("-").lower()
+    digest = sha256("\0".join(names).encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{text[:_LONGEST_NAME]}-{digest}"
+
+
+# -- a chain beside the reference's ----------------------------------------------------------------
+
+
+class TextPart(NamedTuple):
+    """A part of a text. changed: whether the other text does not have it at this place."""
+
+    text: str
+    changed: bool = False
+
+
+class PairedStep(NamedTuple):
+    """One generation of two chains of a sample.
+
+    generation: 0 for the start.
+    before, now: the baseline's artifact and this run's; None where a chain had stopped, or its
+        artifact is not stored.
+    before_text, now_text: parts of their texts; empty for others.
+    change: of the similarity, positive is better; None where one of them was not measured.
+    first: whether the chains differ from here on.
+    same: whether both have the same artifact.
+    """
+
+    generation: int
+    before: LinkShown | None
+    now: LinkShown | None
+    before_text: tuple[TextPart, ...]
+    now_text: tuple[TextPart, ...]
+    change: float | None
+    first: bool
+    same: bool
+
+
+class PairedChain(NamedTuple):
+    """A chain in the details of a case, beside that of the reference.
+
+    shown: the chain.
+    anchor: address of the sample in the page.
+    role: why it is shown, in words; empty for one of the samples that lost most.
+    steps: of both, generation by generation; empty where only the scores are shown.
+    """
+
+    shown: ChainShown
+    anchor: str
+    role: str = ""
+    steps: tuple[PairedStep, ...] = ()
+
+
+def paired_chains(result: CaseResult) -> Iterator[PairedChain]:
+    """The chains of a case in the order of the page, each sample once.
+
+    Those that lost most, the median one and those that the engineer named. Of a case that holds
+    only the worst of those that lost is shown whole.
+    """
+
+    def placed(chain: ChainShown, role: str = "", *, whole: bool = True) -> PairedChain:
+        steps = paired_steps(chain) if whole and chain.links else []
+        return PairedChain(chain, sample_anchor(result, chain.sample), role, tuple(steps))
+
+    shown = result.shown
+    named = {chain.sample for chain in shown.requested}
+    losers = [chain for chain in shown.chains if chain.sample not in named]
+    for place, chain in enumerate(losers):
+        worst = result.settled and not place
+        yield placed(chain, "worst sample" if worst else "", whole=worst or not result.settled)
+    seen = named | {chain.sample for chain in losers}
+    if shown.median is not None and shown.median.sample not in seen:
+        yield placed(shown.median, "median sample")
+    yield from (placed(chain, "--cep-show") for chain in shown.requested)
+
+
+def paired_steps(shown: ChainShown) -> list[PairedStep]:
+    """The steps of a chain beside those of the baseline's, generation by generation."""
+    steps = []
+    pairs = zip_longest(shown.baseline_links, shown.links)
+    for generation, (before, now) in enumerate(pairs):
+        texts = ["" if link is None else link.text or "" for link in (before, now)]
+        same, change = False, None
+        if before is None or now is None:
+            parts = _whole(texts[0]), _whole(texts[1])
+        else:
+            parts = word_differences(texts[0], texts[1])
+            same = (before.text, before.file) == (now.text, now.file)
+            if before.similarity is not None and now.similarity is not None:
+                change = round(now.similarity - before.similarity, 6) + 0.0
+        first = generation == shown.first_difference
+        steps.append(PairedStep(generation, before, now, *parts, change, first, same))
+    return steps
+
+
+def word_differences(before: str, now: str) -> tuple[tuple[TextPart, ...], tuple[TextPart, ...]]:
+    """Both texts in parts: those that the other one has as well, and those that it has not.
+
+    Words, signs and the spaces between them are compared; texts of more than 2,000 of them whole.
+    """
+    words: list[list[str]] = [_WORDS.findall(text) for text in (before, now)]
+    if max(map(len, words)) > _MOST_WORDS:
+        return _whole(before, changed=before != now), _whole(now, changed=before != now)
+    old: list[TextPart] = []
+    new: list[TextPart] = []
+    matcher = SequenceMatcher(None, words[0], words[1], autojunk=False)
+    for tag, low, high, low_now, high_now in matcher.get_opcodes():
+        changed = tag != "equal"
+        old += _whole("".join(words[0][low:high]), changed=changed)
+        new += _whole("".join(words[1][low_now:high_now]), changed=changed)
+    return tuple(old), tuple(new)
+
+
+def _whole(text: str, *, changed: bool = False) -> tuple[TextPart, ...]:
+    return (TextPart(text, changed),) if text else ()
 
 
 # -- cases -----------------------------------------------------------------------------------------
-
-
-class HopView(NamedTuple):
-    """The cost of a hop. width: of its bar in percent. observed: the loss there; "" for none."""
-
-    cost: TableLine
-    width: float
-    gain: bool
-    observed: str
-
-
-class TitledTable(NamedTuple):
-    """Cells in rows below heads. title: what it is about."""
-
-    title: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-class FactsView(NamedTuple):
-    """What became of the facts of a case.
-
-    kinds, steps: by kind, and by step of a role; the latter without rows where nothing changes.
-    loses_most, invented: a sentence on all kinds each; empty where it cannot be said.
-    squares: read right and drawn right, by pair of a text and a picture: drawing and caption.
-    by_kind: the same kind by kind.
-    """
-
-    shown: FactsShown
-    kinds: TitledTable
-    steps: TitledTable
-    loses_most: str
-    invented: str
-    squares: Sequence[tuple[Markup, str]]
-    by_kind: Sequence[TitledTable]
-
-
-class StripView(NamedTuple):
-    """The paired differences of a case: counts in words, the plot, and the samples as a table.
-
-    rows: a sample, and the address of its chain; empty where it is not shown.
-    """
-
-    counts: str
-    plot: Markup
-    rows: Sequence[tuple[SampleValue, str]]
-    linked: bool
-
-
-class AnswerView(NamedTuple):
-    """An answer in the details of a case. whole: whether it is shown, or only its scores."""
-
-    shown: AnswerShown
-    anchor: str
-    whole: bool
-
-
-class CaseView(NamedTuple):
-    """A case: its row in a table and its details.
-
-    anchor: `#case-...` is its row, `#details-...` are its details.
-    badge: classes of its verdict.
-    interval: plot of its change, or words where there is none.
-    course: plot of its curve; empty without one.
-    noteworthy: whether its details are not folded away with others; opened: whether they are open.
-    """
-
-    result: CaseResult
-    anchor: str
-    badge: str
-    interval: Markup | str
-    course: Markup | str
-    noteworthy: bool
-    opened: bool
-    hops: Sequence[HopView]
-    facts: FactsView | None
-    strip: StripView | None
-    chains: Sequence[PairedChain]
-    answers: Sequence[AnswerView]
-    replaces_answers: bool
-
-
-def change_of_case(result: CaseResult) -> Change | None:
-    """The change of a case; None where nothing was compared."""
-    kind = f"{result.presentation.color} {result.verdict}"
-    return change_of_judgement(result.judgement, result.tolerance, kind)
 
 
 def change_of_judgement(judged: Judgement, tolerance: float, kind: str) -> Change | None:
@@ -174,6 +191,11 @@ def change_of_judgement(judged: Judgement, tolerance: float, kind: str) -> Chang
     if judged.difference is None:
         return None
     return Change(judged.difference, judged.low, judged.high, tolerance, kind)
+
+
+def _change(result: CaseResult) -> Change | None:
+    kind = f"{result.presentation.color} {result.verdict}"
+    return change_of_judgement(result.judgement, result.tolerance, kind)
 
 
 def interval_of(judged: Judgement, change: Change | None, reach: float) -> Markup | str:
@@ -187,7 +209,7 @@ def interval_of(judged: Judgement, change: Change | None, reach: float) -> Marku
     return change_plot(change, reach, f"{title}tolerance {number(change.tolerance)}")
 
 
-def replaces_answers(result: CaseResult) -> bool:
+def _replaces_answers(result: CaseResult) -> bool:
     """True where answers become the accepted ones in place of others."""
     measured = result.measurement
     return bool(
@@ -195,153 +217,76 @@ def replaces_answers(result: CaseResult) -> bool:
     )
 
 
-def case_view(
-    result: CaseResult, reach: float, pictured: Collection[str], opened: CaseResult | None
-) -> CaseView:
-    """A case of a page.
+def _case(result: CaseResult, reach: float, opened: CaseResult | None) -> dict[str, Any]:
+    """A case: its row in a table and its details, by the names that `case.html` reads.
 
     reach: end of the axis of its suite, in tolerances.
-    pictured: the cases whose chains are shown; see `pictured_cases`.
     opened: the case whose details are open.
+    noteworthy: whether its details are not folded away with others.
     """
-    anchor, shown = case_anchor(result), result.shown
-    shows_chains = anchor in pictured
-    replaces = replaces_answers(result)
-    chains = list(paired_chains(result, pictured=shows_chains))
-    answers = [
-        AnswerView(
-            answer,
-            sample_anchor(result, answer.sample),
-            bool(answer.question) and (shows_chains or replaces),
-        )
-        for answer in shown.answers
-    ]
+    shown, replaces = result.shown, _replaces_answers(result)
+    chains = list(paired_chains(result))
     drawn = [chain.shown.sample for chain in chains if chain.steps]
-    drawn += [view.shown.sample for view in answers if view.whole]
+    drawn += [answer.sample for answer in shown.answers if answer.question]
     remarkable = (
         result.reasons, result.notes, shown.judge, result.failures, result.warnings,
-        result.refused, not result.settled, replaces, shows_chains,
+        result.refused, not result.settled, replaces,
     )  # fmt: skip
-    largest = max((abs(hop.cost) for hop in shown.hops), default=0.0)
-    observed = observed_losses(result)
-    known = any(loss is not None for loss in observed)
-    hops = [
-        HopView(
-            line,
-            round(100 * abs(hop.cost) / largest, 1) if largest else 0.0,
-            hop.cost < 0,
-            number(loss, signed=True) if known else "",
-        )
-        for line, hop, loss in zip(hops_of(result), shown.hops, observed, strict=True)
-    ]
-    return CaseView(
-        result=result,
-        anchor=anchor,
-        badge=badge_of(result),
-        interval=interval_of(result.judgement, change_of_case(result), reach),
-        course=""
-        if len(shown.curve) < 2
-        else course_plot(shown.curve, higher_is_better=result.higher_is_better),
-        noteworthy=result.primary and any(remarkable),
-        opened=result is opened,
-        hops=hops,
-        facts=None if shown.facts is None else _facts(shown.facts),
-        strip=_strip(result, drawn),
-        chains=chains,
-        answers=answers,
-        replaces_answers=replaces,
-    )
+    facts = shown.facts
+    return {
+        "result": result,
+        "anchor": case_anchor(result),
+        "badge": _badge(result),
+        "interval": interval_of(result.judgement, _change(result), reach),
+        "noteworthy": result.primary and any(remarkable),
+        "opened": result is opened,
+        "hops": list(hops_of(result)),
+        "facts": None if facts is None else (*fact_table(facts), loses_most(facts)),
+        "strip": _strip(result, drawn),
+        "chains": chains,
+        "answers": [(answer, sample_anchor(result, answer.sample)) for answer in shown.answers],
+        "replaces_answers": replaces,
+    }
 
 
-def badge_of(result: CaseResult) -> str:
+def _badge(result: CaseResult) -> str:
     """Classes of a verdict."""
     color = "accepted" if result.accepted else result.presentation.color
     return f"{color} {result.verdict} {'' if result.primary else 'informational'}".strip()
 
 
-def _strip(result: CaseResult, drawn: Sequence[str]) -> StripView | None:
-    change = change_of_case(result)
-    differences = result.shown.differences
+def _strip(result: CaseResult, drawn: Sequence[str]) -> dict[str, Any] | None:
+    """The paired differences: counts in words, the plot, the samples with their addresses."""
+    change, differences = _change(result), result.shown.differences
     if len(differences) < 2 or change is None:
         return None
-    values = [value for value in sample_values(result) if value.difference is not None]
     worse, better = (
         sum(sign * difference > 0 for difference in differences.values()) for sign in (-1, 1)
     )
     same = len(differences) - worse - better
     counts = f"{len(differences)} samples: {worse} worse, {same} equal, {better} better"
     links = {sample: f"#{sample_anchor(result, sample)}" for sample in drawn}
-    plot = strip_plot(
-        {value.sample: differences[value.sample] for value in values},
-        change,
-        links,
-        f"paired differences of {counts}; mean {number(result.judgement.difference, signed=True)}",
-    )
-    rows = [(value, links.get(value.sample, "")) for value in values]
-    return StripView(counts, plot, rows, bool(drawn))
-
-
-def _facts(facts: FactsShown) -> FactsView:
-    squares = []
-    for pair in facts.every.tables:
-        cells = pair.both, pair.read, pair.drawn, pair.neither
-        whole = sum(cells)
-        shares = [share_of(cell, whole) for cell in cells]
-        # So light that the number in it can be read.
-        shades = [0.05 + round(0.55 * cell / whole, 2) if whole else 0.05 for cell in cells]
-        places = "right in both", "in the text alone", "in the picture alone", "in neither"
-        words = ", ".join(map(" ".join, zip(places, shares, strict=True)))
-        kinds = "agree", "apart", "apart", "neither"
-        plot = square_plot(
-            list(zip(shades, shares, kinds, strict=True)),
-            f"text {pair.text} and picture {pair.picture}: {words}",
-        )
-        squares.append((plot, f"text {pair.text}, picture {pair.picture}"))
-    kinds_of = [TitledTable(kind.kind, PAIR_HEADS, list(pair_rows(kind))) for kind in facts.kinds]
-    return FactsView(
-        shown=facts,
-        kinds=TitledTable("facts by kind", kind_heads(facts), list(kind_rows(facts))),
-        steps=TitledTable(
-            "facts that change and appear", step_heads(facts), list(step_rows(facts))
-        ),
-        loses_most=loses_most(facts),
-        invented=mostly_invented(facts),
-        squares=squares,
-        by_kind=kinds_of if squares else [],
-    )
+    values = [value for value in sample_values(result) if value.difference is not None]
+    title = f"paired differences of {counts}; mean {number(change.value, signed=True)}"
+    return {
+        "counts": counts,
+        "plot": strip_plot(differences, change, links, title),
+        "rows": [(value, links.get(value.sample, "")) for value in values],
+        "linked": bool(drawn),
+    }
 
 
 # -- the first screen ------------------------------------------------------------------------------
 
 
-class Models(NamedTuple):
-    """Who was compared with whom.
+def _models(suites: Sequence[SuiteProvenance]) -> list[tuple[str, list[tuple[str, str]], str]]:
+    """Candidate and baseline: what each is called, its models, each once, and a remark.
 
-    candidate, baseline: the models of all suites, each once: what was typed, and the beginning of
-    the fingerprint, empty where it is not known.
-    accepted: when the latest baselines were accepted and by which commit; empty if not known.
-    sides: suites in which the same candidate was compared with the same baselines: one of them, for
-    what they have in common, and their names.
+    Of a model what was typed, and the beginning of its fingerprint, empty where it is not known.
     """
-
-    candidate: Collection[tuple[str, str]]
-    baseline: Collection[tuple[str, str]]
-    accepted: str
-    sides: Collection[tuple[SuiteProvenance, list[str]]]
-
-
-def models_of(suites: Sequence[SuiteProvenance]) -> Models:
-    """Who was compared with whom in these suites."""
-    sides: dict[object, tuple[SuiteProvenance, list[str]]] = {}
-    candidate: dict[tuple[str, str], None] = {}
-    baseline: dict[tuple[str, str], None] = {}
-    for suite in suites:
-        key = (*suite.candidate, suite.recorded, None, *suite.baselines, suite.accepted)
-        sides.setdefault(key, (suite, []))[1].append(suite.suite)
-        candidate |= {(model.spec, model.fingerprint[:8]): None for model in suite.candidate}
-        if suite.recorded:
-            candidate[suite.recorded, ""] = None
-        baseline |= {(model.spec, model.fingerprint[:8]): None for model in suite.baselines}
+    candidate = [(model.spec, model.fingerprint[:8]) for s in suites for model in s.candidate]
+    candidate += [(suite.recorded, "") for suite in suites if suite.recorded]
+    baseline = [(model.spec, model.fingerprint[:8]) for s in suites for model in s.baselines]
     latest = max(suites, key=lambda suite: suite.accepted, default=None)
     accepted = ""
     if latest is not None and latest.accepted:
@@ -352,7 +297,10 @@ def models_of(suites: Sequence[SuiteProvenance]) -> Models:
             accepted += f" by {latest.accepted_commit[:8]}"
         if len({suite.accepted for suite in suites if suite.accepted}) > 1:
             accepted += "; others earlier"
-    return Models(candidate, baseline, accepted, sides.values())
+    return [
+        ("candidate", list(dict.fromkeys(candidate)), ""),
+        ("baseline", list(dict.fromkeys(baseline)), accepted),
+    ]
 
 
 class ForestRow(NamedTuple):
@@ -369,19 +317,22 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
     """The gating cases against their tolerances on one axis: those that fail, the worst first,
     those that are undecided, and those that hold.
     """
+
+    def drop(result: CaseResult) -> float:
+        return in_tolerances(result.judgement.difference, result.tolerance)
+
     cases = [result for result in results if result.primary and not is_pooled(result)]
     others = [result for result in cases if result.passes]
-    others.sort(key=lambda r: (r.verdict != Verdict.INCONCLUSIVE or r.accepted, _drop(r)))
+    others.sort(key=lambda r: (r.verdict != Verdict.INCONCLUSIVE or r.accepted, drop(r)))
     cases = [*worst_first(cases), *others]
-    changes = [change for case in cases if (change := change_of_case(case)) is not None]
-    reach = reach_of(changes)
+    reach = reach_of([change for case in cases if (change := _change(case)) is not None])
     several = len({case.suite for case in cases}) > 1
     return [
         ForestRow(
             f"{case.suite} {case.part} {case.label}" if several else f"{case.part} {case.label}",
             f"details-{case_anchor(case)}",
-            badge_of(case),
-            interval_of(case.judgement, change_of_case(case), reach),
+            _badge(case),
+            interval_of(case.judgement, _change(case), reach),
             word_of(case)
             if case.judgement.difference is None
             else number(case.judgement.difference, signed=True),
@@ -390,175 +341,38 @@ def forest_rows(results: Sequence[CaseResult]) -> list[ForestRow]:
     ]
 
 
-class Cell(NamedTuple):
-    """An artifact of a sample: an image or a sound by its digest, or the parts of a text.
-
-    mark: the element of HTML around parts that the other text has not.
-    """
-
-    image: str | None
-    parts: Sequence[TextPart]
-    mark: str = ""
-
-
-class CardView(NamedTuple):
+def _card(worst: WorstSample) -> dict[str, Any]:
     """One of the samples of the run that lost most.
 
-    anchor: its address in the page.
-    cells: what it is about and where it first differs from the baseline's, each with its name;
-    none where it is only named.
+    cells: what it is about and where it first differs from the baseline's, each with its name, an
+    image or the parts of a text, and the element around parts that the other text has not; none
+    where the sample is only named.
     """
-
-    worst: WorstSample
-    anchor: str
-    cells: Sequence[tuple[str, Cell]]
-
-
-def _card(worst: WorstSample) -> CardView:
-    shown, cells = worst.shown, []
-    if not worst.is_whole:
-        pass
-    elif isinstance(shown, AnswerShown):
+    shown = worst.shown
+    cells: list[tuple[str, str | None, Sequence[TextPart], str]] = []
+    if worst.is_whole and isinstance(shown, AnswerShown):
         parts = ("question", shown.question), (shown.opponent, shown.opposing)
         for name, steps in (*parts, ("new answer", shown.steps)):
             for step in steps[:1]:
                 image = step.image if not step.text else None
-                cells.append((name, Cell(image, [TextPart(step.text)])))
-    else:
+                cells.append((name, image, [TextPart(step.text)], ""))
+    elif worst.is_whole and isinstance(shown, ChainShown):
         pairs = paired_steps(shown)
         first = next((step for step in pairs if step.first), pairs[-1])
-        start = None if first is pairs[0] else pairs[0].either
-        if start is not None:
-            cells.append(("start", Cell(start.file, [TextPart(start.text or "")])))
+        start = pairs[0].now or pairs[0].before
+        if first is not pairs[0] and start is not None:
+            cells.append(("start", start.file, [TextPart(start.text or "")], ""))
         at = f"generation {first.generation}" if first.generation else "start"
         if first.before is not None:
-            cell = Cell(first.before.file, first.before_text, "del")
-            cells.append((f"{worst.result.judgement.reference}, {at}", cell))
+            name = f"{worst.result.judgement.reference}, {at}"
+            cells.append((name, first.before.file, first.before_text, "del"))
         if first.now is not None:
             mark = "ins" if first.before is not None else ""
-            cells.append((f"now, {at}", Cell(first.now.file, first.now_text, mark)))
-    return CardView(worst, sample_anchor(worst.result, shown.sample), cells)
+            cells.append((f"now, {at}", first.now.file, first.now_text, mark))
+    return {"worst": worst, "anchor": sample_anchor(worst.result, shown.sample), "cells": cells}
 
 
-class Cause(NamedTuple):
-    """Cases that have one reason not to be judged, or failures of the same kind.
-
-    text: the reason, as the first of them gives it. cases: anchor and name of each.
-    """
-
-    text: str
-    cases: list[tuple[str, str]]
-
-
-def causes(results: Sequence[CaseResult]) -> list[Cause]:
-    """Why cases were not judged, or have failed samples, the most frequent reason first.
-
-    Reasons that differ in numbers alone are one.
-    """
-    by_text: dict[str, Cause] = {}
-    for result in results:
-        reasons: list[str] = []
-        if result.refused:
-            reasons = [result.refused]
-        elif result.verdict in _UNJUDGED and result.reasons and not result.accepted:
-            reasons = ["; ".join(result.reasons)]
-        elif not result.settled:
-            reasons = [f"failed samples: {kind}" for kind in result.failures]
-        name = f"{result.suite} {result.part}, {result.label}"
-        for text in reasons:
-            cause = by_text.setdefault(_NUMBERS.sub("#", text), Cause(text, []))
-            cause.cases.append((case_anchor(result), name))
-    return sorted(by_text.values(), key=lambda cause: -len(cause.cases))
-
-
-def pictured_cases(results: Sequence[CaseResult]) -> frozenset[str]:
-    """Names of the cases whose chains are shown, as `case_anchor` has them.
-
-    All that are not settled, and of each suite the one that lost most of those that hold: cases of
-    which a sample lost come first, then the mean drop decides.
-    """
-    names = {case_anchor(result) for result in results if not result.settled}
-    worst: dict[str, tuple[tuple[bool, float], CaseResult]] = {}
-    for result in results:
-        pictured = any(chain.links for chain in chains_shown(result))
-        pictured = pictured or any(answer.question for answer in result.shown.answers)
-        if result.settled and result.primary and pictured:
-            compared = result.judgement.difference is not None
-            weight = bool(result.shown.chains), max(0.0, -_drop(result)) if compared else -1.0
-            if result.suite not in worst or weight > worst[result.suite][0]:
-                worst[result.suite] = weight, result
-    return frozenset(names | {case_anchor(result) for _, result in worst.values()})
-
-
-def _drop(result: CaseResult) -> float:
-    return in_tolerances(result.judgement.difference, result.tolerance)
-
-
-# -- suites ----------------------------------------------------------------------------------------
-
-
-class HeatCell(NamedTuple):
-    """A cell of a heat map. kind: its classes. shown: its text. title: of a pointer."""
-
-    address: str
-    kind: str
-    shown: str
-    title: str
-
-
-class HeatMap(NamedTuple):
-    """Numbers in shades. rows: name -> a cell for each column, or None."""
-
-    columns: Sequence[str]
-    rows: Sequence[tuple[str, Sequence[HeatCell | None]]]
-
-
-def heat_map(results: Sequence[CaseResult]) -> HeatMap | None:
-    """Changes of a suite's cases in tolerances; None where fewer than two parts were compared.
-
-    In shades of 0 for no change to 4 for 8 tolerances and more.
-    """
-    compared = [result for result in results if result.judgement.difference is not None]
-    parts = list(dict.fromkeys(result.part for result in compared))
-    if len(parts) < 2:
-        return None
-    cells = {}
-    for result in compared:
-        difference = result.judgement.difference or 0.0
-        change = number(difference, signed=True)
-        shade, worse, shown = 0, "gained", change
-        if result.tolerance > 0:
-            tolerances = difference / result.tolerance
-            shade = ceil(min(1.0, log1p(abs(tolerances)) / log1p(8.0)) * _STRONGEST)
-            worse = "worse" if tolerances < 0 else "gained"
-            shown = f"{tolerances:+.1f}"
-        cells[result.part, result.label] = HeatCell(
-            f"#details-{case_anchor(result)}",
-            f"{result.verdict} shade{shade} {worse}",
-            shown,
-            f"{result.part}, {result.label}: {word_of(result)} {change}",
-        )
-    metrics = list(dict.fromkeys(result.label for result in compared))
-    return HeatMap(metrics, [(p, [cells.get((p, metric)) for metric in metrics]) for p in parts])
-
-
-class CurveView(NamedTuple):
-    """The curves of a case.
-
-    quantity: what is drawn, in words.
-    known: whether the reference's is drawn beside it.
-    kind: class of this run's curve.
-    """
-
-    result: CaseResult
-    quantity: str
-    samples: int
-    known: bool
-    kind: str
-    plot: Markup
-
-
-def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
+def _curves(results: Sequence[CaseResult]) -> list[dict[str, Any]]:
     """The curves of a suite: those of its cases with most samples, equal ones once.
 
     Cases that regressed come first, and stand for others of the same curve.
@@ -569,7 +383,7 @@ def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
         (result for result in drawn if result.n == most),
         key=lambda result: (result.verdict != Verdict.REGRESSED, not result.primary),
     )
-    views: dict[tuple[object, ...], CurveView] = {}
+    views: dict[tuple[object, ...], dict[str, Any]] = {}
     for result in ordered:
         now, before = result.shown.curve_now, result.shown.curve_reference
         assert now is not None  # as chosen
@@ -585,8 +399,14 @@ def curve_views(results: Sequence[CaseResult]) -> list[CurveView]:
         elif result.measurement is not None and result.measurement.shares:
             quantity = "share that is right"
         kind = "regressed" if result.verdict == Verdict.REGRESSED else ""
-        plot = curve_plot(now, before, result.judgement.reference, quantity, kind)
-        views[key] = CurveView(result, quantity, now.n, before is not None, kind, plot)
+        views[key] = {
+            "result": result,
+            "quantity": quantity,
+            "samples": now.n,
+            "known": before is not None,
+            "kind": kind,
+            "plot": curve_plot(now, before, result.judgement.reference, quantity, kind),
+        }
     return list(views.values())
 
 
@@ -603,17 +423,16 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
     lines: counts, promises and what else is said of the whole run.
     choices: name and values of each filter of its cases.
     """
-    pictured = pictured_cases(results)
-    opened = worst_case(results) or next(filter(replaces_answers, results), None)
+    opened = worst_case(results) or next(filter(_replaces_answers, results), None)
     by_suite: dict[str, list[CaseResult]] = {}
     for result in results:
         by_suite.setdefault(result.suite, []).append(result)
     suites = []
     for place, (name, own) in enumerate(by_suite.items(), 1):
-        changes = [change for result in own if (change := change_of_case(result)) is not None]
+        changes = [change for result in own if (change := _change(result)) is not None]
         reach = reach_of(changes)
-        cases = [case_view(result, reach, pictured, opened) for result in own]
-        rest = [case for case in cases if not case.noteworthy]
+        cases = [_case(result, reach, opened) for result in own]
+        rest = [case for case in cases if not case["noteworthy"]]
         suites.append(
             {
                 "name": name,
@@ -621,27 +440,26 @@ def run_view(facts: RunFacts, results: Sequence[CaseResult]) -> dict[str, Any]:
                 "counts": counts_line(own),
                 "cases": cases,
                 "reach": reach if changes else None,
-                "heat": heat_map(own),
-                "curves": curve_views(own),
+                "curves": _curves(own),
                 "noteworthy": sorted(
-                    (case for case in cases if case.noteworthy), key=lambda c: c.result.passes
+                    (case for case in cases if case["noteworthy"]),
+                    key=lambda case: case["result"].passes,
                 ),
                 "rest": rest,
-                "rest_counts": counts_line([case.result for case in rest]),
+                "rest_counts": counts_line([case["result"] for case in rest]),
             }
         )
     samples = [_card(sample) for sample in worst_samples(results)]
-    cards = [sample for sample in samples if sample.cells][:_MOST_CARDS]
+    cards = [sample for sample in samples if sample["cells"]][:_MOST_CARDS]
     provenance = facts.provenance
     return {
         "facts": facts,
         "title": facts.headline or f"cepbench: {facts.verdict}",
-        "command": "" if provenance is None else provenance.command,
-        "models": None if provenance is None else models_of(provenance.suites),
+        "models": [] if provenance is None else _models(provenance.suites),
         "forest": forest_rows(results),
         "cards": cards,
         "others": [sample for sample in samples if sample not in cards],
-        "causes": [(counted(len(own), "case"), text, own) for text, own in causes(results)],
+        "causes": cause_lines(results),
         "suites": suites,
         "lines": [
             *verdict_lines(results),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -57,16 +56,11 @@ def test_commands_of_the_samples_gate(tmp_path: Path) -> None:
 
     job = _gitlab()["gate"]
     (script,) = job["script"]
-    failed = _run(
-        script, tmp_path, CHECKPOINT=WORSE, GITLAB_CI="true", CI_PROJECT_DIR=str(tmp_path)
-    )
+    failed = _run(script, tmp_path, CHECKPOINT=WORSE)
     assert failed.returncode == 1, failed.stdout
     kept = job["artifacts"]
     files = [*kept["paths"], *kept["reports"].values(), *job["cache"]["paths"]]
     assert [name for name in files if not (tmp_path / name).exists()] == []
-    issues = json.loads((tmp_path / kept["reports"]["codequality"]).read_text())
-    assert {issue["severity"] for issue in issues} >= {"critical"}
-    assert {issue["location"]["path"] for issue in issues} == {"my-suite/suite.toml"}
 
     # The agent's virtual environment is the one that runs the tests.
     programs = tmp_path / ".venv" / "bin"

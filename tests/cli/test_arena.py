@@ -79,7 +79,6 @@ def test_leaderboard(panels: Home) -> None:
     }
     out = panels.path / ".cepbench" / "arena"
     assert (out / "leaderboard-people.md").exists()
-    assert "m00: rank 1" in (out / "leaderboard-people.html").read_text("utf-8")
     assert board["pair_win_rates"]["ties_as_half"][0][0] is None
     rates = board["pair_win_rates"]["ties_as_half"]
     assert rates[0][1] + rates[1][0] == pytest.approx(1)
@@ -114,7 +113,6 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
         assert ended.code == 0
         assert "answers in which people saw errors" in ended.out
         written = home.path / f".cepbench/arena/leaderboard-{Path(source).stem}"
-        assert "factual error, or not what was asked" in written.with_suffix(".html").read_text()
         (board,) = json.loads(written.with_suffix(".json").read_text())["leaderboards"]
         boards.append({row["model"]: row["errors"] for row in board["standings"]})
     assert boards == [{RED: {"incomplete": 6}, BLUE: {"factual": 6}}] * 2
@@ -123,13 +121,11 @@ def test_errors_that_people_saw_are_counted_by_model(home: Home) -> None:
 
 
 def test_files_of_one_name_are_called_after_their_folders(panels: Home) -> None:
-    """Such as the verdicts of several plays, whose win rates stand side by side (Fig. 4)."""
+    """Such as the verdicts of several plays."""
     ended = panels.command("arena", "leaderboard", "people.json", "sub/people.json", "--out=both")
     assert (ended.code, ended.err) == (0, "")
     first = f"{panels.path.name}-people"
-    html = (panels.path / "both" / f"leaderboard-{first}-sub-people.html").read_text("utf-8")
-    assert f"m00 by {first}: " in html
-    assert "m00 by sub-people: " in html
+    assert (panels.path / "both" / f"leaderboard-{first}-sub-people.json").is_file()
 
 
 def test_agreement(panels: Home) -> None:

@@ -19,7 +19,7 @@ from pytest_cepbench.evaluation.run_report import read_report
 from pytest_cepbench.gate.baseline import record_of
 from pytest_cepbench.gate.compare import judge
 from pytest_cepbench.gate.policy import Policy
-from pytest_cepbench.report.history.file import append_run, report_digest, run_record
+from pytest_cepbench.report.history import append_run, report_digest, run_record
 from tests.cli.conftest import Home
 from tests.cli.reports import (
     CASES,
@@ -34,8 +34,8 @@ from tests.cli.reports import (
 from tests.documents import flat_report
 from tests.plugin.project import accept_project, contents, run_plainly
 from tests.plugin.scored_project import ScoredProject, model, scored_suite
-from tests.report.history.runs import origin
 from tests.report.pages import read_page
+from tests.report.runs import origin
 from tests.suites.answers import ANSWERS, WORSE
 
 MODELS = {"best": "shapes:", "mid": "shapes:?miss=0.1", "low": "shapes:?miss=0.3"}
@@ -48,7 +48,7 @@ def reports(home: Home, measured: Measured) -> Home:
         results = [result_of(m, model=dict(m.model)) for m in measured(spec)]
         path = write_report(home.path / f"{name}.json", results, "passed")
         data = path.read_bytes()
-        facts = {"report": f"../../{name}.json", "report_bytes": len(data)}
+        facts = {"report": f"../../{name}.json"}
         facts |= {"digest": report_digest(data)}
         folder = home.path / ".cepbench" / "history"
         append_run(folder, *run_record(origin(number, **facts), results))
@@ -115,7 +115,6 @@ def test_three_runs(reports: Home) -> None:
         assert "mid against best" in text
         assert "low against best" in text
     assert "toy/overall/gc: GC@2" in ended.out
-    assert page.text.count("difference to the best") >= 1
     assert not page.tags & {"script", "link", "img", "form"}
     links = page.values("href")
     assert links[:3] == ["../best.json", "../mid.json", "../low.json"]
@@ -467,7 +466,6 @@ def test_page_and_files(ranked: Home) -> None:
     assert re.search(r"^low +2-3 ", ended.out, re.MULTILINE)
     assert "toy/overall/gc: GC@" in ended.out
     assert (out / "leaderboard.md").read_text("utf-8").startswith("# leaderboard of toy: 3 models")
-    assert "best: rank 1-2" in (out / "leaderboard.html").read_text("utf-8")
     board = document["cases"][0]
     assert [model["model"] for model in board["models"]] == ["best", "third", "low"]
     assert board["models"][0]["rank_high"] == board["models"][2]["rank_low"] == 2

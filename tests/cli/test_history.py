@@ -10,9 +10,9 @@ import pytest
 from pytest_cepbench.gate.series.file import SeriesFile
 from pytest_cepbench.gate.series.record import Entry
 from pytest_cepbench.gate.statistics import Design
-from pytest_cepbench.report.history.file import append_run, run_record
+from pytest_cepbench.report.history import append_run, run_record
 from tests.cli.conftest import Home
-from tests.report.history.runs import judged, origin
+from tests.report.runs import judged, origin
 
 
 @pytest.fixture

@@ -37,7 +37,6 @@ VALUES = {
     "report": ("one/r.json", "two/r.json", "three/r.json"),
     "history": ("one", "two", "three"),
     "show": ("one.png", "two.png", "three.png"),
-    "report-dir": ("one/page", "two/page", "three/page"),
     "gate": ("threshold", "noninferiority", "regression"),
     "tolerance": ("0.1", "0.2", "0.3"),
     "alpha": ("0.01", "0.02", "0.5"),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from pytest_cepbench.report.history.file import History, host_name, read_history
-from pytest_cepbench.report.history.timeline import Selection, timelines_of
+from pytest_cepbench.report.history import (
+    History,
+    Selection,
+    host_name,
+    read_history,
+    timelines_of,
+)
 from tests.plugin.project import MODES, REGRESSED, TEST_MODULE, Project
 from tests.plugin.scored_project import ScoredProject, model, scored_suite
 
@@ -138,15 +142,6 @@ def test_a_run_is_recorded_as_its_report_has_it(accepted: Project) -> None:
     assert history_of(accepted).report_of(latest) == accepted.path / ".cepbench" / "report.json"
 
 
-def test_a_page_in_a_folder_is_recorded(accepted: Project) -> None:
-    """Until a later run puts its own in the same place, the history finds it."""
-    for _ in range(2):
-        accepted.run_here("-k", "crowded", REGRESSED, "--cep-report-dir=page")
-    history = history_of(accepted)
-    assert [history.page_of(run) is not None for run in history.runs] == [False, False, True]
-    assert history.page_of(history.runs[-1]) == accepted.path / "page" / "index.html"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", list(MODES))
 def test_one_line_for_a_run_of_any_number_of_processes(accepted: Project, mode: str) -> None:
@@ -164,7 +159,7 @@ def test_a_run_that_compared_nothing_is_recorded_too(accepted: Project) -> None:
     latest = history_of(accepted).runs[-1]
     assert (latest.verdict, latest.cases[0].verdict) == ("failed", "incomparable")
     (timeline,) = timelines_of(history_of(accepted).runs, Selection(cases=["toy/crowded/gc"]))
-    assert timeline.breaks == (1,)
+    assert timeline.breaks == [1]
 
 
 def test_a_history_that_cannot_be_written_fails_no_run(accepted: Project) -> None:
@@ -246,14 +241,12 @@ def test_a_run_that_judges_nothing_on_github(
 
 @pytest.mark.parametrize("argument", ["--cep-plan", "--collect-only"])
 def test_a_run_that_only_looks_leaves_nothing(
-    accepted: Project, github: Path, monkeypatch: pytest.MonkeyPatch, argument: str
+    accepted: Project, github: Path, argument: str
 ) -> None:
     """Neither a plan nor a list of the tests says anything of a model."""
-    monkeypatch.setenv("GITLAB_CI", "true")
     result = accepted.run_here(argument)
     assert _errors(result) == []
     assert github.read_text() == ""
-    assert list(accepted.path.rglob("*.codequality.json")) == []
 
 
 def test_a_plain_run_of_pytest_leaves_nothing(accepted: Project, github: Path) -> None:
@@ -274,36 +267,6 @@ def test_a_summary_that_cannot_be_written_changes_no_verdict(
     assert result.ret == 0
     result.stdout.fnmatch_lines(["nothing was written for GITHUB_STEP_SUMMARY: Is a directory"])
     assert (accepted.path / ".cepbench/report.md").exists()
-
-
-def test_code_quality_on_gitlab(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It lies beside the other reports, with paths from the checkout."""
-    monkeypatch.setenv("GITLAB_CI", "true")
-    monkeypatch.setenv("CI_PROJECT_DIR", str(accepted.path.parent))
-    result = accepted.run_here(REGRESSED, "--cep-report=out/gate.json")
-    result.stdout.fnmatch_lines(["report: out/gate.codequality.json"])
-    issues = json.loads((accepted.path / "out/gate.codequality.json").read_text())
-    assert {issue["check_name"] for issue in issues} == {"cepbench: regressed"}
-    assert {issue["location"]["path"] for issue in issues} == {f"{accepted.path.name}/suite.toml"}
-    assert {issue["location"]["lines"]["begin"] for issue in issues} == {16}
-
-
-def test_an_annotation_on_buildkite(accepted: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The agent is given the Markdown report; where it fails, a line says so."""
-    agent = accepted.write("bin/buildkite-agent", '#!/bin/sh\necho "$@" > args; cat > body\n')
-    agent.chmod(0o755)
-    monkeypatch.setenv("BUILDKITE", "true")
-    monkeypatch.setenv("PATH", f"{agent.parent}:{os.environ['PATH']}")
-    assert accepted.run_here(REGRESSED).ret == 1
-    assert (accepted.path / "args").read_text().split() == [
-        "annotate", "--style", "error", "--context", "cepbench",
-    ]  # fmt: skip
-    body = (accepted.path / "body").read_text()
-    assert body == (accepted.path / ".cepbench/report.md").read_text()
-    agent.write_text("#!/bin/sh\nexit 7\n")
-    result = accepted.run_here()
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(["nothing was written for BUILDKITE: its agent did not take *"])
 
 
 @pytest.mark.slow

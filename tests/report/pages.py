@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
-from pytest_cepbench.report.pages import SCRIPT, script_of
+from pytest_cepbench.report.pages import page_script
 
 VOID = {"meta", "img", "br", "wbr", "input", "link"}
 """Elements of HTML that have no end. Those of SVG close themselves by `/>`, or a browser reads all
@@ -105,7 +105,7 @@ def assert_self_contained(html: str) -> None:
     """No script but the page's own, no handler, no address: nothing is loaded from elsewhere."""
     page = read_page(html)
     assert not page.tags & {"link", "iframe", "object", "embed", "base", "form", "img"}
-    assert page.scripts == [script_of(SCRIPT)]
+    assert page.scripts == [page_script()]
     ids = page.values("id")
     for tag, name, value in page.attributes:
         assert not name.startswith("on"), (tag, name)

@@ -1,14 +1,13 @@
-"""What GitHub, GitLab and Buildkite show of a run."""
+"""What GitHub shows of a run, and its Markdown, read by a parser as CI systems do."""
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult
@@ -16,15 +15,15 @@ from pytest_cepbench.report.ci_reports import (
     STEP_SUMMARY_BYTES,
     annotation_lines,
     append_step_summary,
-    buildkite_command,
-    code_quality,
+    escaped,
     markdown_summary,
     shorten,
 )
 from pytest_cepbench.report.headline import gating, worst_first
 from pytest_cepbench.report.number_format import name_of
 from pytest_cepbench.report.writers import RunFacts
-from tests.report.results import ANSWERED, FULL, REGRESSED, RESULTS, replace
+from tests.report.pages import Page, read_page
+from tests.report.results import ANSWERED, FULL, INVENTED, REGRESSED, RESULTS, SECRET, replace
 from tests.test_escapes import hides_nothing
 
 ROOT = Path("/checkout/gates")
@@ -36,8 +35,8 @@ def parse_command(line: str) -> tuple[dict[str, str], str]:
     assert command is not None, line
 
     def unescape(text: str, escapes: dict[str, str]) -> str:
-        for escaped, char in escapes.items():
-            text = text.replace(escaped, char)
+        for code, char in escapes.items():
+            text = text.replace(code, char)
         return text
 
     of_property = {"%0D": "\r", "%0A": "\n", "%3A": ":", "%2C": ",", "%25": "%"}
@@ -65,7 +64,7 @@ def test_the_three_worst_cases_are_annotated() -> None:
         f"cepbench: toy part{loss} GC@2 regressed" for loss in (1, 2, 4)
     ]
     assert [properties["file"] for properties, _ in read] == ["gates/test_x.py"] * 3
-    assert read[0][1].startswith("toy part1 GC@2 regressed: difference -0.1000, p 0.00042")
+    assert read[0][1].startswith("-0.1000, p 0.00042, tolerance 0.0100")
     assert read[2][1].endswith("(1 case more in the report)")
 
 
@@ -121,13 +120,7 @@ def test_no_text_ends_a_command_or_begins_another(results: list[CaseResult], tex
         assert "\r" not in line
         assert set(properties) == {"file", "title"}
         assert properties["title"] == f"cepbench: {name_of(result)} {result.word.lower()}"
-        assert message.startswith(result.suite)
-
-
-def test_a_test_outside_of_the_checkout_keeps_its_path() -> None:
-    """GitHub shows such an annotation at the job."""
-    (line,) = annotation_lines([REGRESSED], [], Path("/elsewhere"), Path("/checkout"))
-    assert parse_command(line)[0]["file"] == "test_x.py"
+        assert result.suite in message
 
 
 def test_summaries_of_a_step_are_appended(tmp_path: Path) -> None:
@@ -169,74 +162,6 @@ def test_shortened_text_fits(text: str, most: int) -> None:
         assert shortened == text
 
 
-def test_a_summary_that_cannot_be_written_is_an_error_of_the_system(tmp_path: Path) -> None:
-    """Its caller says so in a line."""
-    with pytest.raises(OSError, match="directory"):
-        append_step_summary(tmp_path, "x")
-
-
-def _issues(results: list[CaseResult], *problems: str) -> list[dict[str, Any]]:
-    issues: list[dict[str, Any]] = json.loads(code_quality(results, problems, ROOT, ROOT.parent))
-    return issues
-
-
-def test_an_issue_of_a_regressed_case() -> None:
-    """In full, as GitLab documents it."""
-    (issue,) = _issues([FULL])
-    assert issue == {
-        "description": "toy color GC@2 regressed: difference -0.2500, "
-        "p 0.00042, tolerance 0.0100, n = 50",
-        "check_name": "cepbench: regressed",
-        "fingerprint": issue["fingerprint"],
-        "severity": "critical",
-        "location": {"path": "gates/test_x.py", "lines": {"begin": 1}},
-    }
-
-
-def test_severity_of_each_kind_of_case() -> None:
-    """What fails the run is critical or major; what holds is no issue."""
-    severities = {
-        "held": None, "improved": None, "inconclusive": "minor", "regressed": "critical",
-        "error": "major", "incomparable": "major", "no-baseline": "major",
-    }  # fmt: skip
-    for verdict, severity in severities.items():
-        issues = _issues([replace(FULL, verdict=verdict)])
-        assert [issue["severity"] for issue in issues] == ([severity] if severity else [])
-    (informational,) = _issues([replace(FULL, primary=False)])
-    assert informational["severity"] == "info"
-    assert _issues([replace(FULL, verdict="no-baseline", accepted=True)]) == []
-    (refused,) = _issues([replace(FULL, verdict="held", refused="close to chance")])
-    assert refused["severity"] == "major"
-
-
-def test_an_incomplete_run_is_a_blocker() -> None:
-    """Although no case of it may have failed."""
-    (issue,) = _issues([], "2 tests did not report")
-    assert issue["severity"] == "blocker"
-    assert issue["description"] == "the run is incomplete: 2 tests did not report"
-
-
-def test_an_issue_is_the_same_one_in_the_next_run() -> None:
-    """Other numbers leave the fingerprint; another case or verdict has another."""
-    again = replace(FULL, value=0.25, difference=-0.5, nodeid="moved.py::test_x")
-    fingerprints = [
-        issue["fingerprint"]
-        for case in (FULL, again, replace(FULL, part="shape"), replace(FULL, verdict="error"))
-        for issue in _issues([case])
-    ]
-    assert fingerprints[0] == fingerprints[1]
-    assert len(set(fingerprints)) == 3
-
-
-@given(st.lists(RESULTS, max_size=4))
-def test_every_issue_has_the_fields_that_are_read(results: list[CaseResult]) -> None:
-    """Whatever it is about."""
-    assert hides_nothing(code_quality(results, (), ROOT, ROOT), "\n")
-    for issue in _issues(results):
-        assert set(issue) == {"description", "check_name", "fingerprint", "severity", "location"}
-        assert issue["severity"] in {"info", "minor", "major", "critical", "blocker"}
-
-
 SERVICES = Path(__file__).with_name("services")
 
 CASES = [
@@ -258,10 +183,6 @@ def _written(name: str) -> str:
     problems = list(FACTS.problems)
     if name == "github-annotations.txt":
         return "\n".join(annotation_lines(CASES, problems, ROOT, ROOT.parent)) + "\n"
-    if name == "gitlab-codequality.json":
-        return code_quality(CASES, problems, ROOT, ROOT.parent)
-    if name == "buildkite-command.txt":
-        return " ".join(buildkite_command("failed")) + "\n"
     return markdown_summary(FACTS, CASES)
 
 
@@ -284,3 +205,91 @@ def test_a_summary_fits_on_a_screen() -> None:
         for n, part in enumerate(text.split("<details>"))
     ]
     assert len([line for line in "".join(shown).splitlines() if line.strip()]) <= 45
+
+
+# -- Markdown -------------------------------------------------------------------------------------
+
+markdown_it = pytest.importorskip("markdown_it", reason="Markdown is read with markdown-it-py")
+
+OURS = {
+    "h2", "p", "ul", "li", "strong", "table", "thead", "tbody", "tr", "th", "td", "details",
+    "summary",
+}  # fmt: skip
+"""The tags of a summary; everything else would have come from outside."""
+
+
+def _html(text: str) -> str:
+    parser: Any = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
+    return str(parser.render(text))
+
+
+def _read(text: str) -> Page:
+    return read_page(_html(text))
+
+
+@settings(max_examples=20)
+@given(st.lists(RESULTS, max_size=3), st.text(max_size=30))
+def test_any_text_of_a_summary_is_shown_and_none_is_obeyed(
+    results: list[CaseResult], text: str
+) -> None:
+    """Whatever it is made of, a summary has a row for each case, and no markup but its own."""
+    summary = markdown_summary(RunFacts("failed", "1", [text], [text]), results)
+    assert hides_nothing(summary.replace("@\u200b", "@"), "\n")
+    html = _html(summary)
+    assert read_page(html).tags <= OURS
+    assert html.count("<td") == 9 * len(results)
+
+
+@given(st.text(alphabet="\\`*_{}[]()#+-.!|<>&~$:/\"'= aw\n1", max_size=40))
+def test_escaped_text_is_read_as_it_was(text: str) -> None:
+    """Inside a sentence and inside a table, every character stands for itself."""
+    wanted = " ".join(text.split())
+    page = _read(f"| a |\n|---|\n| x{escaped(text)}x |\n\nx{escaped(text)}x\n")
+    assert page.tags <= {"table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert [text for text in page.texts if text.startswith("x")] == [f"x{wanted}x"] * 2
+
+
+def test_control_characters_are_read_as_their_escapes() -> None:
+    """And indent nothing: spaces in their place would make a block of code of a line."""
+    assert escaped("\x1b \u202e 0\x00") == r"\\x1b \\u202e 0\\x00"
+    assert _read(escaped("\x1b \u202e 0\x00")).text.split() == [r"\x1b", r"\u202e", r"0\x00"]
+
+
+def test_markup_in_names_is_text() -> None:
+    """A category with tags, links and cell walls is read by people, not by the browser."""
+    bad = "<img src=x>![a](http://b/c)|`*_~"
+    failing = replace(FULL, part=bad)
+    page = _read(markdown_summary(FACTS, [failing, replace(failing, verdict="held")]))
+    assert page.tags <= OURS
+    assert sum(bad in text for text in page.texts) == 7
+    facts = RunFacts("failed", "1", [f"a\n\n{bad}"], [f"b\n\n{bad}"])
+    page = _read(markdown_summary(facts, []))
+    assert page.tags <= OURS
+    assert sum(bad in text for text in page.texts) == 2
+    assert escaped("ask @team, a@b: http://x") == "ask @\u200bteam, a@b: http\\://x"
+
+
+def test_the_headline_is_the_title_and_undecided_cases_say_what_they_need() -> None:
+    """A job summary begins with it, and says what the samples see and how many would see more."""
+    case = replace(FULL, verdict="inconclusive", visible=0.0625, needed=420, looks=[50])
+    title = "Undecided: 1 of 1 gating case; 50 samples see drops from 0.0625; 420 would see 0.01"
+    facts = RunFacts("passed", "1", [], [], headline=title)
+    lines = markdown_summary(facts, [case]).splitlines()
+    assert lines[0] == f"## {title}"
+    told = "50 samples see drops from 0.0625; 420 would see 0.25"
+    assert f"- cannot tell\\: toy color GC@2\\: {told}".replace("\\:", ":") in [
+        line.replace("\\", "") for line in lines
+    ]
+    assert any(line.startswith("**Next:** ") for line in lines)
+
+
+def test_what_is_long_is_folded_away() -> None:
+    """Facts, the answers of failed cases, and how the others were judged; no scores of samples."""
+    held = replace(ANSWERED, verdict="held", part="held")
+    text = markdown_summary(FACTS, [replace(FULL, facts=INVENTED), ANSWERED, held])
+    assert "GC@2: what became of facts</summary>" in text
+    assert "| color | 10 |" in text
+    assert text.count("answers that lost most</summary>") == 1
+    assert "  - new answer: a dog \\[image\\]" in text
+    assert SECRET not in text
+    assert "|" not in markdown_summary(FACTS, [])

@@ -1,8 +1,9 @@
-"""Comparisons, leaderboards and the first screen of a run in a real browser."""
+"""The pages in a real browser: the script under its policy, narrow, dark, accessible, printed."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,29 +11,25 @@ import numpy as np
 import pytest
 
 from pytest_cepbench.artifacts import ImageArtifact
-from pytest_cepbench.report import ChainShown, LinkShown
-from pytest_cepbench.report.comparison_page import (
-    arena_leaderboard_page,
-    case_leaderboard_page,
-    comparison_page,
-)
+from pytest_cepbench.report import BaselineModel, ChainShown, LinkShown, ModelShown
+from pytest_cepbench.report.comparison_page import comparison_page
+from pytest_cepbench.report.history import History, Selection, timelines_of
+from pytest_cepbench.report.history_page import history_page
 from pytest_cepbench.report.pages import html_page
-from pytest_cepbench.report.writers import RunFacts
-from pytest_cepbench.studies.arena import make_leaderboard
-from tests.metrics.arena.panels import simulate
+from pytest_cepbench.report.view import case_anchor, sample_anchor
+from pytest_cepbench.report.writers import Provenance, RunFacts, suite_provenance
 from tests.report.browser import violations
-from tests.report.results import FULL, replace
-from tests.report.test_comparison_page import BOARD, COMPARISON
+from tests.report.results import ANSWERED, FULL, INVENTED, MEASURED, replace
+from tests.report.runs import judged, recorded
+from tests.report.test_comparison_page import COMPARISON
 
 pytestmark = pytest.mark.slow
 
-ARENA = make_leaderboard(
-    "people", simulate(np.array([1.5, 0.0, -1.5]), 300, np.random.default_rng(0), per_question=3)
-)
+LONG = "a-name-without-any-place-to-break-it-" * 4
 
 
 def _chain(sample: str) -> ChainShown:
-    """A sample whose two drawings differ from the baseline's."""
+    """A sample whose drawings differ from the baseline's."""
     start = LinkShown(image="0" * 64)
     before, now = (
         [start, LinkShown(text=f"a {word} " * 8), LinkShown(image=digit * 64, similarity=0.5)]
@@ -41,98 +38,161 @@ def _chain(sample: str) -> ChainShown:
     return ChainShown(sample, 0.25, 0.75, now, baseline_links=before, first_difference=1)
 
 
-CASE = replace(FULL, chains=[_chain("a.png"), _chain("b.png"), _chain("c.png")])
-
-RUN = [replace(CASE, part=f"part {n}", difference=-0.1 - n / 100) for n in range(12)]
+REGRESSED = replace(
+    FULL,
+    chains=[_chain(LONG)],
+    median=_chain("median"),
+    baseline_model=BaselineModel("describer", "old", "another model", "d" * 64, "it was better"),
+    model={"role": "describer", "spec": "new"},
+    identity={"samples": "50 abc", "data": "loader=folder path=x", "describe prompt": "tell"},
+    models=[ModelShown("describer", "new", "f" * 64, "a model")],
+    measured=replace(MEASURED, scores={"red": {LONG: 0.1, "b": 0.5}}),
+    differences={LONG: -0.8, "b": -0.1},
+    facts=INVENTED,
+)
+HELD = replace(REGRESSED, part="quiet", verdict="held", value=0.9, notes=[], warnings=[],
+               failures={}, facts=None, difference=0.0)  # fmt: skip
+FAILED = [
+    replace(FULL, part=f"part {n}", verdict="error", value=None, difference=None, reasons=["oh"])
+    for n in range(3)
+]
+RESULTS = [REGRESSED, HELD, *FAILED, replace(HELD, part="told", primary=False), ANSWERED]
 
 
 def _picture(digest: str) -> ImageArtifact:
-    return ImageArtifact(np.full((64, 64, 3), 40 * int(digest[0]) + 20, np.uint8))
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("name", ["comparison", "cases", "arena"])
-def test_they_violate_no_rule_of_accessibility(tmp_path: Path, name: str, dark: bool) -> None:
-    """Two comparisons on one page have landmarks of their own."""
-    third = dataclasses.replace(COMPARISON.second, name="third")
-    twice = [COMPARISON, dataclasses.replace(COMPARISON, second=third)]
-    chains = [[CASE], [replace(CASE, reference="first")]]
-    pages = {
-        "comparison": lambda: comparison_page(twice, [BOARD], tmp_path, chains, _picture),
-        "cases": lambda: case_leaderboard_page("toy", [BOARD]),
-        "arena": lambda: arena_leaderboard_page([ARENA]),
-    }
-    page = tmp_path / "page.html"
-    page.write_text(pages[name]())
-    assert violations(page, dark=dark, width=390 if dark else 1400) == []
+    shade = 40 * int(digest[0], 16) % 200 + 20
+    return ImageArtifact(np.full((300, 600, 3), shade, np.uint8))
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The address of the page of a run of twelve cases that regressed."""
-    path: Path = tmp_path_factory.mktemp("page") / "report.html"
-    facts = RunFacts("failed", "1", [], [], headline="Do not ship: 12 of 12 gating cases regressed")
-    path.write_text(html_page(facts, RUN, _picture), encoding="utf-8")
-    return path.as_uri()
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The pages of a run with everything, of a comparison and of a history."""
+    folder = tmp_path_factory.mktemp("pages")
+    provenance = Provenance(
+        "2026-01-01T00:00:00+00:00", 3.5, f"pytest {LONG}", "c" * 40, True, "https://ci.example/1",
+        [suite_provenance("toy", RESULTS)],
+    )  # fmt: skip
+    facts = RunFacts(
+        "failed", "1", [LONG], ["a worker died"], ["it ran again"], provenance=provenance
+    )
+    third = dataclasses.replace(COMPARISON.second, name="third")
+    twice = [COMPARISON, dataclasses.replace(COMPARISON, second=third)]
+    chains = [[REGRESSED], [replace(REGRESSED, reference="first")]]
+    runs = [recorded(n, judged(0.7 + n / 50, part=LONG), host=LONG) for n in range(4)]
+    timelines = timelines_of(runs, Selection())
+    texts = {
+        "run": html_page(facts, RESULTS, _picture),
+        "comparison": comparison_page(twice, folder, chains, _picture),
+        "history": history_page(History(folder, tuple(runs)), runs, timelines, folder),
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in texts}
 
 
-@pytest.mark.parametrize(("width", "height"), [(1440, 900), (1280, 800), (390, 844)])
+@pytest.fixture
+def tab(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """A tab of the page of the run, in which no script fails."""
+    opened = browser.new_page(viewport={"width": 1400, "height": 900})
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.goto(pages["run"].as_uri())
+    yield opened
+    opened.close()
+    assert errors == []
+
+
+@pytest.mark.parametrize("name", ["run", "comparison", "history"])
+@pytest.mark.parametrize(("dark", "width"), [(False, 1400), (True, 320)], ids=["light", "dark"])
+def test_no_rule_of_accessibility_is_violated(
+    browser: Any, pages: dict[str, Path], name: str, dark: bool, width: int
+) -> None:
+    """WCAG 2.2 AA and the best practices of axe-core, with all details open."""
+    assert violations(browser, pages[name], dark=dark, width=width) == []
+
+
+@pytest.mark.parametrize("name", ["run", "comparison", "history"])
+def test_nothing_scrolls_sideways_on_a_narrow_screen(
+    browser: Any, pages: dict[str, Path], name: str
+) -> None:
+    """At 320 pixels nothing is wider than the window but what scrolls by itself."""
+    tab = browser.new_page(viewport={"width": 320, "height": 600})
+    tab.goto(pages[name].as_uri())
+    tab.evaluate("() => document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    root = "document.documentElement"
+    assert tab.evaluate(f"() => {root}.scrollWidth - {root}.clientWidth") == 0
+    tab.close()
+
+
+def test_cases_are_searched_filtered_and_sorted(tab: Any) -> None:
+    """By the page's own script, which its policy lets run; the count is announced."""
+
+    def shown() -> list[str]:
+        rows = tab.locator(".cases tbody tr:visible")
+        texts: list[str] = rows.evaluate_all("rows => rows.map(row => row.cells[1].textContent)")
+        return texts
+
+    parts = [result.part for result in RESULTS]
+    assert shown() == parts
+    assert tab.locator("#count").inner_text() == f"{len(parts)} of {len(parts)} cases shown"
+    tab.fill("#search", "QUIET")
+    assert shown() == ["quiet"]
+    tab.fill("#search", "")
+    tab.select_option("[name=verdict]", "error")
+    assert shown() == ["part 0", "part 1", "part 2"]
+    tab.select_option("[name=verdict]", "")
+    tab.locator(".cases th button").nth(3).click()
+    assert shown()[0] == "overall"
+    assert tab.locator(".cases th").nth(3).get_attribute("aria-sort") == "ascending"
+
+
+def test_addresses_open_what_they_lead_to(tab: Any) -> None:
+    """Only the details of the worst case are open; a link to others opens them, folded or not."""
+    opened = "elements => elements.map(e => e.id)"
+    details = tab.locator("main details[id][open]")
+    assert details.evaluate_all(opened) == [f"details-{case_anchor(REGRESSED)}"]
+    anchor = sample_anchor(HELD, LONG)
+    tab.evaluate(f"() => {{ location.hash = '{anchor}'; }}")
+    picture = tab.locator(f"#{anchor} + .pairs .image").nth(1)
+    picture.wait_for(state="visible")
+    box = picture.bounding_box()
+    assert box["width"] > 100
+    assert 0 <= box["y"] < 900 - box["height"]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
 def test_the_first_screen_has_the_answer(
-    browser: Any, address: str, width: int, height: int
+    browser: Any, pages: dict[str, Path], width: int, height: int
 ) -> None:
-    """Verdict, the worst cases and the worst sample, at any width; nothing is wider than it."""
+    """Verdict, the worst cases and the beginning of the worst sample, at any width."""
     tab = browser.new_page(viewport={"width": width, "height": height})
-    tab.goto(address)
-    bottoms = [
-        tab.locator(part).bounding_box()["y"] + tab.locator(part).bounding_box()["height"]
-        for part in ("h1", ".forest li >> nth=7", ".card >> nth=0")
-    ]
-    rows = tab.locator(".forest li:visible").count()
-    wide = tab.evaluate("() => document.documentElement.scrollWidth")
+    tab.goto(pages["run"].as_uri())
+    tops = [tab.locator(part).first.bounding_box()["y"] for part in ("h1", ".forest li", ".card")]
     tab.close()
-    assert max(bottoms) < height
-    assert rows == (8 if width == 390 else 12)
-    assert wide == width
+    assert max(tops) < height
 
 
-def test_arrows_go_from_sample_to_sample_and_from_case_to_case(browser: Any, address: str) -> None:
-    """Each has its address, and its details are open."""
-    tab = browser.new_page(viewport={"width": 1440, "height": 900})
-    tab.goto(address)
-    seen = []
-    for key in ("ArrowRight", "ArrowRight", "ArrowLeft", "Shift+ArrowRight", "Shift+ArrowRight"):
-        tab.keyboard.press(key)
-        tab.wait_for_timeout(50)
-        seen.append(tab.evaluate("() => location.hash.slice(1)"))
-    samples = tab.evaluate("() => [...document.querySelectorAll('.sample[id]')].map(e => e.id)")
-    cases = tab.evaluate("() => [...document.querySelectorAll('main details[id]')].map(e => e.id)")
-    opened = tab.evaluate("() => document.querySelector(':target').open")
-    assert seen[:3] == [samples[0], samples[1], samples[0]]
-    assert seen[3] in cases
-    assert cases.index(seen[4]) == cases.index(seen[3]) + 1
-    assert opened
-    tab.locator("#search").focus()
-    tab.keyboard.press("ArrowRight")
-    assert tab.evaluate("() => location.hash.slice(1)") == seen[4]
+def test_print_is_light_and_complete(browser: Any, pages: dict[str, Path]) -> None:
+    """Also of a dark screen: no control is printed, details are, and no scroller cuts them."""
+    tab = browser.new_page(viewport={"width": 1000, "height": 900}, color_scheme="dark")
+    tab.goto(pages["run"].as_uri())
+    tab.emulate_media(media="print", color_scheme="dark")
+    tab.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    seen = tab.evaluate(
+        """() => {
+          const visible = (selector) => [...document.querySelectorAll(selector)]
+            .filter((e) => e.checkVisibility());
+          return {
+            ink: getComputedStyle(document.body).color,
+            controls: visible("button:not(th button), input, select").length,
+            chains: visible(".pair").length,
+            all: document.querySelectorAll(".pair").length,
+            cut: visible(".scroll, .text")
+              .filter((e) => getComputedStyle(e).overflowX !== "visible").length,
+          };
+        }"""
+    )
     tab.close()
-
-
-def test_on_a_phone_two_generations_fit_beside_the_names_of_the_rows(
-    browser: Any, address: str
-) -> None:
-    """The names stay where they are when the chain scrolls, and no column is cut at the start."""
-    tab = browser.new_page(viewport={"width": 390, "height": 844})
-    tab.goto(address)
-    pairs = tab.locator("details[open] .pairs").first
-    edge = pairs.bounding_box()
-    names = pairs.locator("tr.now th")
-    cells = pairs.locator("tr.now td")
-    assert cells.count() == 3
-    second = cells.nth(1).bounding_box()
-    assert second["x"] + second["width"] <= edge["x"] + edge["width"] + 1
-    before = names.bounding_box()["x"]
-    pairs.evaluate("(e) => { e.scrollLeft = 10000; }")
-    assert names.bounding_box()["x"] == before
-    last = cells.nth(2).bounding_box()
-    tab.close()
-    assert last["x"] + last["width"] <= edge["x"] + edge["width"] + 1
+    assert seen["ink"] == "rgb(28, 32, 36)"
+    assert (seen["controls"], seen["cut"]) == (0, 0)
+    assert seen["chains"] == seen["all"] > 2

@@ -68,23 +68,6 @@ def test_a_run_names_its_command_and_both_sides(accepted: Project) -> None:
         assert shown in text
 
 
-def test_the_page_as_a_folder(accepted: Project) -> None:
-    """`--cep-report-dir` writes the page beside the usual reports; a page of others stays."""
-    result = accepted.run_here("-k", "color", REGRESSED, "--cep-report-dir=public/report")
-    result.stdout.fnmatch_lines(["report: public/report/index.html"])
-    folder = accepted.path / "public" / "report"
-    assert {path.name for path in folder.iterdir()} == {
-        "images", "index.html", "page.css", "page.js",
-    }  # fmt: skip
-    accepted.write("own/index.html", "my page")
-    result = accepted.run_here("-k", "color", REGRESSED, "--cep-report-dir=own")
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines([
-        "no report: *own/index.html is not a report of cepbench*report.json and the files*"
-    ])  # fmt: skip
-    assert (accepted.path / "own" / "index.html").read_text() == "my page"
-
-
 @pytest.mark.slow
 def test_held_runs_are_reported_too(accepted: Project) -> None:
     """A run in which nothing was named says whom it gated all the same; no picture is needed."""

@@ -1,144 +1,167 @@
-"""Tables in plain text: bars of changes, and texts that fit."""
+"""Tables in plain text, and texts that fit."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.escapes import width_of
+from pytest_cepbench.report import CaseResult
+from pytest_cepbench.report.number_format import word_of
 from pytest_cepbench.report.tables import (
     ASCII,
     UNICODE,
-    WIDTH,
-    Axis,
-    axis_head,
+    Span,
     fold,
     glyphs_for,
     shorten,
+    summary_table,
+    text_of,
     wrap,
 )
-from tests.report.results import FULL, replace
-
-WORSE, NONE, BETTER = (axis_head(ASCII).index(mark) for mark in ("|", "0", "|better"))
-
-CHANGES = st.integers(-20_000, 20_000).map(lambda hundredths: hundredths / 100)
-
-
-def _bar(low: float | None, change: float | None, high: float | None, most: float = 100.0) -> str:
-    result = replace(FULL, tolerance=1.0, low=low, difference=change, high=high)
-    return Axis(most).draw(result, ASCII)
-
-
-def _side(value: float) -> int:
-    """Where a change lies: 0 below the tolerance, 1 on it, 2 within ... 6 above it."""
-    return sum((value >= -1, value > -1, value >= 0, value > 0, value >= 1, value > 1))
-
-
-def _side_of_column(column: int) -> int:
-    return sum(
-        (column >= WORSE, column > WORSE, column >= NONE, column > NONE, column >= BETTER,
-         column > BETTER)
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("values", "bar"),
-    [
-        ((-0.9, 0.1, 0.9), "      |==+o=|      "),
-        ((-1.1, -0.4, -0.1), "     =+=o. |      ".replace(". |", ".  |")),
-        ((-100.0, -50.0, -2.0), "o=====|  .  |      "),
-        ((1.5, 3.0, 9.0), "      |  .  |=o=   "),
-        ((None, -0.7, None), "      |o .  |      "),
-        ((None, -0.7, -0.1), "======+o=.  |      "),
-        ((0.1, 0.7, None), "      |  .=o+======"),
-        ((None, None, None), ""),
-    ],
-)
-def test_bars(values: tuple[float | None, float | None, float | None], bar: str) -> None:
-    """A point between its bounds, open ends at the edge, or alone; nothing without a comparison."""
-    assert _bar(*values) == bar
-
-
-def test_without_a_tolerance_any_change_is_beyond_it() -> None:
-    """No change stays in the middle; a case of another unit is measured in its own tolerances."""
-    cases = [replace(FULL, low=None, high=None, tolerance=0.0, difference=d) for d in (-0.1, 0.0)]
-    worse, same = (Axis.over(cases).draw(case, UNICODE) for case in cases)
-    assert worse == "●     ┊  ·  ┊      "
-    assert same == "      ┊  ●  ┊      "
-
-
-@given(CHANGES, CHANGES, CHANGES)
-def test_no_end_lies_on_another_side_than_drawn(first: float, second: float, third: float) -> None:
-    """The gate asks whether bounds exclude a tolerance or no change: the bar says the same."""
-    low, change, high = sorted((first, second, third))
-    bar = _bar(low, change, high)
-    assert len(bar) == WIDTH
-    drawn = [column for column, char in enumerate(bar) if char in "=o+"]
-    assert _side_of_column(drawn[0]) == _side(low)
-    assert _side_of_column(drawn[-1]) == _side(high)
-    assert _side_of_column(bar.index("o")) == _side(change)
-
+from tests.report.results import FULL, RESULTS, replace
 
 TEXTS = st.text(st.sampled_from("ab \u6f22e\u0301/.:"), max_size=60)
 
 
+def _table(results: list[CaseResult], columns: int | None = None, **how: Any) -> list[str]:
+    return [text_of(line) for line in summary_table(results, columns, **how)]
+
+
+def test_a_line_for_every_case_in_columns() -> None:
+    """As a whole: the suite above its cases; dashes for what is not known."""
+    results = [
+        FULL,
+        replace(FULL, verdict="held", part="a much longer category", p=0.5, low=None, high=0.0001),
+        replace(
+            FULL, verdict="held", baseline=0.5, difference=0.0, p=None, low=None, high=None,
+            method="same model",
+        ),
+        replace(
+            FULL, verdict="held", part="overall", label="GC_FID@2", value=123.456,
+            baseline=23.456, difference=-100.0, p=4e-6, low=None, high=None, tolerance=0.1, n=200,
+        ),
+        replace(FULL, part="suite", value=None, baseline=None, difference=None, p=None, low=None,
+                high=None, n=0),
+    ]  # fmt: skip
+    assert (
+        "\n".join(_table(results, 88, rule=UNICODE.rule))
+        == """\
+verdict   case                     now baseline  change     bounds       p tolerance   n
+───────── ───────────────────── ────── ──────── ─────── ────────── ─────── ───────── ───
+toy
+REGRESSED color GC@2            0.5000   0.7500 -0.2500          - 0.00042    0.0100  50
+HELD      a much longer         0.5000   0.7500 -0.2500 <= +0.0001     0.5    0.0100  50
+          category GC@2
+HELD      color GC@2            0.5000   0.5000 +0.0000 same model       -    0.0100  50
+HELD      overall GC_FID@2      123.46    23.46 -100.00          -  < 1e-5    0.1000 200
+REGRESSED suite GC@2                 -        -       -          -       -    0.0100   -"""
+    )
+    head, row = _table([FULL], grouped=False)
+    assert head.startswith("verdict ")
+    assert row.startswith("REGRESSED  toy color GC@2 ")
+
+
+def test_the_color_is_the_verdicts() -> None:
+    """Of its word, and the change of what does not hold; green for what is accepted."""
+    verdicts = {"held": "green", "improved": "green", "inconclusive": "yellow", "regressed": "red"}
+    results = [replace(FULL, verdict=verdict) for verdict in verdicts]
+    _, _, heading, *rows = summary_table([*results, replace(FULL, accepted=True)])
+    assert heading == (Span("toy", "bold"),)
+    for row, color in zip(rows, [*verdicts.values(), "green"], strict=True):
+        styled = [span.text for span in row if span.style == color]
+        assert styled[0] == styled[0].upper()
+        assert len(styled) == (1 if color == "green" else 2)
+        assert all(span.style in ("", color) for span in row)
+    word = summary_table([replace(FULL, primary=False)])[-1][0]
+    assert word == Span("regressed", "yellow")  # what cannot fail the run is never red
+
+
+def test_cases_of_several_suites_stand_below_their_suites() -> None:
+    """Each with its counts; workers may have finished their cases in any order."""
+    other = replace(FULL, suite="other", verdict="held")
+    lines = _table([FULL, other, FULL])
+    assert [line for line in lines[2:] if "GC@2" not in line] == [
+        "toy: 2 regressed",
+        "other: 1 held",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "heads"),
+    [
+        (120, "verdict case now baseline change bounds p tolerance n"),
+        (90, "verdict case now baseline change bounds p n"),
+        (80, "verdict case now change bounds p"),
+        (60, "verdict case change bounds"),
+        (40, "verdict case change"),
+        (20, "verdict case"),
+    ],
+)
+def test_a_narrow_table_folds_names_and_goes_without_columns(columns: int, heads: str) -> None:
+    """No line is wider than the terminal; names are whole, also where they differ at the end."""
+    long = "a-category-with-a-name-of-more-than-sixty-characters-from-the-model-"
+    cases = [replace(FULL, suite="s", part=f"{long}{end}") for end in ("one", "two")]
+    cases.append(replace(FULL, suite="s", part="\u5f62\u72b6" * 4, verdict="held"))
+    table = _table(cases, columns)
+    assert table[0].split() == heads.split()
+    assert max(map(width_of, table)) <= columns
+    words = " ".join(table).split()
+    assert words.count("GC@2") == 3
+
+
+@given(st.lists(RESULTS, min_size=1, max_size=4), st.integers(30, 140), st.booleans())
+def test_a_table_of_any_width_has_every_case(
+    results: list[CaseResult], columns: int, grouped: bool
+) -> None:
+    """A verdict for each, and no line that is wider than asked for."""
+    table = _table(results, columns, grouped=grouped)
+    words = sorted(word_of(result) for result in results)
+    assert sorted(line.split()[0] for line in table if line.startswith(tuple(words))) == words
+    assert max(map(width_of, table)) <= columns
+
+
+# -- texts that fit --------------------------------------------------------------------------------
+
+
 def test_a_long_line_goes_on_below_itself() -> None:
-    """Broken between words; what follows stands below the text and not below its key."""
+    """Broken between words; a path is not, and in a header it loses its middle."""
     assert wrap("cepbench: one two three", 16, indent=" " * 10) == [
         "cepbench: one",
         "          two",
         "          three",
     ]
-    assert wrap("short", 5) == ["short"]
     assert wrap("  indented as it was", 14) == ["  indented as", "    it was"]
-
-
-def test_a_word_without_room_sticks_out_or_loses_its_middle() -> None:
-    """A path that is to be copied is not broken; in a header its ends tell what it is."""
     path = "/home/ci/builds/4711/project/checkpoints"
     assert wrap(f"store {path}", 24) == ["store", f"  {path}"]
     assert wrap(f"store {path}", 24, ellipsis="..") == ["store", "  /home/ci/b..heckpoints"]
 
 
 @given(TEXTS, st.integers(4, 30))
-def test_wrapped_lines_have_all_words(text: str, columns: int) -> None:
-    """In their order; no line is wider than asked for, unless a single word is."""
+def test_wrapped_and_folded_lines_have_all_words(text: str, columns: int) -> None:
+    """In their order; no line is wider than asked for, but wrapped ones of a single word."""
     lines = wrap(text, columns)
     assert [word for line in lines for word in line.split()] == text.split()
-    for line in lines:
-        assert width_of(line) <= columns or len(line.split()) == 1
+    assert all(width_of(line) <= columns or len(line.split()) == 1 for line in lines)
+    folded = fold(text, columns)
+    assert "".join("".join(folded).split()) == "".join(text.split())
+    assert max(map(width_of, folded)) <= columns
 
 
-@given(TEXTS, st.integers(2, 30))
-def test_folded_names_are_whole(text: str, columns: int) -> None:
-    """Every character but spaces is there, and no line is wider than asked for."""
-    lines = fold(text, columns)
-    assert "".join("".join(lines).split()) == "".join(text.split())
-    assert max(map(width_of, lines)) <= columns
-
-
-@given(TEXTS, st.integers(3, 30), st.sampled_from(["..", UNICODE.ellipsis]))
-def test_a_shortened_text_keeps_both_ends(text: str, columns: int, ellipsis: str) -> None:
-    """It is as wide as asked for at most, and itself where it has room."""
-    shown = shorten(text, columns, ellipsis)
+@given(TEXTS, st.integers(3, 30))
+def test_a_shortened_text_is_as_wide_as_asked_for_at_most(text: str, columns: int) -> None:
+    """And itself where it has room; both ends are kept."""
+    shown = shorten(text, columns, "..")
     assert width_of(shown) <= columns
-    if width_of(text) <= columns:
-        assert shown == text
-    else:
-        # The text may have dots of its own, beside those of the ellipsis.
-        places = [i for i in range(len(shown)) if shown.startswith(ellipsis, i)]
-        parts = [(shown[:place], shown[place + len(ellipsis) :]) for place in places]
-        assert any(text.startswith(start) and text.endswith(end) for start, end in parts)
+    assert (shown == text) or width_of(text) > columns
+    assert shorten("abcdefghij", 6, "..") == "ab..ij"
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1", "no-such-encoding"])
-def test_what_an_encoding_cannot_show_is_drawn_in_ascii(encoding: str) -> None:
+def test_what_an_encoding_cannot_show_is_drawn_in_ascii() -> None:
     """A log of Windows or of LANG=C has no boxes, and pytest would print escapes of them."""
-    assert glyphs_for(encoding) is ASCII
-    assert all(map(str.isascii, ASCII))
-
-
-def test_unicode_is_drawn_where_it_can_be() -> None:
-    """Also where the encoding is not known."""
+    for encoding in ("ascii", "cp1252", "no-such-encoding"):
+        assert glyphs_for(encoding) is ASCII
     assert glyphs_for("utf-8") is glyphs_for(None) is UNICODE

@@ -1,33 +1,50 @@
-"""The failure message and the summary: what a person reads in a terminal."""
+"""The failure message and the lines of a summary: what a person reads in a terminal."""
 
 from __future__ import annotations
 
-from typing import Any
-
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_cepbench.escapes import width_of
+from pytest_cepbench.evaluation.shown_chains import shown_facts
 from pytest_cepbench.gate import PRESENTATIONS, Verdict
 from pytest_cepbench.gate.sensitivity import Range
-from pytest_cepbench.report import CaseResult, ChainShown, HopShown, LinkShown
-from pytest_cepbench.report.case_table import figures_of, range_shown
+from pytest_cepbench.metrics.fact_losses import Role, summarize_facts
+from pytest_cepbench.metrics.facts import FactAnswers
+from pytest_cepbench.report import (
+    CaseResult,
+    ChainShown,
+    FactsShown,
+    HopShown,
+    LinkShown,
+    SeriesShown,
+    StepShown,
+)
+from pytest_cepbench.report.case_table import (
+    SampleValue,
+    fact_lines,
+    fact_table,
+    figures_of,
+    range_shown,
+    sample_values,
+)
 from pytest_cepbench.report.headline import worst_samples
-from pytest_cepbench.report.number_format import number, p_value, printable, short, word_of
-from pytest_cepbench.report.tables import UNICODE, Span, summary_table, text_of
+from pytest_cepbench.report.number_format import number, p_value, printable, short
+from pytest_cepbench.report.tables import summary_table, text_of
 from pytest_cepbench.report.text import (
     brief,
     cause_lines,
     explain,
-    one_line,
+    figures_first,
     promise_lines,
     sample_words,
     shortage_lines,
     shortage_warning,
     verbose_lines,
 )
-from tests.report.results import ANSWERED, FULL, REGRESSED, RESULTS, replace
+from tests.report.results import ANSWERED, FULL, MEASURED, REGRESSED, RESULTS, replace
 from tests.test_escapes import hides_nothing
 
 
@@ -97,30 +114,6 @@ incomparable: toy, color, GC@2 (the baseline was made from something else)
     )
 
 
-def test_what_was_not_measured_has_no_numbers() -> None:
-    """An error gives its reason in the place of figures."""
-    error = replace(
-        REGRESSED, verdict="error", value=None, difference=None, chains=[], curve=[], reasons=["oh"]
-    )
-    assert explain(error).splitlines()[1:4] == ["", "  oh", ""]
-
-
-def test_where_lower_is_better_the_difference_says_that_it_was_turned() -> None:
-    """A failure rate that rose has a negative difference, which is explained."""
-    risen = replace(REGRESSED, higher_is_better=False, value=0.5, baseline=0.25, difference=-0.25)
-    text = explain(risen)
-    assert "lower is better" in text
-    assert "-0.2500   turned: positive is better\n" in text
-
-
-def test_notes_stand_below_the_numbers() -> None:
-    """Each on a line of its own after the course, without control characters."""
-    noted = replace(REGRESSED, notes=["SDR: 0.02 \x1b[2J", "a cut text"])
-    lines = explain(noted).splitlines()
-    course = next(i for i, line in enumerate(lines) if line.startswith("  by step"))
-    assert lines[course + 1 : course + 4] == [r"  SDR: 0.02 \x1b[2J", "  a cut text", ""]
-
-
 def test_a_chain_says_why_it_scored_low() -> None:
     """What stopped it, else what the metric remarks of it; neither for a chain that is whole."""
     (chain,) = REGRESSED.shown.chains
@@ -159,7 +152,7 @@ def test_no_control_character_reaches_the_terminal(result: CaseResult) -> None:
         *explain(hostile).split("\n"),
         *verbose_lines([hostile]),
         *promise_lines([hostile]),
-        one_line(hostile),
+        figures_first(hostile),
     ]
     assert all(map(hides_nothing, lines))
 
@@ -172,186 +165,6 @@ def test_printable_is_one_line_of_bounded_length(text: str, most: int) -> None:
     assert len(shown) <= most
     if hides_nothing(text) and len(text) <= most and text == " ".join(text.split()):
         assert shown == text
-
-
-def test_numbers_have_four_decimals_or_a_dash() -> None:
-    """Signed where a change is meant; nothing known is a dash."""
-    assert [number(0.12345), number(0.5, signed=True), number(None)] == ["0.1235", "+0.5000", "-"]
-
-
-@pytest.mark.parametrize(
-    ("p", "shown"),
-    [
-        (None, "-"),
-        (1.0, "1"),
-        (0.21875, "0.22"),
-        (2**-11, "0.00049"),
-        (2**-15, "3.1e-5"),
-        (2**-17, "< 1e-5"),
-    ],
-)
-def test_a_p_value_has_two_digits(p: float | None, shown: str) -> None:
-    """Down to what the fewest flips can tell."""
-    assert p_value(p) == shown
-
-
-def _table(results: list[CaseResult], columns: int | None = None, **how: Any) -> list[str]:
-    return [text_of(line) for line in summary_table(results, columns, **how)]
-
-
-def test_the_summary_has_a_line_for_every_case_in_columns() -> None:
-    """As a whole: decimal points below one another, the suite above its cases."""
-    results = [
-        FULL,
-        replace(FULL, p=None),
-        replace(
-            FULL, verdict="held", part="a much longer category", p=0.5, low=None,
-            high=0.0001,
-        ),
-        replace(FULL, verdict="inconclusive", low=None, high=None),
-        replace(
-            FULL, verdict="held", baseline=0.5, difference=0.0, p=None, low=None, high=None,
-            method="same model",
-        ),
-        replace(
-            FULL, verdict="held", part="overall", label="GC_FID@2", value=123.456,
-            baseline=23.456, difference=-100.0, p=4e-6, low=None, high=None, tolerance=0.1, n=200,
-        ),
-    ]  # fmt: skip
-    assert (
-        "\n".join(_table(results, 98, glyphs=UNICODE))
-        == """\
-verdict      case                             now baseline    change             bounds       p
-──────────── ─────────────────────────── ──────── ──────── ───────── ────────────────── ───────
-toy
-REGRESSED    color GC@2                    0.5000   0.7500   -0.2500                  - 0.00042
-REGRESSED    color GC@2                    0.5000   0.7500   -0.2500 [-0.3125, -0.1875]       -
-HELD         a much longer category GC@2   0.5000   0.7500   -0.2500         <= +0.0001 0.5
-INCONCLUSIVE color GC@2                    0.5000   0.7500   -0.2500                  - 0.00042
-HELD         color GC@2                    0.5000   0.5000   +0.0000         same model       -
-HELD         overall GC_FID@2            123.46    23.46   -100.00                    -  < 1e-5"""
-    )
-
-
-def test_the_color_is_the_verdicts() -> None:
-    """Of its word, its bar, and the change of what does not hold; green for what is accepted."""
-    verdicts = {"held": "green", "improved": "green", "inconclusive": "yellow", "regressed": "red"}
-    results = [replace(FULL, verdict=verdict) for verdict in verdicts]
-    accepted = replace(FULL, accepted=True)
-    _, _, heading, *rows = summary_table([*results, accepted])
-    assert heading == (Span("toy", "bold"),)
-    for row, color in zip(rows, [*verdicts.values(), "green"], strict=True):
-        styled = [span.text for span in row if span.style == color]
-        assert styled[0] == styled[0].upper()
-        assert len(styled) == (2 if color == "green" else 3)
-        assert all(span.style in ("", color) for span in row)
-
-
-def test_cases_of_several_suites_stand_below_their_suites() -> None:
-    """Each with its counts; workers may have finished their cases in any order."""
-    other = replace(FULL, suite="other", verdict="held")
-    lines = _table([FULL, other, FULL])
-    assert [line for line in lines[2:] if "GC@2" not in line] == [
-        "toy: 2 regressed",
-        "other: 1 held",
-    ]
-    assert lines[3].startswith("REGRESSED  color GC@2 ")
-    assert lines[6].startswith("HELD       color GC@2 ")
-
-
-def test_long_names_of_cases_are_told_apart() -> None:
-    """What differs at their ends is shown, in a file as in a terminal of any width."""
-    long = "a-category-with-a-name-of-more-than-sixty-characters-from-the-model-"
-    cases = [replace(FULL, part=f"{long}{end}") for end in ("one", "two")]
-    for columns in (None, 120, 40):
-        shown = "".join("".join(_table(cases, columns)).split())
-        assert all(f"{end}GC@2" in shown for end in ("one", "two"))
-
-
-def test_a_row_by_itself_names_its_suite() -> None:
-    """Where rows are not grouped, as with -q, there is neither rule nor heading."""
-    head, row = _table([FULL], grouped=False)
-    assert head.startswith("verdict ")
-    assert row.startswith("REGRESSED  toy color GC@2 ")
-
-
-def test_failing_rows_have_all_numbers_on_80_columns() -> None:
-    """Names go on below themselves; without a p the bounds tell why, and less is beside them."""
-    case = replace(FULL, suite="instrument-drift", part="image-to-image", label="truth_text F1")
-    head, *rows = table = _table([case], 80, grouped=False)
-    assert head.split() == ["verdict", "case", "now", "base", "change", "p", "tol.", "n"]
-    assert max(map(len, table)) <= 80
-    words = " ".join(" ".join(rows).split())
-    assert all(word in words for word in ("instrument-drift", "image-to-image", "truth_text F1"))
-    head, *_ = _table([replace(case, p=None)], 80, grouped=False)
-    assert head.split() == ["verdict", "case", "now", "base", "change", "bounds", "n"]
-    head, *rows = _table([case, replace(case, p=None)], 80, grouped=False)
-    assert {"change", "bounds", "p"} <= set(head.split())
-    assert "0.00042" in rows[0]
-    assert sum("[-0.3125, -0.1875]" in row for row in rows) == 1
-
-
-def test_usual_names_fit_into_120_columns() -> None:
-    """The longest names of the shipped suites, beside the longest verdict and large distances."""
-    longest = replace(
-        FULL, suite="mmeception", part="textual-intensive", label="GC_FID@3 [inception]",
-        verdict="incomparable", value=123.4567, baseline=117.1234, difference=-6.3333,
-        low=-12.3456, high=0.1234, tolerance=1.0, n=1284,
-    )  # fmt: skip
-    plain = replace(FULL, p=None)
-    table = [line for line in _table([longest, plain], 120) if "GC" in line]
-    assert max(map(len, table)) <= 120
-    assert " 123.46   117.12   -6.33      [-12.35, +0.12] 0.00042    1.0000 1284" in table[0]
-    assert " [-0.3125, -0.1875] " in table[1]
-
-
-@pytest.mark.parametrize(
-    ("columns", "heads"),
-    [
-        (120, "verdict case now baseline change bounds p tolerance n worse| 0 |better"),
-        (95, "verdict case now baseline change bounds p tolerance n"),
-        (85, "verdict case now baseline change bounds p n"),
-        (82, "verdict case now baseline change bounds p"),
-        (80, "verdict case now change bounds p"),
-        (66, "verdict case change bounds p"),
-        (58, "verdict case change bounds"),
-        (42, "verdict case change"),
-        (20, "verdict case"),
-    ],
-)
-def test_a_narrow_table_goes_without_columns(columns: int, heads: str) -> None:
-    """No line is wider than the terminal; verdict and case stay to the last, and stay whole."""
-    named = replace(FULL, suite="instrument", part="text-to-image")
-    bounded = replace(named, part="a", verdict="held")
-    wide = replace(named, part="\u5f62\u72b6" * 4)
-    table = _table([named, wide, bounded], columns)
-    assert table[0].split() == heads.split()
-    assert max(map(width_of, table)) <= columns
-    assert sum(line.startswith("REGRESSED ") for line in table) == 2
-    shown = "".join(table).replace(" ", "")
-    if columns > 20:
-        assert "text-to-imageGC@2" in shown
-        return
-    assert [line for line in table[3:] if line] == [
-        "REGRESSED text-to-im",
-        "          age",
-        "          GC@2",
-        "REGRESSED \u5f62\u72b6\u5f62\u72b6\u5f62",
-        "          \u72b6\u5f62\u72b6",
-        "          GC@2",
-        "HELD      a GC@2",
-    ]
-
-
-@given(st.lists(RESULTS, min_size=1, max_size=4), st.integers(30, 140), st.booleans())
-def test_a_table_of_any_width_has_every_case(
-    results: list[CaseResult], columns: int, grouped: bool
-) -> None:
-    """A verdict for each, and no line that is wider than asked for."""
-    table = _table(results, columns, grouped=grouped)
-    words = sorted(word_of(result) for result in results)
-    assert sorted(line.split()[0] for line in table if line.startswith(tuple(words))) == words
-    assert max(map(width_of, table)) <= columns
 
 
 def test_undecided_cases_say_what_their_samples_can_tell() -> None:
@@ -385,7 +198,6 @@ def test_a_case_that_could_see_no_drop_says_so_first() -> None:
     assert why not in text
     assert "  and more" in text
     assert "next: name a judge, or models, that see it" in text
-    assert one_line(case) == f"toy color GC@2 inconclusive: {why}"
     assert shortage_warning([case]).splitlines()[1] == f"0.5000 now, {why}: toy color GC@2"
     advice = "1 case undecided: another judge or set-up for 1 that could see no drop"
     assert advice in promise_lines([case])
@@ -406,15 +218,6 @@ def test_many_undecided_cases_are_one_warning() -> None:
     assert max(map(len, lines)) <= 78
 
 
-def test_a_verdict_without_a_measurement_has_dashes() -> None:
-    """As a suite's own: a row of dashes, no zeros that look like numbers."""
-    pooled = replace(
-        FULL, value=None, baseline=None, difference=None, p=None, low=None, high=None, n=0
-    )
-    line = _table([pooled])[-1]
-    assert line.split()[-5:] == ["-", "-", "-", "0.0100", "-"]
-
-
 def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
     """A baseline without a floor of its own is seen with the floor now; distances have no range."""
     assert range_shown(FULL) == Range(0.75, 0.25)
@@ -423,34 +226,6 @@ def test_the_range_is_that_of_the_baseline_or_of_what_becomes_it() -> None:
     assert range_shown(replace(FULL, refused="at chance")) == Range(0.5, 0.125)
     assert range_shown(replace(FULL, baseline=None)) == Range(0.5, 0.125)
     assert range_shown(replace(FULL, higher_is_better=False)) is None
-
-
-def test_informational_cases_are_told_apart() -> None:
-    """What cannot fail the run is in lower case, never red; the last lines say what that means."""
-    informational = replace(FULL, primary=False)
-    word = summary_table([informational])[-1][0]
-    assert word == Span("regressed", "yellow")
-    assert explain(informational).startswith("regressed (informational): toy, color")
-    assert "1 informational, which cannot fail the run: 1 regressed" in promise_lines(
-        [FULL, informational]
-    )
-    assert not any("informational" in line for line in promise_lines([FULL]))
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0.123456, "+0.123"),
-        (-1.0, "-1.00"),
-        (123.4, "+123"),
-        (0.00001234, "+1.2e-05"),
-        (0, "+0.00"),
-    ],
-)
-def test_numbers_of_sentences_have_three_digits(value: float, shown: str) -> None:
-    """Signed where a change is meant."""
-    assert short(value, signed=True) == shown
-    assert short(abs(value)) == shown[1:]
 
 
 def test_a_failure_has_six_lines() -> None:
@@ -546,26 +321,6 @@ def test_a_sample_is_told_in_words() -> None:
     ]
 
 
-def test_one_line_says_what_was_found() -> None:
-    """The sentence of a warning: numbers where there are any, else the first reason."""
-    unsure = replace(
-        FULL, verdict="inconclusive", difference=-0.0031, p=0.3, low=-0.0152, high=0.009, n=32
-    )
-    assert one_line(unsure) == (
-        "toy color GC@2 inconclusive: difference -0.0031 [-0.0152, +0.0090], p 0.3, "
-        "tolerance 0.0100, n = 32"
-    )
-    assert one_line(REGRESSED) == (
-        "toy color GC@2 regressed: difference -0.2500, tolerance 0.0100, n = 2"
-    )
-    new = replace(FULL, verdict="no-baseline", difference=None, reasons=["a\x1bb"])
-    assert one_line(new) == r"toy color GC@2 no-baseline: a\x1bb"
-    silent = replace(new, reasons=[])
-    assert one_line(silent) == (
-        "toy color GC@2 no-baseline: nothing has been accepted yet to compare with"
-    )
-
-
 def test_verbose_lines_say_who_settled_what() -> None:
     """A line per case, a setting that is not named has its default; no alpha where none is used."""
     _, full, plain = verbose_lines([FULL, REGRESSED])
@@ -578,50 +333,6 @@ def test_verbose_lines_say_who_settled_what() -> None:
     informational = replace(REGRESSED, primary=False)
     assert verbose_lines([informational])[1].endswith(", informational")
     assert verbose_lines([]) == []
-
-
-def test_alpha_belongs_to_each_bound_or_is_divided() -> None:
-    """What is left of alpha for a bound depends on looks and anchor, and the message says so."""
-    once = replace(FULL, looks=[50], partial=False, anchor=None)
-    assert "0.0125   of each test and bound" in explain(once)
-    assert "0.0125   of each bound" in explain(replace(once, p=None))
-    again = replace(once, level=None, looks=[25, 50])
-    assert "0.0125   divided among the looks\n" in explain(again)
-    assert "looked at 25, 50 samples; these are all" in explain(again)
-    assert "looked at" not in explain(once)
-    unbound = replace(once, low=None, high=None)
-    assert "-0.2500   the bounds exclude nothing" in explain(unbound)
-    unbound = replace(unbound, method="")
-    assert "-0.2500   no bounds could be made" in explain(unbound)
-
-
-def test_the_model_of_the_baseline_has_no_bounds() -> None:
-    """The row says so in their place; nothing is said of a test, of a level or of alpha."""
-    same = replace(
-        FULL, verdict="held", difference=0.0, p=None, low=None, high=None, level=None,
-        visible=None, method="same model", anchor=None,
-    )  # fmt: skip
-    shown = {line.label: (line.shown, line.remark) for line in figures_of(same)}
-    assert shown["difference"] == ("+0.0000", "same model")
-    assert shown.keys().isdisjoint({"p", "alpha", "visible drop"})
-    assert one_line(same).endswith("held: difference +0.0000 same model, tolerance 0.0100, n = 50")
-
-
-def test_an_end_that_excludes_nothing_is_named() -> None:
-    """On either side, in the place of a number."""
-    below = replace(FULL, low=None, verdict="held")
-    above = replace(FULL, high=None, verdict="held")
-    assert "-0.2500 <= -0.1875, p" in one_line(below)
-    assert "-0.2500 >= -0.3125, p" in one_line(above)
-    assert "-0.2500   [below any, -0.1875]" in explain(below)
-    assert "-0.2500   [-0.3125, above any]" in explain(above)
-
-
-def test_a_regression_by_threshold_is_no_statement_on_noise() -> None:
-    """Its meaning leaves that out, and no p is shown."""
-    text = explain(REGRESSED)
-    assert text.startswith("regressed: toy, color, GC@2 (the measured drop exceeds the tolerance)")
-    assert "sign flips" not in text
 
 
 def test_hops_of_two_kinds_of_chains_are_told_apart() -> None:
@@ -643,14 +354,207 @@ def test_the_word_of_a_case() -> None:
     assert not replace(FULL, verdict="held", refused="at chance").passes
 
 
-def test_independent_units_are_named_where_they_are_fewer_than_samples() -> None:
-    """Not where every sample counts."""
+@pytest.mark.parametrize(
+    ("p", "shown"),
+    [(None, "-"), (1.0, "1"), (0.21875, "0.22"), (2**-11, "0.00049"), (2**-15, "3.1e-5"),
+     (2**-17, "< 1e-5")],
+)  # fmt: skip
+def test_a_p_value_has_two_digits(p: float | None, shown: str) -> None:
+    """Down to what the fewest flips can tell."""
+    assert p_value(p) == shown
 
-    def remark(units: int) -> str:
-        (line,) = [
-            line for line in figures_of(replace(FULL, n=8, units=units)) if line.label == "n"
-        ]
-        return line.remark
 
-    assert remark(8) == ""
-    assert remark(2) == "2 independent units"
+def test_numbers_have_four_decimals_and_those_of_sentences_three_digits() -> None:
+    """Signed where a change is meant; nothing known is a dash."""
+    assert [number(0.12345), number(0.5, signed=True), number(None)] == ["0.1235", "+0.5000", "-"]
+    values = (0.123456, -1.0, 123.4, 0.00001234, 0)
+    assert [short(value, signed=True) for value in values] == [
+        "+0.123", "-1.00", "+123", "+1.2e-05", "+0.00",
+    ]  # fmt: skip
+
+
+def test_figures_say_what_they_are() -> None:
+    """Turned differences, the share of alpha of each bound, bounds that exclude nothing."""
+    risen = replace(REGRESSED, higher_is_better=False, value=0.5, baseline=0.25, difference=-0.25)
+    assert "lower is better" in explain(risen)
+    assert "-0.2500   turned: positive is better\n" in explain(risen)
+    assert "sign flips" not in explain(REGRESSED)  # by threshold
+    once = replace(FULL, looks=[50], partial=False, anchor=None)
+    assert "0.0125   of each test and bound" in explain(once)
+    assert "0.0125   of each bound" in explain(replace(once, p=None))
+    again = replace(once, level=None, looks=[25, 50])
+    assert "0.0125   divided among the looks\n" in explain(again)
+    assert "looked at 25, 50 samples; these are all" in explain(again)
+    assert "looked at" not in explain(once)
+    unbound = replace(once, low=None, high=None)
+    assert "-0.2500   the bounds exclude nothing" in explain(unbound)
+    assert "-0.2500   no bounds could be made" in explain(replace(unbound, method=""))
+    assert "-0.2500   [below any, -0.1875]" in explain(replace(FULL, low=None))
+    same = replace(
+        FULL, verdict="held", difference=0.0, p=None, low=None, high=None, level=None,
+        visible=None, method="same model", anchor=None, n=8, units=8,
+    )  # fmt: skip
+    shown = {line.label: (line.shown, line.remark) for line in figures_of(same)}
+    assert (shown["difference"], shown["n"]) == (("+0.0000", "same model"), ("8", ""))
+    assert shown.keys().isdisjoint({"p", "alpha", "visible drop"})
+    informational = replace(FULL, primary=False)
+    assert explain(informational).startswith("regressed (informational): toy, color")
+
+
+def test_a_line_of_a_case_begins_with_its_numbers() -> None:
+    """Else with the first reason; an end that excludes nothing is left out."""
+    unsure = replace(
+        FULL, verdict="inconclusive", difference=-0.0031, p=0.3, low=-0.0152, high=0.009, n=32
+    )
+    assert figures_first(unsure) == (
+        "-0.0031 [-0.0152, +0.0090], p 0.3, tolerance 0.0100, n = 32: toy color GC@2 inconclusive"
+    )
+    assert figures_first(replace(FULL, low=None, verdict="held")).startswith(
+        "-0.2500 <= -0.1875, p"
+    )
+    new = replace(FULL, verdict="no-baseline", difference=None, value=None, reasons=["a\x1bb"])
+    assert figures_first(new) == r"a\x1bb: toy color GC@2 no-baseline"
+    assert "nothing has been accepted yet" in figures_first(replace(new, reasons=[]))
+
+
+# -- the samples of a case -------------------------------------------------------------------------
+
+
+def test_scores_of_samples() -> None:
+    """Those that lost most first, with all categories; those that were not compared at the end."""
+    scores = {"red": {"a": 0.5, "b": 0.75}, "round": {"a": 0.5, "c": 0.25}}
+    compared = replace(
+        FULL, measured=replace(MEASURED, scores=scores), differences={"b": 0.25, "a": -0.25}
+    )
+    assert sample_values(compared) == [
+        SampleValue("a", ("red", "round"), 0.5, 0.75, -0.25),
+        SampleValue("b", ("red",), 0.75, 0.5, 0.25),
+        SampleValue("c", ("round",), 0.25, None, None),
+    ]
+    first, second, _ = sample_values(replace(compared, higher_is_better=False))
+    assert (first.baseline, second.baseline) == (0.25, 1.0)  # the larger one where it got better
+    # The record of a battle has one half for each sample, whatever the new answer scored.
+    even = replace(MEASURED, scores={"art": {"q": 0.5}}, answers={"q": "d" * 64})
+    (value,) = sample_values(replace(FULL, measured=even, differences={"q": -0.375}))
+    assert value == SampleValue("q", ("art",), 0.125, 0.5, -0.375)
+    of_a_set = replace(FULL, measured=replace(MEASURED, sizes={"color": 9}), differences={})
+    assert sample_values(of_a_set) == []
+    (value,) = sample_values(replace(FULL, measured=None, differences={"a": -0.25}))
+    assert value == SampleValue("a", (), None, None, -0.25)
+
+
+def test_answers_are_told_in_short_lines() -> None:
+    """Below the sample, images named in their place; equal texts are not repeated."""
+    lines = explain(ANSWERED).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("  q1 "))
+    assert lines[start + 1 : start + 7] == [
+        "    question          draw a cat | [image]",
+        "    new answer        a dog [image]",
+        "    accepted answer   a cat [image] | the end",
+        "    verdict           new answer shown first: the accepted answer is better",
+        "    verdict           accepted answer shown first: a tie that leans to the new",
+        "                      answer",
+    ]
+    assert lines[start + 7].startswith("  q2 ")
+    first, *others = ANSWERED.shown.answers
+
+    def told(*steps: StepShown) -> list[str]:
+        changed = replace(ANSWERED, answers=[replace(first, steps=list(steps)), *others])
+        return explain(changed).splitlines()
+
+    assert all(len(line) <= 80 for line in told(StepShown("cat " * 99))[start : start + 6])
+    assert "    accepted answer   the same texts" in told(
+        StepShown("a cat", "b" * 64), StepShown("the end")
+    )
+    assert "    new answer        -" in told()
+
+
+# -- facts -----------------------------------------------------------------------------------------
+
+
+def _facts(colors: list[list[float]], counts: list[float]) -> FactsShown:
+    """Of 40 equal samples with two colors and a count, through two iterations."""
+    answers = FactAnswers(("count", "color", "color"), np.array([counts, *colors]), {}, {})
+    roles: tuple[Role, ...] = ("describer", "generator", "describer", "generator")
+    names = [f"{i}" for i in range(40)]
+    return shown_facts(summarize_facts([answers] * 40, names, (1, 2, 3, 4), roles))
+
+
+LOSING = _facts([[1, 1, 1, 1], [0, 0, 0, 1]], [1, 0, 0, 0])
+"""A describer loses one color of two, which comes back; a generator loses every count."""
+
+
+def _case(facts: FactsShown | None) -> CaseResult:
+    return replace(REGRESSED, metric="truth", label="truth F1", part="overall", facts=facts)
+
+
+def test_facts_by_kind_and_role() -> None:
+    """What is right at the end, half-life with its interval, and what each role's steps lose."""
+    heads, (count, color, every) = fact_table(LOSING)
+    assert heads == (
+        "facts", "n", "right at 4", "half-life (95 %)", "text loses", "picture loses",
+    )  # fmt: skip
+    assert count == ("count", "40", "0 %", "1.5 (1.5 to 1.5)", "0 %", "100 %")
+    assert color[:3] == ("color", "80", "100 %")
+    assert color[3].startswith("1.0 (")
+    assert (color[4:], every[:2]) == (("33.3 %", "0 %"), ("all kinds", "120"))
+    lines = explain(_case(LOSING)).splitlines()
+    assert any(line.split()[:2] == ["facts", "n"] for line in lines)
+    assert "half-life" not in explain(_case(None))
+
+
+def test_one_sentence_on_facts_for_the_run() -> None:
+    """The kind that goes first and the role that loses most; nothing more where nothing is lost."""
+    (line,) = fact_lines([_case(LOSING), _case(None)])
+    assert line.startswith("facts of toy overall [truth]: 66.7 % of 120 right after 4 generations")
+    assert "half-life of color, the shortest: 1.0" in line
+    assert "a drawing loses" in line
+    assert line in promise_lines([_case(LOSING)])
+    (kept,) = fact_lines([_case(_facts([[1, 1, 1, 1]] * 2, [1, 1, 1, 1]))])
+    assert kept == "facts of toy overall [truth]: 100 % of 120 right after 4 generations"
+
+
+def test_facts_without_an_answer_are_counted() -> None:
+    """What no checker answered is no number: a dash, and how many there are; None on the wire."""
+    answers = [FactAnswers(("color",), np.full((1, 2), np.nan)),
+               FactAnswers(("count",), np.ones((1, 2)))]  # fmt: skip
+    roles: tuple[Role, ...] = ("describer", "generator")
+    facts = shown_facts(summarize_facts(answers, ["a", "b"], (1, 2), roles))
+    rows = {row[0]: row for row in fact_table(facts)[1]}
+    assert rows["color"][2:] == ("-", "-", "-", "-")
+    assert facts.unanswered == 2
+    assert "2 answers are missing" in fact_lines([_case(facts)])[0]
+    case = _case(facts)
+    assert msgspec.json.decode(msgspec.json.encode(case), type=CaseResult) == case
+
+
+# -- a series of gates -----------------------------------------------------------------------------
+
+PLACE = SeriesShown(
+    name="run-1", look=7, expected=40, alpha=0.0003, level=2.5e-05, anchor_level=1.5e-04,
+    baseline=5, delays=[None, 3, 1], decline=9,
+)  # fmt: skip
+
+
+def _figure(result: CaseResult, label: str) -> str:
+    return next((f"{f.shown} {f.remark}" for f in figures_of(result) if f.label == label), "")
+
+
+def test_a_case_says_what_its_series_spent_and_finds() -> None:
+    """Of the case's alpha, by whom it is divided, and after how many checkpoints."""
+    serial = replace(FULL, series=PLACE)
+    assert _figure(serial, "series") == (
+        "0.0003 of 0.0125 for checkpoint 7 of run-1, 2.5e-05 of the upper bound against "
+        "checkpoint 5, 0.00015 since the anchor"
+    )
+    assert _figure(serial, "found after") == (
+        "3 checkpoints, a drop of 2 tolerances with 80 % power; of 4: 1; of 1: tolerated; a "
+        "decline of half a tolerance at each: 9"
+    )
+    alpha = _figure(replace(serial, level=0.003), "alpha")
+    assert alpha.startswith("0.0125 0.003 of the lower bound, divided among")
+    bare = replace(serial, series=SeriesShown(name="run-1", look=1, expected=40, alpha=0.001))
+    assert _figure(bare, "series") == "0.001 of 0.0125 for checkpoint 1 of run-1"
+    assert (_figure(bare, "found after"), _figure(FULL, "series")) == ("", "")
+    late = replace(serial, series=replace(PLACE, delays=[None, None, 20], decline=None))
+    assert _figure(late, "found after").startswith("over 20 checkpoints")

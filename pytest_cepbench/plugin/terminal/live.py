@@ -35,8 +35,8 @@ LOG_PAUSE = 60.0
 
 _LOG_COLUMNS = 100
 
-STATUS_PAUSE = 1.0
-"""Seconds between two looks at what is kept beside the history while a run goes on."""
+WORKER_PAUSE = 1.0
+"""Seconds between two looks of a worker at its progress where there is no terminal."""
 
 _LAST = 2.0  # seconds for the last look: a terminal that was stopped takes no line
 

@@ -53,7 +53,6 @@ _CASES = TableLayout(
     words=frozenset({"case", "gate", "looks"}),
     name="case",
     dropped=("alpha", "units", "looks", "gate", "tolerance", "held", "visible", "needed"),
-    kept=frozenset({"visible", "needed"}),
 )
 
 
@@ -125,7 +124,6 @@ _MODELS = TableLayout(
     words=frozenset({"model"}),
     name="model",
     dropped=("calls", "weights", "device", "in store", "inputs", "time"),
-    kept=frozenset({"inputs", "time"}),
 )
 
 

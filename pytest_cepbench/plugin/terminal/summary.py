@@ -130,8 +130,8 @@ def write_summary(controller: Controller, reporter: Any) -> None:
         output.write(_failing_rows(outcome, output))
         output.write_sentences(_samples(outcome, output))
     elif outcome.results:
-        columns, glyphs = output.table_columns, output.glyphs
-        output.write(summary_table(outcome.results, columns, glyphs=glyphs))
+        rule = output.glyphs.rule
+        output.write(summary_table(outcome.results, output.table_columns, rule=rule))
     output.write_sentences(_results(outcome, verbose=verbose))
     output.write_sentences(_problems(outcome, verbose=verbose))
     output.write_sentences(_acceptance(controller, outcome, verbose=verbose))
@@ -193,7 +193,7 @@ def _failing_rows(outcome: RunOutcome, output: SummaryOutput) -> Iterator[Line]:
     ]
     if failing:
         shown = failing[:MOST_CASES]
-        yield from summary_table(shown, output.table_columns, glyphs=output.glyphs, grouped=False)
+        yield from summary_table(shown, output.table_columns, grouped=False)
     if len(failing) > MOST_CASES:
         yield (Span(f"and {len(failing) - MOST_CASES} more (all with -v)"),)
 
@@ -224,7 +224,7 @@ def _causes(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
 
 
 def _results(outcome: RunOutcome, *, verbose: bool) -> Iterator[Sentence]:
-    from pytest_cepbench.report.fact_table import fact_lines
+    from pytest_cepbench.report.case_table import fact_lines
     from pytest_cepbench.report.headline import worst_case
     from pytest_cepbench.report.text import (
         pooled_line,
@@ -380,8 +380,8 @@ def _files(outcome: RunOutcome, *, brief: bool) -> Iterator[Sentence]:
             yield f"report: {shown_path(path)}", ""
     if page is None or brief:
         return
-    from pytest_cepbench.report.chain_pairs import sample_anchor
     from pytest_cepbench.report.headline import worst_samples
+    from pytest_cepbench.report.view import sample_anchor
 
     # The address of its pictures, which terminals open by a click.
     pictured = (sample for sample in worst_samples(outcome.results) if sample.is_whole)

@@ -93,9 +93,7 @@ def pytest_configure_node(node: Any) -> None:
         sent["cepbench_unleased"] = {
             name: os.environ[name] for name in (*DEVICE_VARIABLES, THREADS) if name in os.environ
         }
-    # Seconds between two looks at its progress; None where no one looks.
-    pause = None if controller.settings.history is None else live.STATUS_PAUSE
-    sent["cepbench_progress"] = live.PAUSE if live.is_wanted(node.config) else pause
+    sent["cepbench_progress"] = live.PAUSE if live.is_wanted(node.config) else live.WORKER_PAUSE
 
 
 @pytest.hookimpl(optionalhook=True)

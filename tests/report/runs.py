@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytest_cepbench.report import CaseResult
-from pytest_cepbench.report.history.file import FORMAT, HistoryRun, run_record
+from pytest_cepbench.report.history import FORMAT, HistoryRun, run_record
 from tests.report.results import FULL, replace
 
 DAY = 86_400.0
@@ -21,7 +21,6 @@ def origin(number: int, **changes: Any) -> HistoryRun:
         "seconds": 60.0,
         "verdict": "passed",
         "report": "",
-        "report_bytes": 0,
         "digest": "",
         "host": "host",
         "cepbench": "0.1.0",

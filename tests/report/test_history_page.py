@@ -11,19 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cepbench.report import CaseResult, SeriesShown
-from pytest_cepbench.report.history.file import History, append_run, read_history, run_record
-from pytest_cepbench.report.history.site import history_page, report_links
-from pytest_cepbench.report.history.timeline import MOST_MARKS, Selection, timelines_of
-from tests.report.history.runs import judged, origin, recorded
+from pytest_cepbench.report.history import (
+    History,
+    Selection,
+    append_run,
+    read_history,
+    report_digest,
+    run_record,
+    timelines_of,
+)
+from pytest_cepbench.report.history_page import MOST_MARKS, history_page
 from tests.report.pages import read_page
 from tests.report.results import RESULTS, replace
+from tests.report.runs import judged, origin, recorded
 from tests.test_escapes import hides_nothing
 
 
 def page_of(history: History, folder: Path = Path("/somewhere")) -> str:
     """The page of all that a history holds."""
     timelines = timelines_of(history.runs, Selection())
-    return history_page(history, history.runs, timelines, report_links(history, folder))
+    return history_page(history, history.runs, timelines, folder)
 
 
 def marks(html: str, kind: str) -> int:
@@ -118,16 +125,14 @@ def test_a_training_has_an_axis_of_its_own() -> None:
     assert "5: runs/a" in read_page(html).text
 
 
-def test_many_runs_are_drawn_in_columns() -> None:
-    """A single run that regressed among them is seen, as is one without a value."""
+def test_of_many_runs_the_latest_are_drawn() -> None:
+    """Each with its mark."""
     runs = [recorded(i, judged(0.75)) for i in range(MOST_MARKS + 60)]
-    runs[100] = recorded(100, judged(0.2, verdict="regressed"))
+    runs[10] = recorded(10, judged(0.2, verdict="regressed"))
     runs[200] = recorded(200, judged(None))
     html = page_of(History(Path("history"), tuple(runs)))
 
-    assert marks(html, "") == 0
-    assert html.count("<title>1 run that regressed</title>") == 1
-    assert html.count("<title>1 run without a value</title>") == 1
+    assert (marks(html, "held"), marks(html, "regressed"), marks(html, "error")) == (239, 0, 1)
 
 
 def test_reports_are_linked_from_where_the_page_lies(tmp_path: Path) -> None:
@@ -136,7 +141,7 @@ def test_reports_are_linked_from_where_the_page_lies(tmp_path: Path) -> None:
     report.parent.mkdir()
     report.write_text("{}")
     report.with_suffix(".html").write_text("page")
-    facts = {"report": "../my runs/a#1.json", "report_bytes": 2}
+    facts = {"report": "../my runs/a#1.json", "digest": report_digest(b"{}")}
     append_run(tmp_path / "history", *run_record(origin(1, **facts), [judged(0.7)]))
     (tmp_path / "pages").mkdir()
     html = page_of(read_history(tmp_path / "history"), tmp_path / "pages")

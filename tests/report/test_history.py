@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import resource
 import signal
 from pathlib import Path
@@ -12,16 +11,20 @@ import msgspec
 import pytest
 
 from pytest_cepbench.errors import HistoryError, WriteError
-from pytest_cepbench.report.history.file import (
+from pytest_cepbench.report.history import (
     IDENTITIES,
+    History,
+    Selection,
     append_run,
     host_name,
     read_history,
     report_digest,
     run_record,
+    select_runs,
+    timelines_of,
 )
-from tests.report.history.runs import judged, origin, recorded
 from tests.report.results import replace
+from tests.report.runs import judged, origin, recorded
 
 PROCESSES, RUNS = 4, 25
 
@@ -94,24 +97,15 @@ def test_a_line_that_was_cut_off(tmp_path: Path) -> None:
     assert "line 2 was left out" in remark
 
 
-def test_lines_of_a_newer_version_are_left_out(tmp_path: Path) -> None:
-    """What its fields mean is not known here, and the reader says so."""
+def test_lines_that_are_of_another_version_or_unsound_are_left_out(tmp_path: Path) -> None:
+    """What their fields mean is not known here, or no calendar has their time."""
     append_run(tmp_path, recorded(1), {})
-    append_run(tmp_path, replace(recorded(2), format=2), {})
+    append_run(tmp_path, replace(recorded(2), format=3), {})
+    append_run(tmp_path, replace(recorded(3), started=1e30), {})
     history = read_history(tmp_path)
 
     assert len(history.runs) == 1
-    assert "1 runs were left out: a newer pytest-cepbench" in history.remarks[0]
-
-
-def test_an_unsound_line_is_left_out(tmp_path: Path) -> None:
-    """A case that names a model which is not there, and a time that no calendar has."""
-    run = recorded(1)
-    wrong = replace(run.cases[0], model=7)
-    append_run(tmp_path, replace(run, cases=[wrong]), {})
-    append_run(tmp_path, replace(run, started=1e30), {})
-
-    assert read_history(tmp_path).runs == ()
+    assert [" left out: of another version" in remark for remark in history.remarks] == [True] * 2
 
 
 def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
@@ -125,19 +119,6 @@ def test_no_room_for_the_whole_line(tmp_path: Path) -> None:
 
     assert process.exitcode == 0
     assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("special", ["pipe", "link"])
-def test_special_files_are_not_written(tmp_path: Path, special: str) -> None:
-    """A named pipe would block, a link could lead anywhere."""
-    path = tmp_path / f"{host_name()}.jsonl"
-    if special == "pipe":
-        os.mkfifo(path)
-    else:
-        path.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(WriteError, match="could not be written"):
-        append_run(tmp_path, recorded(1), {})
-    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_identities_are_looked_up_by_digest_only(tmp_path: Path) -> None:
@@ -158,11 +139,11 @@ def test_a_report_that_a_later_run_replaced(tmp_path: Path) -> None:
     """Only the run whose report lies there has it, also where both are of one size."""
     data = b'{"run": 2}'
     (tmp_path / "report.json").write_bytes(data)
-    facts = {"report": "../report.json", "report_bytes": len(data)}
+    facts = {"report": "../report.json"}
     folder = tmp_path / "history"
     append_run(folder, recorded(1, **facts, digest=report_digest(b'{"run": 1}')), {})
     append_run(folder, recorded(2, **facts, digest=report_digest(data)), {})
-    append_run(folder, recorded(3, report="../gone.json", report_bytes=3, digest="a"), {})
+    append_run(folder, recorded(3, report="../gone.json", digest="a"), {})
     history = read_history(folder)
 
     assert [history.report_of(run) for run in history.runs] == [
@@ -176,3 +157,92 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     """The error names it and what makes one."""
     with pytest.raises(HistoryError, match="every run of pytest with a cepbench case adds to it"):
         read_history(tmp_path / "none")
+
+
+# -- case by case ----------------------------------------------------------------------------------
+
+MADE = (
+    recorded(1, judged(0.7), judged(0.2, part="shape")),
+    recorded(2, judged(0.8, model={"role": "describer", "spec": "runs/b"})),
+    recorded(3, judged(None, identity={}), judged(0.9, suite="other")),
+)
+
+HISTORY = History(Path("history"), MADE)
+
+
+def test_cases_over_their_runs() -> None:
+    """Each case has the runs that judged it, in order; suites stand together."""
+    timelines = timelines_of(MADE, Selection())
+
+    assert [t.case for t in timelines] == ["toy/color/gc", "toy/shape/gc", "other/color/gc"]
+    assert [point.value for point in timelines[0].points] == [0.7, 0.8, None]
+    assert timelines[0].runs == list(MADE)
+
+
+@pytest.mark.parametrize(
+    ("selection", "cases", "runs"),
+    [
+        (Selection(suites=["other"]), ["other/color/gc"], 3),
+        (Selection(cases=["*/shape/*"]), ["toy/shape/gc"], 3),
+        (Selection(models=["*/b"]), ["toy/color/gc"], 1),
+        (Selection(last=1), ["toy/color/gc", "other/color/gc"], 1),
+    ],
+)
+def test_a_selection(selection: Selection, cases: list[str], runs: int) -> None:
+    """Suites by name, cases and models by pattern, the latest runs."""
+    selected = select_runs(HISTORY, selection)
+
+    assert len(selected) == runs
+    assert [t.case for t in timelines_of(selected, selection)] == cases
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection(suites=["toi"]), "no suite 'toi'. Did you mean 'toy'?"),
+        (Selection(cases=["toy/colour/gc"]), "no case 'toy/colour/gc'. Did you mean 'toy/color"),
+        (Selection(models=["runs/c"]), "no model 'runs/c'. Did you mean 'runs/"),
+    ],
+)
+def test_nothing_is_like_it(selection: Selection, message: str) -> None:
+    """The error names what is like it."""
+    with pytest.raises(HistoryError) as raised:
+        timelines_of(select_runs(HISTORY, selection), selection)
+    assert message in str(raised.value)
+
+
+def test_an_empty_history() -> None:
+    """There is nothing to show, and the error says what makes a run."""
+    with pytest.raises(HistoryError, match="has no run yet: run pytest"):
+        select_runs(History(Path("history"), ()), Selection())
+
+
+def test_breaks_are_where_the_measurement_became_another(tmp_path: Path) -> None:
+    """The fields that changed are named; a run that measured nothing is no break."""
+    identities = [
+        {"samples": "50", "prompt": "describe"},
+        {},
+        {"samples": "50", "prompt": "describe"},
+        {"samples": "60", "prompt": "tell"},
+    ]
+    for number, identity in enumerate(identities):
+        result = judged(0.7 if identity else None, identity=identity)
+        append_run(tmp_path, *run_record(origin(number), [result]))
+    history = read_history(tmp_path)
+    (timeline,) = timelines_of(history.runs, Selection())
+
+    assert dict(timeline.break_reasons(history)) == {3: "prompt, samples"}
+    for path in (tmp_path / "identities").iterdir():
+        path.unlink()
+    assert dict(timeline.break_reasons(history)) == {3: "identity"}
+
+
+def test_the_line_of_bars() -> None:
+    """Higher is higher; what has no value is a point, a break is a bar of the line's height."""
+    values = [0.0, 0.5, None, 1.0]
+    runs = [recorded(i, judged(value)) for i, value in enumerate(values)]
+    other = recorded(9, judged(1.0, identity={"samples": "60"}))
+    (timeline,) = timelines_of([*runs, other], Selection())
+
+    assert timeline.sparkline() == "▁▅.█|█"
+    assert timeline.sparkline(2) == "▅|▅"

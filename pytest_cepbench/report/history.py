@@ -1,0 +1,430 @@
+"""The history of runs: a folder of `HOST.jsonl`, to which each machine adds its runs, a line each.
+
+Folders of several machines can be copied together: a run counts once, by its id. A line holds no
+scores, texts or images of samples, which are in the report, and no command line. Identities of
+cases are long and seldom change: they lie beside, in `identities/DIGEST.json`, each written once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import socket
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from pytest_cepbench.errors import HistoryError, WriteError, did_you_mean
+from pytest_cepbench.files import append_line, read_regular, read_text, replace_small
+
+if TYPE_CHECKING:
+    from pytest_cepbench.report.result import CaseResult
+
+FORMAT = 2
+"""Of a line. Raised when a field changes its meaning; fields may be added."""
+
+SUFFIX = ".jsonl"
+
+IDENTITIES = "identities"
+"""The folder of identities in that of the history."""
+
+_DIGITS = 16  # of a digest
+
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+_MOST_BYTES = 2**31  # of a file; ten thousand runs of forty cases take 100 MB
+
+_MOST_IDENTITY = 2**20
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+_NO_VALUE, _BREAK = ".", "|"
+
+
+class HistoryCase(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A judged case. Numbers are None where they could not be measured or compared.
+
+    case: SUITE/PART/METRIC.
+    difference: to the baseline, turned so that positive is better.
+    p: of the sign-flip test of a drop.
+    low, high: one-sided bounds of the difference; None where one excludes nothing.
+    method: of the bounds, or why there are none.
+    identity: digest of what a baseline must share with it to be compared; empty where it was not
+    measured.
+    model: spec of its model under test.
+    primary: whether it could fail the run.
+    accepted: whether the measurement became the baseline.
+    """
+
+    case: str
+    verdict: str
+    value: float | None = None
+    baseline: float | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    tolerance: float = 0.0
+    n: int = 0
+    identity: str = ""
+    model: str = ""
+    primary: bool = True
+    accepted: bool = False
+    higher_is_better: bool = True
+    p: float | None = None
+    method: str = ""
+
+    @property
+    def word(self) -> str:
+        """Its verdict as shown."""
+        return "accepted" if self.accepted else self.verdict
+
+
+class HistoryRun(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run.
+
+    format: version of the line.
+    run: its id, by which lines of several machines are merged.
+    started: in seconds since the epoch.
+    seconds: that it took.
+    verdict: of the run: passed, undecided, failed, or incomplete.
+    cases: in the order of collection.
+    report: path of its JSON report, relative to the folder of the history; empty where none was
+    written.
+    digest: the first 16 digits of that file's SHA-256: a later run may have replaced it.
+    host: name of the machine.
+    cepbench: version of the package that wrote the line.
+    series, look: the series of gates that it belongs to, and the number of its checkpoint there.
+    """
+
+    format: int
+    run: str
+    started: float
+    verdict: str
+    cases: list[HistoryCase]
+    seconds: float = 0.0
+    report: str = ""
+    digest: str = ""
+    host: str = ""
+    cepbench: str = ""
+    series: str = ""
+    look: int = 0
+
+    @property
+    def checkpoint(self) -> str:
+        """The specs of its models under test, in one text; empty where none is known."""
+        return ", ".join(dict.fromkeys(case.model for case in self.cases if case.model))
+
+
+@dataclass(frozen=True)
+class History:
+    """What a folder holds.
+
+    folder: of the history.
+    runs: each once, the earliest first.
+    remarks: sentences on lines that were left out.
+    """
+
+    folder: Path
+    runs: tuple[HistoryRun, ...]
+    remarks: tuple[str, ...] = ()
+    _digests: dict[Path, str] = field(default_factory=dict, compare=False)
+
+    def report_of(self, run: HistoryRun) -> Path | None:
+        """The JSON report of a run; None where it is gone, or another run's is in its place."""
+        if not run.report:
+            return None
+        path = Path(os.path.normpath(self.folder.absolute() / run.report))
+        if path not in self._digests:
+            try:
+                self._digests[path] = report_digest(read_regular(path, _MOST_BYTES))
+            except OSError:
+                self._digests[path] = ""
+        return path if self._digests[path] == run.digest else None
+
+    def identity(self, digest: str) -> dict[str, str] | None:
+        """An identity by its digest; None where its file is gone or cannot be read."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        try:
+            text = read_text(self.folder / IDENTITIES / f"{digest}.json", _MOST_IDENTITY)
+            return msgspec.json.decode(text, type=dict[str, str])
+        except (OSError, ValueError):  # msgspec's errors and those of decoding are ValueErrors
+            return None
+
+
+def report_digest(data: bytes) -> str:
+    """The first 16 digits of the SHA-256 of a report."""
+    return sha256(data).hexdigest()[:_DIGITS]
+
+
+def host_name() -> str:
+    """The name of this machine, as a file may have it."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:64].lstrip(".") or "host"
+
+
+def when(seconds: float) -> str:
+    """A time as date and minute, in UTC. seconds: since the epoch."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+# -- writing and reading ---------------------------------------------------------------------------
+
+
+def run_record(
+    run: HistoryRun, results: Sequence[CaseResult]
+) -> tuple[HistoryRun, dict[str, dict[str, str]]]:
+    """A run as its line, and the identities of its cases by digest.
+
+    run: without its cases and series, which the results tell.
+    results: the judged cases; the verdicts of whole suites, which measure nothing, are left out.
+    """
+    from pytest_cepbench.measures.cases import POOLED
+
+    identities: dict[str, dict[str, str]] = {}
+    cases: list[HistoryCase] = []
+    for result in results:
+        if (result.part, result.metric) == POOLED:
+            continue
+        digest, judged = "", result.judgement
+        if result.identity:
+            identity = {_encodable(k): _encodable(v) for k, v in result.identity.items()}
+            digest = report_digest(json.dumps(identity, sort_keys=True).encode("ascii"))
+            identities[digest] = identity
+        numbers = (
+            result.value, judged.baseline_value, judged.difference, judged.low, judged.high,
+        )  # fmt: skip
+        cases.append(
+            HistoryCase(
+                _encodable(f"{result.suite}/{result.part}/{result.metric}"),
+                result.verdict,
+                *(None if number is None else round(number, 6) for number in numbers),
+                tolerance=result.tolerance,
+                n=result.n,
+                identity=digest,
+                model=_encodable(result.model.get("spec", "")),
+                primary=result.primary,
+                accepted=result.accepted,
+                higher_is_better=result.higher_is_better,
+                p=judged.p,
+                method=judged.method,
+            )
+        )
+    series = next((result.series for result in results if result.series is not None), None)
+    line = msgspec.structs.replace(
+        run,
+        started=round(run.started, 3),
+        seconds=round(run.seconds, 1),
+        cases=cases,
+        report=_encodable(run.report),
+        host=_encodable(run.host),
+        series="" if series is None else _encodable(series.name),
+        look=0 if series is None else series.look,
+    )
+    return line, identities
+
+
+def _encodable(text: str) -> str:
+    """A text that UTF-8 can hold: halves of surrogate pairs come from paths that are not UTF-8."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def append_run(folder: Path, run: HistoryRun, identities: Mapping[str, Mapping[str, str]]) -> Path:
+    """Add a run to this machine's file, whole or not at all; returns the file.
+
+    identities: of the run's cases, by digest.
+    Safe beside other processes: each locks the file, and its line is one write to the end.
+    Raises WriteError where the folder cannot be written, for which no run should fail.
+    """
+    path = folder / f"{host_name()}{SUFFIX}"
+    try:
+        (folder / IDENTITIES).mkdir(parents=True, exist_ok=True)
+        for digest, identity in identities.items():
+            known = folder / IDENTITIES / f"{digest}.json"
+            if not known.exists():
+                text = json.dumps(identity, indent=1, sort_keys=True) + "\n"
+                replace_small(known, text.encode())
+        with path.open("ab+", buffering=0) as stream:
+            with suppress(OSError):  # a file system without locks: a line is one write
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            append_line(stream.fileno(), msgspec.json.encode(run) + b"\n")
+    except OSError as error:
+        raise WriteError(f"{path} could not be written: {error.strerror or error}") from error
+    return path
+
+
+def read_history(folder: Path) -> History:
+    """The runs of a folder. Raises HistoryError where there is none, or a file cannot be read."""
+    known: dict[str, HistoryRun] = {}
+    remarks: list[str] = []
+    decoder = msgspec.json.Decoder(HistoryRun)
+    at = folder
+    try:
+        for at in sorted(path for path in folder.iterdir() if path.suffix == SUFFIX):
+            for number, line in enumerate(read_regular(at, _MOST_BYTES).split(b"\n"), start=1):
+                if not line.strip():
+                    continue
+                try:
+                    run = decoder.decode(line)
+                except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+                    remarks.append(f"{at}: line {number} was left out: {error}")
+                    continue
+                if run.format != FORMAT or not 0 <= run.started < 1e11:
+                    remarks.append(f"{at}: line {number} was left out: of another version, or odd")
+                else:
+                    known.setdefault(run.run, run)
+    except OSError as error:
+        raise HistoryError(
+            f"history {str(at)!r} cannot be read: {error.strerror or error}; every run of "
+            "pytest with a cepbench case adds to it, and --history names another folder"
+        ) from error
+    ordered = sorted(known.values(), key=lambda run: (run.started, run.run))
+    return History(folder, tuple(ordered), tuple(remarks))
+
+
+# -- case by case ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The part of a history that is asked for; empty texts and sequences ask for all.
+
+    suites: their names.
+    cases: patterns of SUITE/PART/METRIC, with *, ? and [...].
+    models: patterns of the specs of models under test.
+    last: most runs, the latest ones; None for all.
+    """
+
+    suites: Sequence[str] = ()
+    cases: Sequence[str] = ()
+    models: Sequence[str] = ()
+    last: int | None = None
+
+
+@dataclass
+class Timeline:
+    """One case over the runs that judged it, the earliest first.
+
+    case: SUITE/PART/METRIC.
+    series: the training whose checkpoints these are; empty for runs outside of any.
+    runs, points: the runs, and what each said of the case.
+    breaks: points that were measured otherwise than those before: their values do not compare.
+    """
+
+    case: str
+    series: str = ""
+    runs: list[HistoryRun] = field(default_factory=list)
+    points: list[HistoryCase] = field(default_factory=list)
+    breaks: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The case, and the series that it is of."""
+        return f"{self.case} in {self.series}" if self.series else self.case
+
+    @property
+    def suite(self) -> str:
+        """The name of its suite."""
+        return self.case.partition("/")[0]
+
+    @property
+    def latest(self) -> HistoryCase:
+        """What the latest run said."""
+        return self.points[-1]
+
+    def sparkline(self, most: int = 24) -> str:
+        """The latest values as bars, higher is higher; `|` at a break, `.` for none."""
+        start = max(0, len(self.points) - most)
+        shown = self.points[start:]
+        values = [point.value for point in shown if point.value is not None]
+        low, high = min(values, default=0.0), max(values, default=0.0)
+        step = (high - low) / (len(_BARS) - 1)
+        line = ""
+        for index, point in enumerate(shown, start):
+            line += _BREAK if index in self.breaks else ""
+            if point.value is None:
+                line += _NO_VALUE
+            else:
+                line += _BARS[round((point.value - low) / step) if step else len(_BARS) // 2]
+        return line
+
+    def break_reasons(self, history: History) -> Iterator[tuple[int, str]]:
+        """Each break, and the fields of the identity that changed, where they are known."""
+        for index in self.breaks:
+            earlier = (point.identity for point in reversed(self.points[:index]))
+            before = history.identity(next(filter(None, earlier), ""))
+            now = history.identity(self.points[index].identity)
+            fields: list[str] = []
+            if before is not None and now is not None:
+                names = before.keys() | now.keys()
+                fields = sorted(name for name in names if before.get(name) != now.get(name))
+            yield index, ", ".join(fields) or "identity"
+
+
+def select_runs(history: History, selection: Selection) -> list[HistoryRun]:
+    """The runs that a selection of models and of the latest runs asks for.
+
+    Raises HistoryError where the history is empty, or no model is like a pattern.
+    """
+    runs = list(history.runs)
+    if not runs:
+        raise HistoryError(
+            f"history {str(history.folder)!r} has no run yet: run pytest on a suite first"
+        )
+    if selection.models:
+        specs = {case.model for run in runs for case in run.cases}
+        wanted = {s for s in specs if any(fnmatchcase(s, like) for like in selection.models)}
+        if not wanted:
+            raise HistoryError(_nothing("model", selection.models, specs))
+        runs = [run for run in runs if any(case.model in wanted for case in run.cases)]
+    return runs if selection.last is None else runs[-selection.last :]
+
+
+def timelines_of(runs: Iterable[HistoryRun], selection: Selection) -> list[Timeline]:
+    """Every case that is asked for over some runs, in the order in which runs judged them first.
+
+    The checkpoints of each series, which share its error, are a timeline of their own.
+    Raises HistoryError where no case is asked for.
+    """
+    from pytest_cepbench.gate import CaseKey
+
+    known: dict[tuple[str, str], Timeline] = {}
+    identities: dict[tuple[str, str], str] = {}  # the latest that is known
+    for run in runs:
+        for case in run.cases:
+            key = case.case, run.series
+            timeline = known.setdefault(key, Timeline(*key))
+            before = identities.get(key, "")
+            if before and case.identity not in ("", before):
+                timeline.breaks.append(len(timeline.points))
+            identities[key] = case.identity or before
+            timeline.runs.append(run)
+            timeline.points.append(case)
+    suites = dict.fromkeys(timeline.suite for timeline in known.values())
+    for suite in selection.suites:
+        if suite not in suites:
+            raise HistoryError(_nothing("suite", [suite], suites))
+    timelines = [
+        timeline
+        for timeline in known.values()
+        if not selection.suites or timeline.suite in selection.suites
+        if not selection.cases or any(map(CaseKey.parse(timeline.case).matches, selection.cases))
+    ]
+    if not timelines:
+        raise HistoryError(_nothing("case", selection.cases, {name for name, _ in known}))
+    return sorted(timelines, key=lambda timeline: list(suites).index(timeline.suite))
+
+
+def _nothing(what: str, patterns: Sequence[str], known: Iterable[str]) -> str:
+    shown = ", ".join(repr(pattern) for pattern in patterns)
+    return (
+        f"the history has no {what} {shown}.{did_you_mean(patterns[0], known) if patterns else ''}"
+    )

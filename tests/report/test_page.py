@@ -1,0 +1,487 @@
+"""The page of a run: what stands where, and that it shows any text and obeys none."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+import pytest_cepbench
+from pytest_cepbench.artifacts import Artifact, ImageArtifact, Sound
+from pytest_cepbench.report import (
+    AnswerShown,
+    CaseResult,
+    ChainShown,
+    HopShown,
+    LinkShown,
+    StepShown,
+)
+from pytest_cepbench.report.pages import PageImages, html_page, spectrogram
+from pytest_cepbench.report.view import (
+    TextPart,
+    case_anchor,
+    paired_steps,
+    sample_anchor,
+    word_differences,
+)
+from pytest_cepbench.report.writers import RunFacts
+from tests.report.pages import Page, assert_self_contained, read_page
+from tests.report.results import (
+    ANSWERED,
+    FULL,
+    INVENTED,
+    MEASURED,
+    REGRESSED,
+    RESULTS,
+    SECRET,
+    replace,
+)
+from tests.test_escapes import hides_nothing
+from tests.tones import tone
+
+FACTS = RunFacts("failed", "1.2.3", ["model under test: <b>x</b>"], ["a worker <i>died</i>"])
+
+IMAGE = ImageArtifact(np.full((300, 600, 3), 200, np.uint8))
+
+SMALL = ImageArtifact(np.full((16, 16, 3), 100, np.uint8))
+
+START = LinkShown(image="0" * 64)
+
+PAIR = ChainShown(
+    "a.png",
+    0.25,
+    0.75,
+    [START, LinkShown(text="a red cat"), LinkShown(image="1" * 64, similarity=0.25)],
+    baseline_links=[START, LinkShown(text="a dog"), LinkShown(image="2" * 64, similarity=0.75)],
+    first_difference=1,
+)
+
+PAIRED = replace(FULL, chains=[PAIR], median=replace(PAIR, sample="b.png"))
+
+
+def _page(*results: CaseResult, facts: RunFacts = FACTS) -> tuple[Page, str]:
+    """The page, read strictly, and its source; every image is there."""
+    html = html_page(facts, results, lambda _: IMAGE)
+    assert_self_contained(html)
+    return read_page(html), html
+
+
+def _words(page: Page) -> str:
+    return " ".join(page.text.split())
+
+
+# -- any text --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(Path(pytest_cepbench.__file__).parent.rglob("*.jinja")),
+    ids=lambda path: path.name,
+)
+def test_templates_quote_every_attribute(path: Path) -> None:
+    """A slash that ends a tag is part of a value without quotes, and the tag never closes."""
+    source = re.sub(r"\{#.*?#\}", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    code = r"\{\{.*?\}\}|\{%.*?%\}"
+    literals = [
+        literal
+        for expression in re.findall(code, source, re.DOTALL)
+        for literal in re.findall(r"'[^']*'|\"[^\"]*\"", expression)
+    ]
+    markup = re.sub(r'"[^"]*"', '""', re.sub(code, "X", source, flags=re.DOTALL))
+    assert not [text for text in literals if re.match(r".\s*[a-z-]+=[^\"]", text)]
+    assert not re.findall(r'<[a-z][^>]*=(?!")[^>]*>', markup)
+
+
+@settings(max_examples=30)
+@given(st.lists(RESULTS, min_size=1, max_size=3))
+def test_any_text_is_shown_and_none_is_obeyed(results: list[CaseResult]) -> None:
+    """The page stays whole and self-contained, whatever texts it is made of."""
+    html = html_page(FACTS, results, lambda _: None)
+    assert_self_contained(html)
+    assert hides_nothing(html, "\n\t")
+    assert all(" ".join(result.part.split()) in _words(read_page(html))
+               for result in results if result.part.isprintable())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bad", "shown"),
+    [
+        ("<script>alert(1)</script><img src=x onerror=alert(2)>\"'&",) * 2,
+        ("a\x1b[2Jb\u202ec\u200bd", r"a\x1b[2Jb\u202ec\u200bd"),
+    ],
+    ids=["markup", "hidden characters"],
+)
+def test_hostile_texts_stand_as_texts_in_every_place(bad: str, shown: str) -> None:
+    """A caption or a file name is read by people, not by the browser; lines stay lines."""
+    link = LinkShown(text=bad)
+    chain = ChainShown(bad, 0.5, 0.75, [link, link], bad, bad, [link, START])
+    steps = [StepShown(bad)]
+    answer = AnswerShown(bad, 0.0, 0.5, steps, steps, bad, steps, [bad], bad, bad)
+    result = replace(
+        REGRESSED, suite=bad, part=bad, label=bad, reasons=[f"{bad}\r\n{bad}"], failures={bad: 1},
+        notes=[bad], origins={"gate": bad}, attribution=bad, judge=bad, chains=[chain],
+        hops=[HopShown(bad, "describer", 1, 0.5)], answers=[answer], reference_chains=bad,
+        differences={bad: -0.5, "b": 0.0},
+    )  # fmt: skip
+    page, html = _page(result, facts=RunFacts(bad, bad, [bad], [bad], [bad]))
+    assert hides_nothing(html, "\n")
+    assert page.text.count(shown) >= 30
+    assert f"{shown}\n{shown}" in page.text
+    assert "img" not in page.tags
+    assert "b, span, summary, td, a { unicode-bidi: isolate; }" in html  # right to left as well
+
+
+# -- the first screen ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verdict", ["passed", "undecided", "failed", "incomplete"])
+def test_only_a_run_that_passed_has_a_green_banner(verdict: str) -> None:
+    """One that is undecided is amber, as the badges of its cases are."""
+    _, html = _page(FULL, facts=dataclasses.replace(FACTS, verdict=verdict))
+    assert f'<h1 class="banner {verdict}">' in html
+    style = html.partition("<style>")[2].partition("</style>")[0]
+    rules = re.findall(r"([^{}]*banner[^{}]*)\{([^}]*)\}", style)
+    of_verdict = [rule for names, rule in rules if f".{verdict}" in names]
+    color = {"passed": ["--good"], "undecided": []}.get(verdict, ["--bad"])
+    assert re.findall(r"--\w+", "".join(of_verdict)) == color
+
+
+def test_the_page_says_what_the_run_found_promises_and_lacks() -> None:
+    """Headline, set-up, problems, counts, the error that the run may make, facts; no scores."""
+    sentence = "Do not ship: 1 of 1 gating case regressed; worst <b>toy</b>"
+    facts = dataclasses.replace(FACTS, headline=sentence)
+    page, html = _page(replace(FULL, measured=MEASURED, facts=INVENTED), facts=facts)
+    assert page.texts.count(sentence) == 2
+    for shown in (
+        FACTS.lines[0],
+        FACTS.problems[0],
+        "1 gating case: 1 regressed",
+        "1.25 % false failures at most per run of checkpoints exchangeable with the baseline",
+        "What became of facts",
+        "half-life of",
+    ):
+        assert shown in _words(page)
+    assert SECRET not in html
+
+
+def test_samples_that_lost_most_are_shown_first() -> None:
+    """Those with pictures as cards, others below them by name; each leads to its place."""
+
+    def chain(sample: str, score: float, *, whole: bool = False) -> ChainShown:
+        return ChainShown(sample, score, 1.0, [LinkShown(text="a cat")] if whole else [])
+
+    case = replace(REGRESSED, chains=[chain("a", 0.5, whole=True), chain("b", 0.6)])
+    page, _ = _page(case)
+    assert page.values("class").count("card") == 1
+    assert "Also b (toy color, GC@2: 1.0000 \u2192 0.6000 )" in _words(page)
+    assert f"#{sample_anchor(case, 'b')}" in page.values("href")
+    alone, _ = _page(replace(REGRESSED, chains=[chain("b", 0.6)]))
+    assert "card" not in alone.values("class")
+    assert "Also " not in alone.text
+
+
+def test_failed_cases_come_first_and_calm_ones_are_folded_away() -> None:
+    """Open details for the case that lost most; closed ones for others that failed and for what
+    holds with a note; one that is closed for all that hold without, or cannot fail the run.
+    """
+    quiet = replace(FULL, verdict="held", notes=[], warnings=[], failures={}, part="quiet")
+    informational = replace(FULL, primary=False, part="told")
+    noted = replace(FULL, verdict="held", part="noted")
+    better = replace(FULL, part="better", difference=-0.1)
+    errors = [
+        replace(FULL, part=f"p{n}", verdict="error", difference=None, reasons=[f"{n} GiB"])
+        for n in range(2)
+    ]
+    page, html = _page(noted, quiet, better, FULL, informational, quiet, *errors)
+    shown, _, folded = html.partition('<details class="rest"')
+    assert re.findall(r"<b>(\w+), GC@2", shown) == ["better", "color", "p0", "p1", "noted"]
+    assert re.findall(r"<b>(\w+), GC@2", folded) == ["quiet", "told", "quiet"]
+    assert "2 held, 1 informational" in folded.partition("</summary>")[0]
+    assert re.findall(r'<details id="details-toy-(\w+)-gc[^>]* open ', html) == ["color"]
+    assert "not measured: 0 GiB: 2 cases (toy p0 GC@2, toy p1 GC@2)" in _words(page)
+
+
+def test_addresses_are_those_of_other_runs_and_differ() -> None:
+    """An address depends on names alone; names that look alike have different ones; all lead."""
+    again = replace(REGRESSED, value=0.9, verdict="held")
+    other = replace(REGRESSED, part="colo r")
+    assert case_anchor(REGRESSED) == case_anchor(again) == "toy-color-gc-" + case_anchor(again)[-8:]
+    anchors = {
+        case_anchor(REGRESSED), case_anchor(other), sample_anchor(REGRESSED, "a.png"),
+        sample_anchor(REGRESSED, "a-png"), sample_anchor(other, "a.png"),
+    }  # fmt: skip
+    assert len(anchors) == 5
+    page, _ = _page(FULL)
+    anchor, ids = case_anchor(FULL), page.values("id")
+    assert {f"case-{anchor}", f"details-{anchor}", sample_anchor(FULL, "a.png")} <= set(ids)
+    assert len(ids) == len(set(ids))
+
+
+# -- details of a case -----------------------------------------------------------------------------
+
+
+def test_verdicts_have_badges_of_their_own() -> None:
+    """Improved, inconclusive, informational and accepted are not to be mistaken for another."""
+    page, html = _page(
+        replace(FULL, verdict="improved"),
+        replace(FULL, verdict="inconclusive"),
+        replace(FULL, primary=False),
+        replace(FULL, accepted=True),
+    )
+    badges = [
+        value.split() for tag, name, value in page.attributes if (tag, name) == ("span", "class")
+    ]
+    shown = [set(classes) - {"badge"} for classes in badges if "badge" in classes]
+    assert shown[:4] == [
+        {"green", "improved"},
+        {"yellow", "inconclusive"},
+        {"yellow", "regressed", "informational"},
+        {"accepted", "regressed"},
+    ]
+    table = html.partition("<tbody>")[2].partition("</tbody>")[0]
+    words = [text.strip() for text in read_page(table).texts]
+    assert [word for word in words if word.upper() in
+            {"IMPROVED", "INCONCLUSIVE", "REGRESSED", "ACCEPTED"}] == [
+        "IMPROVED", "INCONCLUSIVE", "regressed", "ACCEPTED",
+    ]  # fmt: skip
+
+
+def test_details_say_how_a_case_was_judged_and_where_it_lost() -> None:
+    """Figures, settings with their origins, the anchor, hops, notes, failures and remarks."""
+    (chain,) = REGRESSED.shown.chains
+    odd = replace(chain, failure="empty-text at generation 3", remark="no <circle>")
+    page, _ = _page(replace(FULL, chains=[odd], notes=["3 of 9 texts were <cut>"]))
+    for shown in (
+        "[-0.3125, -0.1875], 99.688 % one-sided bounds, Hall",
+        "--cep-tolerance",
+        "anchor 0.8000, [-0.3750, -0.2250], p < 1e-5, tolerance -0.0200, regressed",
+        "looked at 25, 50 samples",
+        FULL.shown.attribution,
+        "generator, generation 2",
+        "3 of 9 texts were <cut>",
+        "stopped: empty-text at generation 3; no <circle>",
+    ):
+        assert shown in page.text
+
+
+def test_the_model_of_the_baseline_has_words_for_bounds() -> None:
+    """In the place of the picture, and a dash for p."""
+    same = replace(FULL, difference=0.0, p=None, low=None, high=None, method="same model")
+    _, html = _page(same)
+    assert 'class="interval' not in html
+    row = read_page(html.partition("<tbody>")[2].partition("</tbody>")[0]).text
+    assert row.split()[-6:] == ["+0.0000", "same", "model", "-", "0.0100", "50"]
+
+
+@given(st.text(), st.text())
+def test_parts_make_up_the_texts(before: str, now: str) -> None:
+    """No character is lost, and what is not marked as changed is the same in both."""
+    old, new = word_differences(before, now)
+    assert "".join(part.text for part in old) == before
+    assert "".join(part.text for part in new) == now
+    kept = ["".join(part.text for part in parts if not part.changed) for parts in (old, new)]
+    assert kept[0] == kept[1]
+
+
+def test_words_that_differ_are_marked() -> None:
+    """Whole words; a model that repeats itself without end does not hold up the report."""
+    assert word_differences("a red cat", "a blue cat") == (
+        (TextPart("a ", False), TextPart("red", True), TextPart(" cat", False)),
+        (TextPart("a ", False), TextPart("blue", True), TextPart(" cat", False)),
+    )
+    long = "cat " * 20_000
+    assert word_differences(long, "a dog") == ((TextPart(long, True),), (TextPart("a dog", True),))
+
+
+def test_chains_stand_below_those_of_the_baseline() -> None:
+    """Generation by generation, with the first difference, words that differ, and the change."""
+    start, text, image = paired_steps(PAIR)
+    assert (start.same, start.first, text.first, image.first) == (True, False, True, False)
+    assert image.change == -0.5
+    (*_, last) = paired_steps(replace(PAIR, links=PAIR.links[:2]))
+    assert (last.now, last.change, last.before) == (None, None, PAIR.baseline_links[2])
+    page, html = _page(PAIRED)
+    assert html.index('<tr class="before">') < html.index('<tr class="now">')
+    for shown in ("<del>dog</del>", "<ins>red cat</ins>", "-0.5000", "first difference"):
+        assert shown in html
+    assert "median sample" in page.text
+
+
+def test_the_page_says_how_to_get_missing_chains() -> None:
+    """Once for a case, with the command; its own chains are there all the same."""
+    alone = replace(PAIR, baseline_links=[], first_difference=None)
+    missing = "The store has none.\npytest suites --cep-model=<b>\nOr name a store"
+    _, html = _page(
+        replace(FULL, chains=[alone, replace(alone, sample="c")], reference_chains=missing)
+    )
+    assert html.count("<pre>pytest suites --cep-model=&lt;b&gt;</pre>") == 1
+    assert ('<tr class="before">' in html, "<ins>" in html) == (False, False)
+    assert html.count('<tr class="now">') == 2
+
+
+def _drawn(*results: CaseResult) -> list[str]:
+    """The samples of the page whose chains are drawn, in order."""
+    return re.findall(r'aria-label="chains of (\S+) in', _page(*results)[1])
+
+
+@pytest.mark.parametrize("verdict", ["regressed", "held"])
+def test_samples_that_are_drawn(verdict: str) -> None:
+    """All that lost, of a case that holds the worst; the median one, and those asked for, once."""
+    second = replace(PAIR, sample="second.png")
+    named = ChainShown("named.png", 0.5, 0.75, [])
+    asked = [replace(PAIR, sample="named.png"), replace(PAIR, sample="new.png")]
+    case = replace(PAIRED, verdict=verdict, chains=[PAIR, second, named], requested=asked)
+    losers = ["a.png", "second.png"] if verdict == "regressed" else ["a.png"]
+    assert _drawn(case) == [*losers, "b.png", "named.png", "new.png"]
+    assert "second.png" in _page(case)[0].text
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+
+def test_answers_stand_side_by_side() -> None:
+    """The question, then both answers step by step, the verdicts and the score; a second sample is
+    only named.
+    """
+    page, _ = _page(ANSWERED)
+    assert page.values("class").count("answer") == 2
+    rest = _words(page).partition("details")[2]
+    for part in (
+        "q1 baseline 0.5000, now 0.0000", "question", "draw a cat", "new answer", "a dog",
+        "accepted answer", "a cat", "the end",
+        "new answer shown first: the accepted answer is better",
+        "q2 baseline 0.5000, now 0.2500",
+    ):  # fmt: skip
+        assert part in rest, part
+        rest = rest.partition(part)[2]
+    first, *others = ANSWERED.shown.answers
+    alone = replace(first, opponent="", opposing=[], verdicts=[])
+    assert (
+        _page(replace(ANSWERED, answers=[alone, *others]))[0].values("class").count("answer") == 1
+    )
+    told = replace(ANSWERED, primary=False)
+    assert "(image)" in _page(told)[0].text  # texts alone where nothing can fail
+
+
+def test_missing_answers_are_said_to_be_missing() -> None:
+    """Why there is none, and that the accepted one is not in the store; a lost image is named."""
+    first, *others = ANSWERED.shown.answers
+    remark = "it is not in the store"
+    lost = replace(first, steps=[], failure="refused: no", opposing=[], remark=remark)
+    text = _words(_page(replace(ANSWERED, answers=[lost, *others]))[0])
+    assert "no answer: refused: no" in text
+    assert text.count(remark) == 2
+    gone = read_page(html_page(FACTS, [ANSWERED], lambda _: None)).text
+    assert gone.count("no longer in the store") >= 3
+
+
+def test_replaced_answers_are_open() -> None:
+    """After acceptance the reader sees old and new answers without a click."""
+    measured = replace(MEASURED, answers={"q1": "d" * 64})
+    page, html = _page(replace(ANSWERED, accepted=True, measured=measured))
+    assert "answers that become the accepted ones" in page.text
+    assert re.search(r"<details[^>]* open [^>]*>\s*<summary>\s*<span class=\"badge accepted", html)
+
+
+# -- images and sounds -----------------------------------------------------------------------------
+
+
+def test_images_are_inlined_small() -> None:
+    """Every picture is in the page once, however often it is shown, at most 256 pixels wide; one
+    that is gone is said to be.
+    """
+    page, _ = _page(REGRESSED)
+    assert len(page.pictures) == 1
+    assert len(page.shown_pictures) == 2  # among the samples that lost most, and in its chain
+    data = page.pictures[0].removeprefix("data:image/webp;base64,")
+    with Image.open(io.BytesIO(base64.b64decode(data))) as picture:
+        assert picture.size == (256, 128)
+    gone = html_page(FACTS, [REGRESSED], lambda _: None)
+    assert "no longer in the store" in read_page(gone).text
+
+
+def _scene(number: int) -> ImageArtifact:
+    """A shape on a dark ground with some noise, as drawings of the shapes' world have it."""
+    pixels = np.random.default_rng(number).normal(26, 3, (64, 64, 3))
+    pixels[number % 40 : number % 40 + 14, number % 37 : number % 37 + 16] += (40, 120, 20)
+    return ImageArtifact(pixels.clip(0, 255).astype(np.uint8))
+
+
+@pytest.mark.slow
+def test_a_failing_run_of_the_suites_is_at_most_a_megabyte_and_a_half() -> None:
+    """As many cases, chains and images as a failing run of suites/shapes beside its baseline's.
+    Noise is not kept to the last bit; what takes little room anyway is.
+    """
+    scenes: dict[str, Artifact] = {f"{number:064x}": _scene(number) for number in range(640)}
+    plain = PageImages({"s": SMALL}.get).get("s")
+    assert plain is not None
+    with Image.open(io.BytesIO(base64.b64decode(plain.address.partition(",")[2]))) as image:
+        assert ImageArtifact(np.asarray(image.convert("RGB"))).digest == SMALL.digest
+    text = "two shapes : large purple triangle top right , large green triangle middle left"
+
+    def chain(sample: int, digits: int) -> ChainShown:
+        links = [
+            [LinkShown(text=text) if g % 2 else LinkShown(image=f"{at + g:064x}", similarity=0.5)
+             for g in range(7)]
+            for at in (digits % 300, 300 + digits % 300)
+        ]  # fmt: skip
+        return ChainShown(
+            f"color/{sample:04}", 0.25, 0.75, links[0], baseline_links=links[1], first_difference=1
+        )
+
+    cases = [
+        replace(
+            REGRESSED,
+            part=f"part {number}",
+            chains=[chain(sample, 7 * (number * 3 + sample)) for sample in range(3)],
+            differences={f"color/{s:04}": -s / 200 for s in range(192 if number < 8 else 24)},
+        )
+        for number in range(43)
+    ]
+    html = html_page(FACTS, cases, scenes.get)
+    assert html.count("<image ") > 500
+    assert len(html) < 1_500_000
+
+
+def test_a_page_plays_each_sound_once() -> None:
+    """As lossless FLAC in the page itself; where it is shown again a link leads to its player. Of
+    one that has no room there is the picture alone.
+    """
+    pytest.importorskip("soundfile")
+    rate = 8_000
+    noise = np.random.default_rng(0).uniform(-1, 1, 60 * rate).astype(np.float32)
+    start, made, long = tone(1000, rate=rate), tone(2000, rate=rate), Sound(noise, rate)
+    sounds: dict[str, Artifact] = {own.digest: own for own in (start, made, long)}
+    links = [LinkShown(sound=s.digest) for s in (start, made, long)]
+    chain = ChainShown("a", 0.25, 0.75, links, baseline_links=[links[0], LinkShown(text="y")])
+    html = html_page(FACTS, [replace(REGRESSED, chains=[chain])], sounds.get)
+    assert_self_contained(html)
+    players = re.findall(r'<audio id="([^"]+)" controls preload="none" [^>]*src="([^"]+)">', html)
+    played = {
+        Sound.from_bytes(base64.b64decode(address.removeprefix("data:audio/flac;base64,"))).digest
+        for _, address in players
+    }
+    assert (len(players), played) == (2, {start.digest, made.digest})
+    again = set(re.findall(r'<a class="soft" href="#(play-[^"]+)">same sound</a>', html))
+    assert again
+    assert again <= {name for name, _ in players}
+    assert "60.00 s, not in this page" in html
+
+
+def test_a_spectrogram_shows_time_and_frequency() -> None:
+    """Dark where it is loud: a tone of half of the band is a line in the middle of the picture."""
+    both = np.concatenate([tone(2000, rate=8_000).samples, np.zeros(4_000, np.float32)])
+    pixels = np.asarray(spectrogram(Sound(both, 8_000)).convert("L"), float)
+    assert pixels.shape == (96, 256)
+    left, right = pixels[:, :110], pixels[:, 150:]
+    assert abs(int(left.mean(axis=1).argmin()) - 48) <= 2
+    assert (left.min() < 80, right.min() > 250) == (True, True)
+    assert spectrogram(Sound(both[:1], 8_000)).size == (256, 96)
