@@ -35,7 +35,7 @@ from pytest_cepbench.studies.arena_play import (
     stored_entrant,
 )
 from pytest_cepbench.studies.judge_card import AskedOrder, AskedVerdicts
-from pytest_cepbench.studies.remeasurement import seeds_of
+from pytest_cepbench.studies.rated_items import seeds_of
 from pytest_cepbench.suites import Suite, load_suite
 from pytest_cepbench.suites.data import load_data
 

@@ -109,10 +109,6 @@ _CALIBRATE = Command(
 
 # -- baselines -------------------------------------------------------------------------------------
 
-_SEVERAL_SEEDS = number_from(
-    2, "a spread shows between at least 2 measurements; for a single fresh one leave --seeds out"
-)
-
 _ACCEPT = Command(
     "accept",
     "accept the results of a run as baselines",
@@ -128,16 +124,8 @@ _ACCEPT = Command(
         --[cep-]accept-insensitive
                                  accept also what lies at the floor by chance, where a regression
                                  could not be seen
-        @dry-run
-        [a checkpoint that was chosen as the best of several]
-        --remeasure SUITE        measure it again, on held-out samples or under a fresh seed, and
-                                 accept that
-        --seeds K                measure it under so many seeds, at least 2, and accept the means;
-                                 the gate then allows for the spread between them; take 5 or more
-        --model SPEC             default: as in the results
-        @measured store
-        """,
-        seeds={"type": _SEVERAL_SEEDS},
+        @dry-run store
+        """
     ),
     recovers=True,
 )

@@ -27,8 +27,8 @@ from pytest_cepbench.studies.rated_items import (
     caption_pairs,
     chain_grades,
     described_images,
+    seeds_of,
 )
-from pytest_cepbench.studies.remeasurement import seeds_of
 from pytest_cepbench.suites import ModelPool, RoleChoices, load_prepared_suite, load_suite
 from pytest_cepbench.suites.chain_run import require_chains
 from pytest_cepbench.suites.data import load_data

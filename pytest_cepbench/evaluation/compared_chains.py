@@ -30,7 +30,7 @@ from pytest_cepbench.report import CaseResult, ChainShown
 from pytest_cepbench.report.comparison_page import change_in_tolerances
 from pytest_cepbench.store import Store
 from pytest_cepbench.studies.comparison import ComparedCase, RunComparison
-from pytest_cepbench.studies.remeasurement import seeds_of
+from pytest_cepbench.studies.rated_items import seeds_of
 from pytest_cepbench.suites import (
     ModelPool,
     RoleChoices,

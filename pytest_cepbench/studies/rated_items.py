@@ -5,6 +5,7 @@ Which samples are drawn follows from a seed and the samples' ids alone, before a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -15,7 +16,7 @@ from pytest_cepbench.chains import Chain, Modality
 from pytest_cepbench.chains.answers.answer_plan import PieceRefs, refer_to_answer, refer_to_question
 from pytest_cepbench.datasets.sample import Dataset, Sample, Seed
 from pytest_cepbench.errors import DatasetError, NotInStoreError, StoreError
-from pytest_cepbench.gate import Measurement
+from pytest_cepbench.gate import CaseKey, Measurement
 from pytest_cepbench.measures.cases import Case
 from pytest_cepbench.ratings.items import make_item
 from pytest_cepbench.ratings.records import Item, Part, Source, Task, option_digest
@@ -26,6 +27,8 @@ from pytest_cepbench.suites.stored_chains import stored_chains
 from pytest_cepbench.suites.suite_run import sample_digest
 
 _NAMED = 3
+
+_FURTHER_SEED = re.compile(r" seed ([1-9][0-9]*)")
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,17 @@ def fingerprint_of(record: Measurement) -> str:
     """Digest of all of a measured model that decides its outputs; empty where that is unknown."""
     step = record.model.get("step", "")
     return digest_text(step) if step else ""
+
+
+def seeds_of(records: Mapping[CaseKey, Measurement]) -> int:
+    """The number of seeds of each sample in the results, as `Dataset.repeated` names them."""
+    clusters = {name: unit for record in records.values() for name, unit in record.clusters.items()}
+    further = [
+        int(match[1])
+        for name, unit in clusters.items()
+        if name.startswith(unit) and (match := _FURTHER_SEED.fullmatch(name.removeprefix(unit)))
+    ]
+    return 1 + max(further, default=0)
 
 
 @dataclass(frozen=True)

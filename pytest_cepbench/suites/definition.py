@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from pytest_cepbench.chains.answers.answer_plan import (
 )
 from pytest_cepbench.chains.chain import PLACEHOLDER, CaptionRules
 from pytest_cepbench.errors import SuiteError
-from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular, read_text
+from pytest_cepbench.files import MOST_TEXT, parse_toml, read_regular
 from pytest_cepbench.gate.policy import GateName
 from pytest_cepbench.measures import KINDS, MetricTable, read_table
 from pytest_cepbench.measures.base import number_problems
@@ -417,63 +416,6 @@ def _answer_problems(table: SuiteTable) -> Iterator[str]:
         prompt = getattr(prompts, key)
         if STEP_PLACEHOLDER not in prompt:
             yield f"prompts.{key} = {prompt!r} does not hold {STEP_PLACEHOLDER}"
-
-
-# -- a number of the file, changed in place: comments and layout stay as they are ------------------
-
-
-@dataclass(frozen=True)
-class SuiteNumber:
-    """A number of a suite. table, key: where it stands in the file."""
-
-    table: Literal["chain", "data"]
-    key: str
-    value: int
-
-    def __str__(self) -> str:
-        return f"[{self.table}] {self.key} = {self.value}"
-
-
-def amended(suite: Suite, setting: SuiteNumber) -> Suite:
-    """The suite with another value of a setting."""
-    part = getattr(suite.table, setting.table)
-    changed = msgspec.structs.replace(part, **{setting.key: setting.value})
-    table = msgspec.structs.replace(suite.table, **{setting.table: changed})
-    return msgspec.structs.replace(suite, table=table)
-
-
-def amended_text(suite: Suite, setting: SuiteNumber) -> str:
-    """The text of the suite's file with another value of a setting.
-
-    Raises SuiteError where the file is not what the suite was read from any more, or is written in
-    a way in which the number cannot be set without touching more.
-    """
-    try:
-        text = read_text(suite.file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise SuiteError(f"suite file {str(suite.file)!r} cannot be read: {error}") from error
-    head = re.compile(rf"^[ \t]*\[[ \t]*{setting.table}[ \t]*\][ \t]*(#.*)?\r?$", re.MULTILINE)
-    line = f"{setting.key} = {setting.value}"
-    header = head.search(text)
-    if header is None:
-        made = f"{text.rstrip()}\n\n[{setting.table}]\n{line}\n"
-    else:
-        end = re.compile(r"^[ \t]*\[", re.MULTILINE).search(text, header.end())
-        body = text[header.end() : end.start() if end else len(text)]
-        number = re.compile(rf"^([ \t]*{setting.key}[ \t]*=[ \t]*)[-+\d_]+", re.MULTILINE)
-        body, count = number.subn(rf"\g<1>{setting.value}", body, count=1)
-        body = body if count else f"\n{line}{body}"
-        made = text[: header.end()] + body + (text[end.start() :] if end else "")
-    try:
-        changed = msgspec.convert(parse_toml(made), SuiteTable)
-    except (msgspec.MsgspecError, ValueError):
-        changed = None
-    if changed != amended(suite, setting).table:
-        raise SuiteError(
-            f"{str(suite.file)!r} is written in a way that cannot be changed here: set {setting} "
-            "in it by hand, run it, and accept the results of that run"
-        )
-    return made
 
 
 GROWERS: tuple[RoleName, ...] = ("describer", "generator")

@@ -1,6 +1,6 @@
 """A suite made ready to be measured: its samples, the models of its roles, its metrics and cases.
 
-Gate, studies, calibration, doctor and remeasurement all begin here.
+Gate, studies, calibration and doctor all begin here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from pytest_cepbench.datasets.sample import Dataset
 from pytest_cepbench.datasets.sources.hub import DataPlace
 from pytest_cepbench.errors import SpecError, SuiteError
@@ -18,7 +20,7 @@ from pytest_cepbench.measures import Measure, list_cases
 from pytest_cepbench.measures.cases import Case, PooledCase
 from pytest_cepbench.suites.chain_run import ChainRun
 from pytest_cepbench.suites.data import load_data
-from pytest_cepbench.suites.definition import Suite, SuiteNumber, amended, load_suite
+from pytest_cepbench.suites.definition import Suite, load_suite
 from pytest_cepbench.suites.gate_config import check_names, pooled_case
 from pytest_cepbench.suites.model_options import RoleChoices
 from pytest_cepbench.suites.model_pool import ModelPool
@@ -70,11 +72,13 @@ class PreparedSuite:
 
     def under_seeds(self, count: int) -> tuple[PreparedSuite, ...]:
         """The suite of chains under so many seeds: its own first, then those that follow it."""
-        first = self.suite.table.chain.seed
-        return tuple(
-            replace(self, suite=amended(self.suite, SuiteNumber("chain", "seed", seed)))
-            for seed in range(first, first + count)
-        )
+        table = self.suite.table
+        seeded = []
+        for seed in range(table.chain.seed, table.chain.seed + count):
+            chain = msgspec.structs.replace(table.chain, seed=seed)
+            own = msgspec.structs.replace(table, chain=chain)
+            seeded.append(replace(self, suite=msgspec.structs.replace(self.suite, table=own)))
+        return tuple(seeded)
 
     @property
     def chain_measures(self) -> Mapping[str, Measure]:

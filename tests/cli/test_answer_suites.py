@@ -101,18 +101,6 @@ def test_a_mistake_in_a_study_of_answers(home: Home, argv: list[str], message: s
     assert ended.out == ""
 
 
-def test_answers_are_not_measured_again(home: Home) -> None:
-    """What was accepted are the answers themselves: there is no luck in a score to be rid of."""
-    write_suite(home.path, ANSWERS)
-    with Store(home.path / "store") as store:
-        measured = prepare(home.path, store).measure()
-    write_report(home.path / "r.json", [result_of(measured)])
-    ended = home.command("accept", "r.json", "--reason=best of five", "--remeasure=.")
-    assert ended.code != 0
-    assert ended.err == f"{REFUSED}--remeasure can measure chains alone\n"
-    assert not (home.path / "baselines").exists()
-
-
 def test_measured_answers_are_accepted_from_a_report(home: Home) -> None:
     """With the digest of every answer, and a score of one half for each."""
     with Store(home.path / "store") as store:
