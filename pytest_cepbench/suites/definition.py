@@ -58,7 +58,7 @@ class DataTable(_Strict, frozen=True):
         suite's folder where the data is not read from a path; "metadata" for those that GenEval's
         clauses, or generated scenes, make.
     skip: samples of each category that are left out: those that `--cep-samples` of as many would
-    choose. `cepbench accept --remeasure` sets it.
+    choose.
     """
 
     loader: str
